@@ -14,7 +14,7 @@ from zoo.files.writing import GENERATOR, make_folder, output_file
 from zoo_lab.panels import DRAWN, TEXT, label, measured, scales
 from zoo_lab.plan import Chart
 from zoo_lab.point_labels import write_labels
-from zoo_lab.record import ExperimentRecord
+from zoo_lab.record import ArmRecord, ExperimentRecord
 from zoo_lab.summary import described
 
 WIDTH = 4.7  # inches: about 450 CSS pixels, whose letters can still be read at 360
@@ -66,7 +66,7 @@ def draw(
 
 def drawn_charts(record: ExperimentRecord) -> list[Chart]:
     """The charts of which something was measured."""
-    return [chart for chart in record.charts if _has_points(record, chart)]
+    return [chart for chart in record.charts if _drawn_arms(record, chart)]
 
 
 @contextmanager
@@ -95,17 +95,16 @@ def _write(figure: Any, path: Path, title: str, overwrite: bool) -> None:
             part.write_text(start + opening.rstrip() + named, encoding="utf-8")
 
 
-def _has_points(record: ExperimentRecord, chart: Chart) -> bool:
-    if chart.kind == "curves":
-        return any(run.curves.get(chart.y) for run in record.runs)
-    return any(chart.y in run.numbers for run in record.runs)
+def _drawn_arms(record: ExperimentRecord, chart: Chart) -> list[ArmRecord]:
+    """The arms of which something was measured for a chart."""
+    return [arm for arm in record.arms if measured(record, chart, arm)]
 
 
 def _figure(make: Any, record: ExperimentRecord, chart: Chart) -> Any:
     """One chart as a figure, a panel above the other; None where nothing was measured."""
-    if not _has_points(record, chart):
+    arms = _drawn_arms(record, chart)
+    if not arms:
         return None
-    arms = [arm for arm in record.arms if measured(record, chart, arm)]
     panels = list(dict.fromkeys(arm.values.get(chart.panel) for arm in arms)) if chart.panel else [None]
     lines = list(dict.fromkeys(label(chart, arm) for arm in arms))
     # An arm has one colour in all figures of its record.

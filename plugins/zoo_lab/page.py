@@ -95,10 +95,6 @@ def _spaced(key: str) -> str:
 
 
 def _text(value: Any) -> str:
-    return (
-        {True: "yes", False: "no"}[value]
-        if isinstance(value, bool)
-        else f"{value:,}"
-        if isinstance(value, int)
-        else str(value)
-    )
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)

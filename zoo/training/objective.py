@@ -38,12 +38,11 @@ Batches = Callable[..., Iterator[Batch]]  # of texts, tokenizer, settings, and `
 class TrainingObjective:
     """An objective: its training batches, its validation batches, and the loss of a batch.
 
-    `corpus` is what it is trained on, for `steps` steps of `batch` rows at the peak rate `rate`, unless others are asked
-    for. `running` says that its batches take text of any length whole, where `TrainingSettings.packed`; another method is given
-    long texts in pieces that fit a row. With `sentences` it sees the corpus's sentences one by one, where the corpus has
-    them so. `vocab` is the size of the tokenizer that is trained when none is given; with `names` each of the corpus's
-    names is one token of it, and the batches are made with `names` and `answers`, those of the corpus: what is
-    hidden is then a whole answer, and one mask can stand for it.
+    `corpus`, `steps`, `batch` rows and the peak learning rate `rate` are used unless others are asked for. With
+    `running` the batches take text of any length, where `TrainingSettings.packed`; other objectives are given long texts
+    in pieces that fit a row. With `sentences` they see the corpus's sentences one by one, where it has them so. `vocab`
+    is the size of the tokenizer that is trained when none is given. With `names` each name of the corpus is one token of
+    it, and the batches are made with the corpus's `names` and `answers`: a whole answer is masked, by one mask.
     """
 
     training: Batches
