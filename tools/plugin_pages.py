@@ -52,7 +52,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.generation.settings": ("Settings", "settings_for"),
     "zoo.generation.sampling.draw": ("sampler",),
     "zoo.generation.loop.text_stream": ("TextStream",),
-    "zoo.describe.diagram": ("Subject", "Box", "Residual", "Frame", "Stack", "Note", "Cell", "note"),
+    "zoo.describe.diagram": ("DrawnSpec", "Box", "Residual", "Frame", "LayerStack", "Note", "Cell", "note"),
     "zoo.inspect.tracing.probe": ("Probe", "Traces", "Value"),
     "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer", "TextBytes"),
     "zoo.errors": ("*",),

@@ -14,7 +14,7 @@ from building.family import Member, members
 from building.task_filter import task_filter
 from zoo.checkpoint.quantization_modes import AFFINE_BITS, FLOAT_MODES
 from zoo.describe import Sheet
-from zoo.describe.facts.cache_bytes import kept_of
+from zoo.describe.facts.cache_bytes import cache_sizes
 from zoo.describe.facts.fact import ABSENT, amount
 from zoo.describe.facts.structure import position_text, scaling_text
 from zoo.describe.facts.weight_bytes import weights_of
@@ -66,7 +66,7 @@ def features(one: Member, language: str) -> dict[str, Entry]:
     found["tied"] = Entry(
         ABSENT if sheet.get("tied") is None else words["yes" if sheet.value("tied") else "no"]
     )
-    kinds = dict.fromkeys(one.kind for one in kept_of(recipe))
+    kinds = dict.fromkeys(one.kind for one in cache_sizes(recipe))
     kept = " / ".join(words.get(f"cache {kind}", kind) for kind in kinds)
     found["cache"] = Entry(kept or words["cache none"])
     found["formats"] = Entry(_formats(one, words))

@@ -68,7 +68,7 @@ def needs(recipe: Any, weight_bytes: float, number_bytes: int, lengths: Lengths)
     Every matrix is read once a step, whatever the rows; of a mixture those of the experts that a token chooses. What is
     cached is read once a token, in `number_bytes` a number.
     """
-    from zoo.describe.facts.cache_bytes import kept_of
+    from zoo.describe.facts.cache_bytes import cache_sizes
     from zoo.describe.facts.flops import decode_flops, prefill_flops
 
     written, read = decode_flops(recipe, 1), prefill_flops(recipe, lengths.prompt)
@@ -78,7 +78,7 @@ def needs(recipe: Any, weight_bytes: float, number_bytes: int, lengths: Lengths)
 
     def cached(tokens: int) -> float:
         """The bytes of the caches after so many tokens; of 16-bit numbers two each."""
-        return sum(kept.bytes(tokens) for kept in kept_of(recipe)) * number_bytes / 2
+        return sum(kept.bytes(tokens) for kept in cache_sizes(recipe)) * number_bytes / 2
 
     return {
         "prefill_rate": read,

@@ -1,6 +1,6 @@
 """The drawing of a model that mlx-lm runs: its layers are closed boxes. Imports no mlx."""
 
-from zoo.describe.diagram import Box, Frame, Note, Stack, note
+from zoo.describe.diagram import Box, Frame, LayerStack, Note, note
 
 
 def bridged(subject):
@@ -14,4 +14,6 @@ def bridged(subject):
         Frame((layer,), spec.depth, "layers.*"),
         Box("head", "Output head", ""),
     )
-    return Stack("decoder", "", items, Box("input", "Tokens", "context", context), Box("output", "Logits"))
+    return LayerStack(
+        "decoder", "", items, Box("input", "Tokens", "context", context), Box("output", "Logits")
+    )

@@ -115,12 +115,12 @@ def test_a_context_that_cannot_be_is_refused(visit, path):
 
 
 def test_the_cache_can_be_quantized(visit, path):
-    from zoo.describe.facts.cache_bytes import cache_bytes, kept_of
+    from zoo.describe.facts.cache_bytes import cache_bytes, cache_sizes
     from zoo.describe.facts.fact import text_of
 
     page = visit(path)
     page.select_option("select.cache", "8-bit")
-    told = [text_of(cache_bytes(kept_of(one.recipe), 4096, "8-bit"), "bytes") for one in described(NAMES)]
+    told = [text_of(cache_bytes(cache_sizes(one.recipe), 4096, "8-bit"), "bytes") for one in described(NAMES)]
     assert texts(page, "cache.context") == told
 
 

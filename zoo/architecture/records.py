@@ -312,7 +312,7 @@ class ModuleProbe(Record):
 class Drawing(Record):
     """How one spec is drawn: the function at "package.module:attribute", imported only when it is drawn.
 
-    It is called `function(subject)` with a `zoo.describe.diagram.Subject` and gives the items of the diagram, from bottom
+    It is called `function(subject)` with a `zoo.describe.diagram.DrawnSpec` and gives the items of the diagram, from bottom
     to top: `zoo.describe.diagram.Box`, `Residual` or `Frame`. Subclasses of `spec` without a drawing of their own are
     drawn by it too.
     """

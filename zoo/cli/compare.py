@@ -17,7 +17,7 @@ from zoo.cli.table import table, wrapped
 from zoo.cli.terminal import write_with_bold_lines
 
 if TYPE_CHECKING:
-    from zoo.describe.facts.compare import Row
+    from zoo.describe.facts.compare import FactRow
     from zoo.inspect.measure import Measured
 
 
@@ -123,7 +123,7 @@ def _print_measured(figures: Sequence[Measured], titles: list[str]) -> None:
     _print_rows(aligned([one.facts() for one in figures]), "", titles)
 
 
-def _print_rows(rows: Sequence[Row], label: str, titles: list[str]) -> None:
+def _print_rows(rows: Sequence[FactRow], label: str, titles: list[str]) -> None:
     """Print rows as a table. Those that differ begin with ≠ and, on a terminal, are bold."""
     marked = [["≠" if row.differs else " ", row.label, *row.texts] for row in rows if set(row.texts) != {"–"}]
     write_with_bold_lines(table(marked, [" ", label, *titles], repeated=2) + "\n", "≠")

@@ -166,10 +166,10 @@ def _head(found: Described, registry: Registry) -> str:
 
 def _sheet(sheet: Sheet, everything: bool) -> str:
     """The fact sheet in about fifteen rows, or with every fact in its own row, and the notes below."""
-    from zoo.describe import Line, aligned, short
+    from zoo.describe import SheetLine, aligned, short
 
     rows = aligned([sheet.facts])
-    lines = [Line(row.label, row.texts[0], (row.name,)) for row in rows] if everything else short(sheet)
+    lines = [SheetLine(row.label, row.texts[0], (row.name,)) for row in rows] if everything else short(sheet)
     labels = {name: line.label for line in lines for name in line.names}
     notes = {
         fact.note: labels[fact.name] for fact in reversed(sheet.facts) if fact.note and fact.name in labels

@@ -4,18 +4,18 @@ Nothing here knows a family: a third party's specs are described like the zoo's 
 """
 
 from zoo.describe.described import Described, base_of, describe, described
-from zoo.describe.facts.compare import Row, aligned, compare
+from zoo.describe.facts.compare import FactRow, aligned, compare
 from zoo.describe.facts.fact import Fact, Sheet, amount, text_of
 from zoo.describe.facts.fields import fields_of
 from zoo.describe.facts.sheet import common_context, facts_of
-from zoo.describe.facts.short_sheet import Line, short
+from zoo.describe.facts.short_sheet import SheetLine, short
 
 __all__ = [
     "Described",
     "Fact",
-    "Line",
-    "Row",
+    "FactRow",
     "Sheet",
+    "SheetLine",
     "aligned",
     "amount",
     "base_of",

@@ -33,7 +33,7 @@ COLOURED = (
 
 
 @frozen()
-class Source(Frozen):
+class SourceCode(Frozen):
     """The source of a class or function: `name` is "package.module:Class", `line` that of its first line in `file`.
 
     `file` is the path from the repository or, for what is installed, from the folder of packages. `bases` are the names of
@@ -67,7 +67,7 @@ class Source(Frozen):
         ).rstrip()
 
 
-def source_of(target: Any) -> Source | None:
+def source_of(target: Any) -> SourceCode | None:
     """The source of a class or function; None where there is no file of it."""
     try:
         file = inspect.getsourcefile(target)
@@ -77,7 +77,7 @@ def source_of(target: Any) -> Source | None:
     bases: tuple[str, ...] = ()
     if isinstance(target, type):
         bases = tuple(map(_name, bases_of(target)))
-    return Source(_name(target), _place(Path(file or ""), target), first, "".join(lines), bases)
+    return SourceCode(_name(target), _place(Path(file or ""), target), first, "".join(lines), bases)
 
 
 def bases_of(target: type) -> list[type]:

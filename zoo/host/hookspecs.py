@@ -246,7 +246,7 @@ def zoo_resolve(config: Mapping[str, Any]) -> str | None:
 def zoo_drawings() -> Iterable[Drawing]:  # type: ignore[empty-body]
     """Drawings: functions that draw a spec in the diagrams of `zoo show` and `zoo compare`.
 
-    The function is called with a `zoo.describe.diagram.Subject` and returns the items of the diagram from bottom to top:
+    The function is called with a `zoo.describe.diagram.DrawnSpec` and returns the items of the diagram from bottom to top:
     a `Box`, or a `Residual` around some. `subject.part("mixer")` returns the items of a part, drawn by its own spec's
     drawing. A spec without a drawing is drawn as its base class, or as a box with its fields. A layer is not drawn as its
     base class, since it may join its parts in another way. The function may change the items of another drawing:

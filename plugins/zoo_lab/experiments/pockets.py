@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from zoo.describe.facts.cache_bytes import cache_bytes, kept_of
+from zoo.describe.facts.cache_bytes import cache_bytes, cache_sizes
 from zoo.host.registry import default_registry
 from zoo.loading import Loaded, load
 from zoo_lab.experiments.model_metrics import bits_a_byte, divergence, held_out
@@ -104,7 +104,7 @@ def _claims_on_bits() -> tuple[Claim, ...]:
 
 def memory(recipe: Any) -> dict[str, float]:
     """The bytes of the cache a token and the kB of the state, as `zoo show` has them."""
-    kept = kept_of(recipe)
+    kept = cache_sizes(recipe)
     state = cache_bytes(kept, 0)
     return {"cache": float(cache_bytes(kept, 1) - state), "state": state / 1e3}
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from zoo.describe.diagram import Box, Diagram, Note, Stack, marked, to_svg
+from zoo.describe.diagram import Box, Diagram, LayerStack, Note, marked, to_svg
 from zoo.describe.diagram.style import DARK, LIGHT
 from zoo.describe.diagram.svg import to_svgs
 from zoo.describe.diagram.text_width import text_width
@@ -110,7 +110,9 @@ def test_long_words_of_a_third_party_have_room():
     rows = ((), ())
     box = Box("attention", f"{word} attention", notes=(Note(f"many {word}"), Note("32 heads")), rows=rows[:0])
     check(
-        to_svg([Diagram(word, word, (Stack("decoder", "", (box,), Box("input", "T"), Box("output", "L")),))])
+        to_svg(
+            [Diagram(word, word, (LayerStack("decoder", "", (box,), Box("input", "T"), Box("output", "L")),))]
+        )
     )
 
 
@@ -152,7 +154,7 @@ def test_it_says_what_it_is_and_where_from(every):
 
 def test_names_are_escaped():
     start, end = Box("input", "<a>"), Box("output", '"&"')
-    svg = to_svg([Diagram("<script>x</script>", "&", (Stack("decoder", "", (), start, end),))])
+    svg = to_svg([Diagram("<script>x</script>", "&", (LayerStack("decoder", "", (), start, end),))])
     assert "<script>" not in svg
     assert ElementTree.fromstring(svg) is not None
 
@@ -160,7 +162,7 @@ def test_names_are_escaped():
 @pytest.mark.parametrize("name", ["a\x01b", "a\x00b", "a\ufffeb", "a\ud800b"])
 def test_characters_that_xml_cannot_hold_are_replaced(name):
     start, end = Box("input", name), Box("output", name)
-    svg = to_svg([Diagram(name, name, (Stack("decoder", "", (), start, end),))])
+    svg = to_svg([Diagram(name, name, (LayerStack("decoder", "", (), start, end),))])
     assert "a\ufffdb" in "".join(ElementTree.fromstring(svg.encode()).itertext())
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.cells import cell_len as cells
 
-from zoo.describe.diagram import Box, Diagram, Note, Stack, marked, to_text
+from zoo.describe.diagram import Box, Diagram, LayerStack, Note, marked, to_text
 from zoo.describe.diagram.terminal import to_spans
 from zoo.host.registry import default_registry
 
@@ -56,7 +56,7 @@ def test_spans_are_the_text(every):
 def test_wide_characters_take_two_cells():
     box = Box("attention", "注意力" * 12, notes=(Note("头数 32"),))
     diagram = Diagram(
-        "模型" * 30, "", (Stack("decoder", "", (box,), Box("input", "词"), Box("output", "词")),)
+        "模型" * 30, "", (LayerStack("decoder", "", (box,), Box("input", "词"), Box("output", "词")),)
     )
     for line in to_text([diagram], 40).splitlines():
         assert cells(line) <= 40

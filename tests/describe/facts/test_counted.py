@@ -14,7 +14,7 @@ from zoo.checkpoint.quantize import quantize
 from zoo.checkpoint.quantized_matrix import AFFINE_GROUPS, QuantizationSpec
 from zoo.config import Config
 from zoo.describe import facts_of
-from zoo.describe.facts.cache_bytes import GROUP, POLICIES, cache_bytes, kept_of, largest_context
+from zoo.describe.facts.cache_bytes import GROUP, POLICIES, cache_bytes, cache_sizes, largest_context
 from zoo.describe.facts.flops import prefill_flops
 from zoo.describe.facts.stacks import with_widths
 from zoo.describe.facts.weight_bytes import FORMATS, weights_of
@@ -229,7 +229,7 @@ def test_groups_of_affine_packings_are_those_that_mlx_has():
 @pytest.mark.parametrize("name", ["llama", "mistral", "gpt-oss", "gemma2", "deepseek-v3", "mamba", "lstm"])
 def test_cache_bytes_are_what_the_caches_hold(name, made):
     tested = made(name)
-    kept = kept_of(tested.recipe)
+    kept = cache_sizes(tested.recipe)
     for length in (3, 20):
         cache = tested.model.make_cache()
         tested.model(tested.tokens[:1, :length], cache)
@@ -241,12 +241,12 @@ def test_cache_bytes_are_what_the_caches_hold(name, made):
 
 
 def test_what_fits_is_the_longest_that_fits(made):
-    kept = kept_of(made("gemma2").recipe)
+    kept = cache_sizes(made("gemma2").recipe)
     longest = largest_context(kept, 1_000_000, None)
     assert cache_bytes(kept, longest) <= 1_000_000 < cache_bytes(kept, longest + 1)
     assert largest_context(kept, 1_000_000, 16) == 16
     assert largest_context(kept, cache_bytes(kept, 1) - 1, None) == 0
-    assert largest_context(kept_of(made("mamba").recipe), 10**9, None) is None
+    assert largest_context(cache_sizes(made("mamba").recipe), 10**9, None) is None
 
 
 @pytest.mark.parametrize("name", ["mamba", "gru", "lstm"])

@@ -9,7 +9,7 @@ import pytest
 
 import zoo
 from zoo.checkpoint.save import save
-from zoo.describe.facts.cache_bytes import kept_of
+from zoo.describe.facts.cache_bytes import cache_sizes
 from zoo.errors import PromptError, SourceError, ZooError
 from zoo.testing import subject
 from zoo_bench import engine, profile
@@ -85,7 +85,7 @@ def test_a_token_reads_the_matrices_of_the_experts_that_it_chooses():
     assert found["batch_rate"] * 2 < 4 * recipe.parameters(recipe.dim) and experts > 1
     recipe = subject("llama").recipe
     found = needs(recipe, 4.0, 4, Lengths(prompt=10, rows=2, context=1000))
-    cached = sum(kept.per_token for kept in kept_of(recipe))
+    cached = sum(kept.per_token for kept in cache_sizes(recipe))
     assert found["context_rate"] - found["decode_rate"] == pytest.approx(4 * cached * 990)
 
 

@@ -1,13 +1,13 @@
 """Block diagrams of recipes, for the terminal and as SVG. Imports no mlx.
 
 `diagram_of` draws a recipe as data, `marked` marks what differs among several, `diagram_in` puts its
-texts into another language, `to_text` and `to_svg` render them. A plugin's drawings are made of `Box`, `Residual`, `Frame`, `Stack`, `Note` and `Cell`.
+texts into another language, `to_text` and `to_svg` render them. A plugin's drawings are made of `Box`, `Residual`, `Frame`, `LayerStack`, `Note` and `Cell`.
 """
 
-from zoo.describe.diagram.draw import Subject, diagram_of
+from zoo.describe.diagram.draw import DrawnSpec, diagram_of
 from zoo.describe.diagram.labels import note
 from zoo.describe.diagram.marking import marked
-from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, Note, Residual, Stack
+from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, LayerStack, Note, Residual
 from zoo.describe.diagram.svg import to_svg
 from zoo.describe.diagram.terminal import to_text
 from zoo.describe.diagram.translation import diagram_in
@@ -16,11 +16,11 @@ __all__ = [
     "Box",
     "Cell",
     "Diagram",
+    "DrawnSpec",
     "Frame",
+    "LayerStack",
     "Note",
     "Residual",
-    "Stack",
-    "Subject",
     "diagram_in",
     "diagram_of",
     "marked",

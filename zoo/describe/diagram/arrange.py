@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from zoo.describe.diagram.model import Box, Diagram, Frame, Residual, Stack
+from zoo.describe.diagram.model import Box, Diagram, Frame, LayerStack, Residual
 
 
 class Sizes(Protocol):
@@ -85,7 +85,7 @@ def _keyed(items: Sequence[Any], prefix: str, inside: str) -> Iterator[tuple[str
             yield f"{prefix}{last}", item
 
 
-def elements(stack: Stack, sizes: Sizes) -> list[Element]:
+def elements(stack: LayerStack, sizes: Sizes) -> list[Element]:
     """The elements of a stack from bottom to top, not yet placed."""
     keys = iter(keyed(stack.items))
 

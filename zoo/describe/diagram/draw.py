@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from zoo.describe.diagram.labels import number, spaced
-from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, Note, Residual, Stack, as_note, boxes
+from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, LayerStack, Note, Residual, as_note, boxes
 from zoo.describe.facts.fact import billions
 from zoo.describe.facts.parameters import has_idle_experts
 from zoo.describe.language import joined, message
@@ -34,7 +34,7 @@ class Scene(Frozen):
 
 
 @frozen()
-class Subject(Frozen):
+class DrawnSpec(Frozen):
     """A spec to be drawn: where it stands in the recipe, the width that it works in, and what its stack shares."""
 
     spec: Any
@@ -51,7 +51,7 @@ class Subject(Frozen):
         spec = getattr(self.spec, field) if spec is None else spec
         if spec is None:
             return ()
-        return draw(Subject(spec, self.below(field), self.spec.width(field, self.dim), self.scene))
+        return draw(DrawnSpec(spec, self.below(field), self.spec.width(field, self.dim), self.scene))
 
     def title(self, field: str) -> str:
         """The title of the first box of the spec in a field, or nothing where it is None."""
@@ -84,14 +84,14 @@ def diagram_of(recipe: Model, name: str, registry: Registry, summary: str = "") 
             active = billions(recipe.active_parameters(recipe.dim))
             counts.append(message("{count} used by a token", count=active))
         summary = joined(", ", counts)
-    found = draw(Subject(recipe, "", recipe.dim, Scene(registry)))
-    if not all(isinstance(item, Stack) for item in found):
+    found = draw(DrawnSpec(recipe, "", recipe.dim, Scene(registry)))
+    if not all(isinstance(item, LayerStack) for item in found):
         start, end = Box("input", "Tokens"), Box("output", "Logits")
-        found = (Stack("decoder", "", found, start, end),)
+        found = (LayerStack("decoder", "", found, start, end),)
     return Diagram(name, summary, found)
 
 
-def draw(subject: Subject) -> tuple[Any, ...]:
+def draw(subject: DrawnSpec) -> tuple[Any, ...]:
     """The items of a spec, from bottom to top."""
     drawing = subject.scene.registry.drawing(type(subject.spec))
     own = drawing is not None and drawing.spec is type(subject.spec)
@@ -100,18 +100,18 @@ def draw(subject: Subject) -> tuple[Any, ...]:
         return (generic(subject),)
     try:
         found = drawing.load()(subject)
-        items = (found,) if isinstance(found, Box | Residual | Frame | Stack) else tuple(found)
+        items = (found,) if isinstance(found, Box | Residual | Frame | LayerStack) else tuple(found)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise PluginError(f"the drawing of {subject.spec.block()}, {drawing.target}: {error!r}") from error
     for item in items:
-        if not isinstance(item, Box | Residual | Frame | Stack):
+        if not isinstance(item, Box | Residual | Frame | LayerStack):
             raise PluginError(f"the drawing of {subject.spec.block()}, {drawing.target}: gave {item!r}")
-    if own or not items or isinstance(items[0], Stack):
+    if own or not items or isinstance(items[0], LayerStack):
         return items
     return _with_own_fields(items, subject, drawing.spec)
 
 
-def _with_own_fields(items: tuple[Any, ...], subject: Subject, base: type[Spec]) -> tuple[Any, ...]:
+def _with_own_fields(items: tuple[Any, ...], subject: DrawnSpec, base: type[Spec]) -> tuple[Any, ...]:
     """Items drawn as those of a base, with the block's own name and the fields that the base does not have."""
     known = {field.name for field in dataclasses.fields(base)}
     own = [Note(subject.spec.name, "block")] if subject.spec.block() != base.block() else []
@@ -124,7 +124,7 @@ def _with_own_fields(items: tuple[Any, ...], subject: Subject, base: type[Spec])
     return (items[0].with_notes(*own), *items[1:])
 
 
-def generic(subject: Subject) -> Box:
+def generic(subject: DrawnSpec) -> Box:
     """A box for a spec that nobody draws: its name, its plain fields, and its parts inside."""
     spec = subject.spec
     rows: list[Any] = []

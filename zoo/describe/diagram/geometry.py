@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from zoo.describe.diagram.arrange import Element, align, elements
-from zoo.describe.diagram.model import ENDS, MARK, Box, Cell, Diagram, Frame, Note, Stack
+from zoo.describe.diagram.model import ENDS, MARK, Box, Cell, Diagram, Frame, LayerStack, Note
 from zoo.describe.diagram.text_width import lines_within, text_width
 
 EDGE, LANE, BOX, SPACE, NOTES = 14, 30, 244, 14, 178
@@ -46,7 +46,7 @@ class Column:
     """A stack with its elements placed; `x` is its left edge."""
 
     diagram: Diagram
-    stack: Stack
+    stack: LayerStack
     elements: list[Element]
     x: float = 0.0
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from zoo.describe.diagram.arrange import keyed, paired_roles
-from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, Note, Residual, Stack
+from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, LayerStack, Note, Residual
 
 MAIN = "frame+0"  # the frame of most layers
 Others = list[dict[str, Any]]  # the items of the stack in each other diagram that has it, by key
@@ -35,7 +35,7 @@ def marked(diagrams: Sequence[Diagram]) -> tuple[Diagram, ...]:
         {stack.role if by_role else "": dict(_all(stack)) for stack in diagram.stacks} for diagram in diagrams
     ]
 
-    def changed(index: int, stack: Stack) -> Stack:
+    def changed(index: int, stack: LayerStack) -> LayerStack:
         role = stack.role if by_role else ""
         others = [stacks[role] for number, stacks in enumerate(known) if number != index and role in stacks]
         if not others:
@@ -52,7 +52,7 @@ def marked(diagrams: Sequence[Diagram]) -> tuple[Diagram, ...]:
     )
 
 
-def _all(stack: Stack) -> list[tuple[str, Any]]:
+def _all(stack: LayerStack) -> list[tuple[str, Any]]:
     return [("start", stack.start), *keyed(stack.items), ("end", stack.end)]
 
 

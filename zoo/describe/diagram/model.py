@@ -88,7 +88,7 @@ class Frame(Frozen):
 
 
 @frozen()
-class Stack(Frozen):
+class LayerStack(Frozen):
     """One tower of items. `role` is "decoder" or "encoder"; `start` and `end` are what enters and what leaves it."""
 
     role: str
@@ -105,7 +105,7 @@ class Diagram(Frozen):
 
     name: str
     summary: str
-    stacks: tuple[Stack, ...]
+    stacks: tuple[LayerStack, ...]
     language: str = "en"
 
 

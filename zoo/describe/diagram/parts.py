@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from zoo.describe.diagram.draw import Subject
+from zoo.describe.diagram.draw import DrawnSpec
 from zoo.describe.diagram.labels import activation, counted, note, number, spaced
 from zoo.describe.diagram.model import Box, Note, boxes
 from zoo.describe.facts.fact import factor
@@ -18,32 +18,32 @@ from zoo.recipe.parts import GATED_TITLES
 MASKS = {"causal": "Masked", "prefix": "Prefix-masked", "full": "Bidirectional"}
 
 
-def layer_norm(subject: Subject) -> Box:
+def layer_norm(subject: DrawnSpec) -> Box:
     """LayerNorm."""
     return subject.box("LayerNorm")
 
 
-def rms_norm(subject: Subject) -> Box:
+def rms_norm(subject: DrawnSpec) -> Box:
     """RMSNorm."""
     return subject.box("RMSNorm")
 
 
-def joint_rms_norm(subject: Subject) -> Box:
+def joint_rms_norm(subject: DrawnSpec) -> Box:
     """RMSNorm of all heads together."""
     return subject.box("Joint RMSNorm")
 
 
-def learned_positions(subject: Subject) -> Box:
+def learned_positions(subject: DrawnSpec) -> Box:
     """A table of positions."""
     return subject.box("Learned positions", note("positions", "{n} positions", n=subject.spec.context))
 
 
-def sinusoidal_positions(subject: Subject) -> Box:
+def sinusoidal_positions(subject: DrawnSpec) -> Box:
     """Sines and cosines."""
     return subject.box("Sinusoidal positions")
 
 
-def embedding(subject: Subject, more: Sequence[tuple[tuple[str, str], Note]] = ()) -> Box:
+def embedding(subject: DrawnSpec, more: Sequence[tuple[tuple[str, str], Note]] = ()) -> Box:
     """The table of tokens, what is added to it, and a norm; `more` are other summands, each with a fact of its own."""
     spec = subject.spec
     notes = [
@@ -114,7 +114,7 @@ def heads_word(spec: Attention) -> str:
     return "multi-head" if keys == spec.heads else "multi-query" if keys == 1 else "grouped-query"
 
 
-def attention(subject: Subject) -> Box:
+def attention(subject: DrawnSpec) -> Box:
     """Self-attention: its heads, and what happens to queries and keys."""
     spec, scene = subject.spec, subject.scene
     notes = heads_notes(spec, subject.dim) + rope_notes(spec.rope)
@@ -135,7 +135,7 @@ def attention(subject: Subject) -> Box:
     return subject.box(title, *notes, rows=rows, role="attention")
 
 
-def cross_attention(subject: Subject) -> Box:
+def cross_attention(subject: DrawnSpec) -> Box:
     """Attention of the target to the encoder's output."""
     notes = heads_notes(subject.spec, subject.dim)
     rows = [[("Query", "query"), ("Key", "key"), ("Value", "value")]]
@@ -143,7 +143,7 @@ def cross_attention(subject: Subject) -> Box:
     return dataclasses.replace(box, memory=True)
 
 
-def mlp(subject: Subject) -> Box:
+def mlp(subject: DrawnSpec) -> Box:
     """Up, activation, down."""
     spec = subject.spec
     notes = [note("hidden", "hidden {n}", n=spec.hidden)]
@@ -153,7 +153,7 @@ def mlp(subject: Subject) -> Box:
     return subject.box("Feed-forward", *notes, rows=rows)
 
 
-def gated_mlp(subject: Subject) -> Box:
+def gated_mlp(subject: DrawnSpec) -> Box:
     """Gate and up, their product, down."""
     spec = subject.spec
     notes = [note("hidden", "hidden {n}", n=spec.hidden)]
@@ -165,18 +165,18 @@ def gated_mlp(subject: Subject) -> Box:
     return subject.box(title, *notes, rows=rows)
 
 
-def router(subject: Subject) -> Box:
+def router(subject: DrawnSpec) -> Box:
     """How experts are chosen."""
     return subject.box("Router: softmax")
 
 
-def experts(subject: Subject) -> Box:
+def experts(subject: DrawnSpec) -> Box:
     """What one expert is."""
     kind = GATED_TITLES.get(subject.spec.activation, "gated")
     return subject.box(message("{kind} experts", kind=kind))
 
 
-def moe(subject: Subject) -> Box:
+def moe(subject: DrawnSpec) -> Box:
     """The router, the experts, the shared one, and their weighted sum."""
     spec = subject.spec
     router, experts = spec.router, spec.experts  # their contract has counts, and perhaps a hidden width
@@ -212,7 +212,7 @@ def moe(subject: Subject) -> Box:
     return subject.box("Mixture of experts", *notes, rows=rows)
 
 
-def head(subject: Subject) -> Box:
+def head(subject: DrawnSpec) -> Box:
     """Hidden states to logits."""
     spec = subject.spec
     notes = [Note("tied to embedding" if spec.tied else "untied", "tied")]
@@ -223,7 +223,7 @@ def head(subject: Subject) -> Box:
     return subject.box("Output head", *notes)
 
 
-def side_by_side(subject: Subject, title: str, **branches: str) -> Box:
+def side_by_side(subject: DrawnSpec, title: str, **branches: str) -> Box:
     """A box of parts of a layer that read the same and whose outputs are summed: the title of each, by its field.
 
     Where every branch has a norm of its own, in the field `<field>_norm`, these stand below the branches. The first

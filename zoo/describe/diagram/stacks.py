@@ -6,16 +6,16 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from zoo.describe.diagram.draw import Subject, draw
+from zoo.describe.diagram.draw import DrawnSpec, draw
 from zoo.describe.diagram.labels import note, which
-from zoo.describe.diagram.model import Box, Frame, Note, Residual, Stack
+from zoo.describe.diagram.model import Box, Frame, LayerStack, Note, Residual
 from zoo.describe.diagram.parts import side_by_side
 from zoo.describe.language import joined, message
 
 MOST_KINDS = 4  # frames of one stack; layers of more kinds share the last
 
 
-def summed(subject: Subject, field: str, norm: str) -> tuple[Any, ...]:
+def summed(subject: DrawnSpec, field: str, norm: str) -> tuple[Any, ...]:
     """A part of a layer with its residual sum, and its norm where the layer's `placement` puts it."""
     part, around = _scaled(subject, subject.part(field)), subject.part(norm)
     if subject.spec.placement == "post":
@@ -23,7 +23,7 @@ def summed(subject: Subject, field: str, norm: str) -> tuple[Any, ...]:
     return (Residual((*around, *part)),)
 
 
-def _scaled(subject: Subject, items: tuple[Any, ...]) -> tuple[Any, ...]:
+def _scaled(subject: DrawnSpec, items: tuple[Any, ...]) -> tuple[Any, ...]:
     """What a residual sum adds, with a note of the layer's residual scale."""
     scale = subject.spec.residual_scale
     if scale == 1.0 or not isinstance(items[-1], Box):
@@ -31,7 +31,7 @@ def _scaled(subject: Subject, items: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*items[:-1], items[-1].with_notes(note("residual_scale", "output × {n}", n=scale)))
 
 
-def parallel(subject: Subject) -> Residual:
+def parallel(subject: DrawnSpec) -> Residual:
     """A mixer and a feed-forward side by side, which share one norm or have one each."""
     mixer = "Attention" if subject.spec.mixer.title.endswith("attention") else "Mixer"
     title = f"{mixer} and feed-forward in parallel"
@@ -40,7 +40,7 @@ def parallel(subject: Subject) -> Residual:
     return Residual((*shared, *_scaled(subject, (both,))))
 
 
-def layer(subject: Subject) -> tuple[Any, ...]:
+def layer(subject: DrawnSpec) -> tuple[Any, ...]:
     """A mixer and a feed-forward."""
     if subject.spec.parallel:
         return (parallel(subject),)
@@ -50,7 +50,7 @@ def layer(subject: Subject) -> tuple[Any, ...]:
     )
 
 
-def cross_layer(subject: Subject) -> tuple[Any, ...]:
+def cross_layer(subject: DrawnSpec) -> tuple[Any, ...]:
     """A mixer, cross-attention, and a feed-forward."""
     return (
         *summed(subject, "mixer", "mixer_norm"),
@@ -59,19 +59,19 @@ def cross_layer(subject: Subject) -> tuple[Any, ...]:
     )
 
 
-def decoder(subject: Subject) -> Stack:
+def decoder(subject: DrawnSpec) -> LayerStack:
     """Embedding, layers, final norm, head."""
     return _stack(subject, "decoder", Box("output", "Logits"))
 
 
-def encoder(subject: Subject) -> Stack:
+def encoder(subject: DrawnSpec) -> LayerStack:
     """Embedding, bidirectional layers, final norm, and a head if there is one."""
     return _stack(
         subject, "encoder", Box("output", "Hidden states" if subject.spec.head is None else "Logits")
     )
 
 
-def encoder_decoder(subject: Subject) -> tuple[Any, ...]:
+def encoder_decoder(subject: DrawnSpec) -> tuple[Any, ...]:
     """Both stacks: what leaves the encoder is read by the decoder's cross-attention."""
     (left,), (right,) = subject.part("encoder"), subject.part("decoder")
     start = dataclasses.replace(left.start, title="Source tokens")
@@ -80,7 +80,7 @@ def encoder_decoder(subject: Subject) -> tuple[Any, ...]:
     return left, dataclasses.replace(right, start=start, title="Decoder")
 
 
-def _stack(subject: Subject, role: str, end: Box) -> Stack:
+def _stack(subject: DrawnSpec, role: str, end: Box) -> LayerStack:
     spec = subject.spec
     scene = dataclasses.replace(subject.scene, causality=spec.causality, relative=spec.relative)
     subject = dataclasses.replace(subject, scene=scene)
@@ -91,7 +91,7 @@ def _stack(subject: Subject, role: str, end: Box) -> Stack:
         *subject.part("head"),
     )
     notes = () if spec.context is None else (note("context", "context {n}", n=spec.context),)
-    return Stack(role, "", items, Box("input", "Tokens", subject.below("context"), notes), end)
+    return LayerStack(role, "", items, Box("input", "Tokens", subject.below("context"), notes), end)
 
 
 def _final(item: Any) -> Any:
@@ -102,7 +102,7 @@ def _final(item: Any) -> Any:
     )
 
 
-def frames(subject: Subject, layers: Sequence[Any]) -> list[Frame]:
+def frames(subject: DrawnSpec, layers: Sequence[Any]) -> list[Frame]:
     """Layers as frames: one for all that are built alike, with notes of what changes from layer to layer."""
     drawn: dict[Any, tuple[Any, ...]] = {}
     kinds: dict[tuple[Any, ...], list[int]] = {}
@@ -110,7 +110,7 @@ def frames(subject: Subject, layers: Sequence[Any]) -> list[Frame]:
     for index, spec in enumerate(layers):
         if id(spec) not in drawn:
             drawn[id(spec)] = draw(
-                Subject(spec, f"{path}.*", subject.spec.width("layers", subject.dim), subject.scene)
+                DrawnSpec(spec, f"{path}.*", subject.spec.width("layers", subject.dim), subject.scene)
             )
         kinds.setdefault(drawn[id(spec)], []).append(index)
     shapes: dict[tuple[Any, ...], dict[tuple[Any, ...], list[int]]] = {}

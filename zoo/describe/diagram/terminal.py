@@ -12,7 +12,7 @@ from rich.cells import cell_len as cells
 
 from zoo.describe.diagram.arrange import Element, align, elements
 from zoo.describe.diagram.canvas import Canvas
-from zoo.describe.diagram.model import ENDS, MARK, Box, Diagram, Frame, Stack
+from zoo.describe.diagram.model import ENDS, MARK, Box, Diagram, Frame, LayerStack
 from zoo.describe.diagram.text_width import wrapped
 
 LEAST, MOST = 34, 74  # the width of a column
@@ -52,10 +52,10 @@ def to_spans(diagrams: Sequence[Diagram], width: int = 80) -> list[Line]:
     return lines
 
 
-def _groups(diagrams: Sequence[Diagram], width: int) -> Iterator[list[tuple[Diagram, Stack]]]:
+def _groups(diagrams: Sequence[Diagram], width: int) -> Iterator[list[tuple[Diagram, LayerStack]]]:
     """The stacks that stand side by side: as many as fit, those of one diagram together if that can be."""
     fit = max((width + BETWEEN) // (LEAST + BETWEEN), 1)
-    group: list[tuple[Diagram, Stack]] = []
+    group: list[tuple[Diagram, LayerStack]] = []
     for diagram in diagrams:
         pairs = [(diagram, stack) for stack in diagram.stacks]
         if group and len(group) + len(pairs) > fit:
@@ -69,7 +69,7 @@ def _groups(diagrams: Sequence[Diagram], width: int) -> Iterator[list[tuple[Diag
         yield group
 
 
-def _drawn(group: Sequence[tuple[Diagram, Stack]], width: int) -> list[Line]:
+def _drawn(group: Sequence[tuple[Diagram, LayerStack]], width: int) -> list[Line]:
     room = (width - BETWEEN * (len(group) - 1)) // len(group)
     room = min(max(room, LEAST), MOST)
     pen = _Pen(room)

@@ -20,7 +20,7 @@ MOST = 2**40  # tokens: beyond any machine
 
 
 @frozen()
-class Kept(Frozen):
+class CacheSize(Frozen):
     """What `layers` parts of one kind keep: `per_token` numbers for each token, of the last `window` only, and `state`.
 
     `kind` is "full", "window", "latent", "state" or a plugin's own. The numbers are those of all `layers` together.
@@ -48,10 +48,10 @@ class Kept(Frozen):
         }
 
 
-def kept_of(recipe: Model) -> tuple[Kept, ...]:
+def cache_sizes(recipe: Model) -> tuple[CacheSize, ...]:
     """What a recipe's caches keep, by the kind of layer and its window."""
     if is_opaque(recipe):
-        found = Kept(
+        found = CacheSize(
             "full", len(recipe.layers), recipe.kv_cache_size(recipe.dim), recipe.state_size(recipe.dim)
         )
         return (found,)
@@ -62,7 +62,8 @@ def kept_of(recipe: Model) -> tuple[Kept, ...]:
         for index, number in enumerate((1, part.kv_cache_size(width), part.state_size(width))):
             entry[index] += number
     return tuple(
-        Kept(kind, numbers[0], numbers[1], numbers[2], window) for (kind, window), numbers in sums.items()
+        CacheSize(kind, numbers[0], numbers[1], numbers[2], window)
+        for (kind, window), numbers in sums.items()
     )
 
 
@@ -75,7 +76,7 @@ def source_numbers(recipe: Model) -> int:
     return sum(m.outputs for p in parts for m in p.matrices(decoder.dim) if m.name in ("key", "value"))
 
 
-def cache_bytes(kept: tuple[Kept, ...], tokens: int, policy: str = "16-bit") -> int:
+def cache_bytes(kept: tuple[CacheSize, ...], tokens: int, policy: str = "16-bit") -> int:
     """Bytes of all caches after so many tokens."""
     return sum(one.bytes(tokens, policy) for one in kept)
 
@@ -107,7 +108,7 @@ def policy_bytes(recipe: Model, tokens: int, policy: CachePolicy) -> int:
     return round(total)
 
 
-def largest_context(kept: tuple[Kept, ...], room: int, most: int | None) -> int | None:
+def largest_context(kept: tuple[CacheSize, ...], room: int, most: int | None) -> int | None:
     """The longest text whose cache fits into `room` bytes, `most` at most; None when there is no bound.
 
     0 when there is no room for one token.

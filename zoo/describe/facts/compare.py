@@ -13,7 +13,7 @@ SEPARATE = ("layers",)  # a number of layers is of one stack, even where both ha
 
 
 @frozen()
-class Row(Frozen):
+class FactRow(Frozen):
     """One fact of several models: `values` and `texts` in the order of the sheets, None and "–" where one has no such fact."""
 
     name: str
@@ -40,7 +40,7 @@ class Row(Frozen):
         return set(self.texts) <= {ABSENT}
 
 
-def compare(sheets: Sequence[Sheet]) -> list[Row]:
+def compare(sheets: Sequence[Sheet]) -> list[FactRow]:
     """The rows of several sheets, in the order of their facts.
 
     Facts of a decoder stand beside those of a decoder, of an encoder beside those of an encoder. Where no model has both,
@@ -55,7 +55,7 @@ def compare(sheets: Sequence[Sheet]) -> list[Row]:
     return aligned([sheet.facts for sheet in sheets])
 
 
-def aligned(columns: Sequence[Iterable[Fact]]) -> list[Row]:
+def aligned(columns: Sequence[Iterable[Fact]]) -> list[FactRow]:
     """The same for any columns of facts, such as `zoo.describe.facts.fields.fields_of` gives."""
     lists = [list(column) for column in columns]
     strict = any(len({fact.role for fact in column if fact.role}) > 1 for column in lists)
@@ -76,7 +76,7 @@ def aligned(columns: Sequence[Iterable[Fact]]) -> list[Row]:
         values = tuple(None if fact is None else fact.value for fact in facts)
         texts = tuple(ABSENT if fact is None else fact.text for fact in facts)
         detail = all(fact.detail for fact in facts if fact is not None)
-        found.append(Row(name, label, values, texts, first.unit, detail))
+        found.append(FactRow(name, label, values, texts, first.unit, detail))
     return found
 
 

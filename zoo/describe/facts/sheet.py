@@ -10,9 +10,9 @@ from zoo.deferred_warnings import warn
 from zoo.describe.facts.cache_bytes import (
     LENGTHS,
     POLICIES,
-    Kept,
+    CacheSize,
     cache_bytes,
-    kept_of,
+    cache_sizes,
     largest_context,
     policy_bytes,
     source_numbers,
@@ -66,7 +66,7 @@ def facts_of(
         raise ZooError(f"`context` must be a number of tokens, got {context!r:.60}")
     tokens = context or min(CONTEXT, recipe.context or CONTEXT)
     chosen = format_of(quantize or WEIGHTS).name
-    weights, kept = weights_of(recipe, quantizes), kept_of(recipe)
+    weights, kept = weights_of(recipe, quantizes), cache_sizes(recipe)
     found = [
         *_sums(recipe),
         *_model(recipe),
@@ -88,7 +88,7 @@ def common_context(recipes: Iterable[Any]) -> int:
 
 
 def numbers_of(
-    recipe: Model, kept: Iterable[Kept], weights: Weights | None, context: int, quantize: str
+    recipe: Model, kept: Iterable[CacheSize], weights: Weights | None, context: int, quantize: str
 ) -> dict[str, Any]:
     """The numbers from which a page can compute cache and weights for another context or format.
 
@@ -135,7 +135,7 @@ def _model(recipe: Model) -> Iterator[Fact]:
         yield Fact("tied", "head tied to embedding", bool(head.ties_embedding))
 
 
-def _cache(recipe: Model, kept: tuple[Kept, ...], tokens: int) -> Iterator[Fact]:
+def _cache(recipe: Model, kept: tuple[CacheSize, ...], tokens: int) -> Iterator[Fact]:
     growing = sum(one.per_token for one in kept)
     each = round(growing * POLICIES["16-bit"])
     note = "an upper bound: which layers have windows is not known" if is_opaque(recipe) else ""
@@ -172,7 +172,9 @@ def _policy(recipe: Model, policy: CachePolicy | None, tokens: int) -> Iterator[
         yield Fact("cache.policy", f"{label}, {policy.describe()}", number, "bytes")
 
 
-def _weights(recipe: Model, weights: Weights | None, kept: tuple[Kept, ...], chosen: str) -> Iterator[Fact]:
+def _weights(
+    recipe: Model, weights: Weights | None, kept: tuple[CacheSize, ...], chosen: str
+) -> Iterator[Fact]:
     def held(name: str) -> int | None:
         if weights is not None:
             return weights.bytes(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zoo.describe.facts.compare import Row, aligned
+from zoo.describe.facts.compare import FactRow, aligned
 from zoo.describe.facts.fact import Sheet
 from zoo.describe.facts.sheet import format_label
 from zoo.describe.language import Message
@@ -60,7 +60,7 @@ UNDERSTOOD = {"encoder.causality": "all tokens", "decoder.causality": "earlier t
 
 
 @frozen()
-class Line(Frozen):
+class SheetLine(Frozen):
     """One row of the short sheet: its label, its text, and the names of the facts in it."""
 
     label: str
@@ -68,7 +68,7 @@ class Line(Frozen):
     names: tuple[str, ...]
 
 
-def short(sheet: Sheet) -> list[Line]:
+def short(sheet: Sheet) -> list[SheetLine]:
     """The short sheet of a model, in the order of its facts; a fact that belongs to none of the shared rows has its own."""
     rows = [row for row in aligned([sheet.facts]) if not (row.detail or row.empty)]
     by_name = {row.name: row for row in rows}
@@ -76,7 +76,7 @@ def short(sheet: Sheet) -> list[Line]:
         "context": f"{sheet.numbers['context']:,}",
         "quantize": format_label(sheet.numbers["quantize"]),
     }
-    found: list[Line] = []
+    found: list[SheetLine] = []
     done = {name for name, text in UNDERSTOOD.items() if name in by_name and by_name[name].texts[0] == text}
     for row in rows:
         if row.name in done:
@@ -84,11 +84,11 @@ def short(sheet: Sheet) -> list[Line]:
         label, members = _group(row.name, by_name, done)
         done |= members.keys()
         text = _joined(list(_texts(members, by_name, words))) if label else row.texts[0]
-        found.append(Line(label or row.label, text, tuple(members) or (row.name,)))
+        found.append(SheetLine(label or row.label, text, tuple(members) or (row.name,)))
     return found
 
 
-def _group(name: str, rows: dict[str, Row], done: set[str]) -> tuple[str, dict[str, str]]:
+def _group(name: str, rows: dict[str, FactRow], done: set[str]) -> tuple[str, dict[str, str]]:
     """The label of a fact's shared row, and the names of the facts in it with their texts; ("", {}) for none.
 
     Where the encoder's facts differ from the decoder's, each stack has a row of its own.
@@ -104,7 +104,9 @@ def _group(name: str, rows: dict[str, Row], done: set[str]) -> tuple[str, dict[s
     return "", {}
 
 
-def _texts(members: dict[str, str], rows: dict[str, Row], words: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _texts(
+    members: dict[str, str], rows: dict[str, FactRow], words: dict[str, str]
+) -> Iterator[tuple[str, str]]:
     """The text of each fact, and the layers that it is true of where they are not all."""
     values = {name.rpartition(".")[2]: rows[name].values[0] for name in members}
     for name, text in members.items():

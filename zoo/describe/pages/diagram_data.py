@@ -12,7 +12,7 @@ from typing import Any
 from zoo.describe.diagram import geometry
 from zoo.describe.diagram.arrange import keyed
 from zoo.describe.diagram.geometry import Pixels, inside, note_lines
-from zoo.describe.diagram.model import MARK, Box, Diagram, Frame, Stack
+from zoo.describe.diagram.model import MARK, Box, Diagram, Frame, LayerStack
 
 # What the page needs besides, to draw as `zoo.describe.diagram.svg` does.
 GEOMETRY = {
@@ -33,7 +33,7 @@ def drawn(diagram: Diagram) -> list[dict[str, Any]]:
     return [_stack(stack) for stack in diagram.stacks]
 
 
-def _stack(stack: Stack) -> dict[str, Any]:
+def _stack(stack: LayerStack) -> dict[str, Any]:
     keys = iter(keyed(stack.items))
     return {
         "role": stack.role,

@@ -21,7 +21,7 @@ from zoo.describe.facts.stacks import is_opaque
 from zoo.describe.how_to_run import how_to_run
 from zoo.describe.language import in_language
 from zoo.describe.pages.diagram_data import drawn
-from zoo.describe.source_code import Source, bases_of, block_classes, block_parts, recipe_code, source_of
+from zoo.describe.source_code import SourceCode, bases_of, block_classes, block_parts, recipe_code, source_of
 from zoo.host.registry import Registry
 from zoo.recipe import Model
 
@@ -194,7 +194,7 @@ def code_table(found: Iterable[Described], registry: Registry) -> dict[str, dict
     return table
 
 
-def _sources(found: Described, registry: Registry) -> Iterator[Source]:
+def _sources(found: Described, registry: Registry) -> Iterator[SourceCode]:
     for target in (*recipe_code(found.architecture.recipe), *block_classes(found.recipe, registry).values()):
         for one in (target, *(bases_of(target) if isinstance(target, type) else ())):
             if (source := source_of(one)) is not None:
