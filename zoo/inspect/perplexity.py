@@ -130,16 +130,10 @@ def perplexity(
     >>> right.perplexity < wrong.perplexity
     True
     """
-    tokenizer = check_predicts(loaded)
     policy = policy or CachePolicy()
-    check_policy(loaded.model, policy)
-    runtime.check_not_forked()
-    for name, value in (("limit", limit), ("batch", batch)):
-        if value is not None and value < 1:
-            raise PromptError(f"`{name}` must be at least 1, got {value}")
+    tokenizer = _checked(loaded, policy, limit=limit, batch=batch)
     before, own = _ids(loaded, tokenizer, text)
-    skipped = 0 if before else 1
-    first = len(before) + skipped
+    first = len(before) or 1
     ids = [*before, *own][: None if limit is None else first + limit]
     if len(ids) <= first:
         raise PromptError("the text has too few tokens: there is none with another before it")
@@ -154,31 +148,33 @@ def perplexity(
             report(done, len(scored))
     seconds = time.perf_counter() - began
     check_numbers(nats, "the text")
-    assert done == len(scored)
-    unknown = tokenizer.special_tokens.get("unk_token")
-    missing = tokenizer.id(unknown) if unknown is not None and unknown not in text else None
     prefix = loaded.architecture.causality == "prefix"
     return Perplexity(
         nats=nats,
         tokens=len(scored),
-        bytes=_bytes(tokenizer, text, own, skipped, len(scored)),
+        bytes=_bytes(tokenizer, text, own, first - len(before), len(scored)),
         read=sum(end - start for start, end, _ in spans),
         seconds=seconds,
         context=context,
         stride=stride,
-        unknown=sum(id == missing for id in scored),
+        unknown=_unknown(tokenizer, text, scored),
         sees="all tokens before, no prefix" if prefix else "all tokens before",
     )
 
 
-def check_predicts(loaded: Loaded) -> Tokenizer:
-    """The tokenizer of a model that predicts the next token of a text; PromptError, with the reason, for any other."""
+def _checked(loaded: Loaded, policy: CachePolicy, **counts: int | None) -> Tokenizer:
+    """The tokenizer of a model that predicts the next token of a text; PromptError for any other, and for bad settings."""
     model, name = loaded.model, loaded.architecture.name
     _check_architecture(loaded.architecture)
     if model.translates or not model.decodes:
         raise PromptError(f"no perplexity: {name} does not predict the next token of a text")
     if loaded.tokenizer is None:
         raise PromptError(f"no perplexity: {loaded.folder.name or name} has no tokenizer to read a text with")
+    check_policy(model, policy)
+    runtime.check_not_forked()
+    for setting, count in counts.items():
+        if count is not None and count < 1:
+            raise PromptError(f"`{setting}` must be at least 1, got {count}")
     return loaded.tokenizer
 
 
@@ -287,6 +283,15 @@ def _window(loaded: Loaded, context: int | None, stride: int | None) -> tuple[in
     if not 1 <= step <= asked:
         raise PromptError(f"`stride` must be from 1 to the context of {asked}, got {step}")
     return asked, step
+
+
+def _unknown(tokenizer: Tokenizer, text: str, scored: Sequence[int]) -> int:
+    """How many of the scored ids stand for text that the vocabulary lacks."""
+    name = tokenizer.special_tokens.get("unk_token")
+    if name is None or name in text:
+        return 0
+    unknown = tokenizer.id(name)
+    return sum(id == unknown for id in scored)
 
 
 def _bytes(tokenizer: Tokenizer, text: str, own: Sequence[int], skipped: int, scored: int) -> int:

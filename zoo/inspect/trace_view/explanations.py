@@ -1,12 +1,13 @@
-"""One sentence for each part of a trace's page, with the formula of the model's own block. Imports no mlx."""
+"""One sentence for each part of a trace's page, with the formula of the model's own block."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from zoo import recipe
 from zoo.describe.language import joined, message
+from zoo.loading import Loaded
+from zoo.recipe import Spec
 
 ACTIVATIONS = {"gelu_tanh": "gelu", "quick_gelu": "gelu", "relu2": "relu²"}
 NORMS = {
@@ -15,7 +16,7 @@ NORMS = {
 }
 
 
-def explanations(loaded: Any) -> dict[str, str]:
+def explanations(loaded: Loaded) -> dict[str, str]:
     """Sentences by the part of the page that they are for; formulas are those of the recipe's specs."""
     specs = [spec for _, spec in loaded.recipe.walk()]
     return {
@@ -42,7 +43,7 @@ def explanations(loaded: Any) -> dict[str, str]:
     }
 
 
-def _positions(specs: Iterable[Any]) -> Iterable[str]:
+def _positions(specs: Iterable[Spec]) -> Iterable[str]:
     added = [spec for spec in specs if isinstance(spec, recipe.LearnedPositions | recipe.SinusoidalPositions)]
     if added:
         kind = "a learned" if isinstance(added[0], recipe.LearnedPositions) else "a sinusoidal"
@@ -51,7 +52,7 @@ def _positions(specs: Iterable[Any]) -> Iterable[str]:
         yield "No position is added here: each layer rotates its queries and keys by an angle that grows with the position."
 
 
-def _layers(specs: list[Any]) -> Iterable[str]:
+def _layers(specs: list[Spec]) -> Iterable[str]:
     layers = [spec for spec in specs if isinstance(spec, recipe.Layer)]
     yield "Every layer adds to the residual stream, the vector that each token carries from layer to layer."
     if layers:
@@ -76,7 +77,7 @@ def _sums(layer: recipe.Layer) -> str:
     return "Here the norm comes before each part (Pre-LN): x ← x + f(norm(x))."
 
 
-def _attention(specs: list[Any]) -> Iterable[str]:
+def _attention(specs: list[Spec]) -> Iterable[str]:
     yield (
         "Each head compares the query of a token with the keys of the tokens that it may see: "
         "softmax(Q·Kᵀ / √d + mask) gives a row of weights that sum to 1, and the head takes that mean of the values V."
@@ -94,7 +95,7 @@ def _attention(specs: list[Any]) -> Iterable[str]:
         yield message(template, text=wide)
 
 
-def _feedforward(specs: list[Any]) -> Iterable[str]:
+def _feedforward(specs: list[Spec]) -> Iterable[str]:
     found = [spec for spec in specs if isinstance(spec, recipe.MLP)]
     if any(spec.kind == "feedforward" for spec in specs):
         yield "The feed-forward works on each token by itself."
@@ -104,14 +105,14 @@ def _feedforward(specs: list[Any]) -> Iterable[str]:
         yield f"y = W_down({name}(W_gate·x) ⊙ W_up·x)." if gated else f"y = W_down·{name}(W_up·x)."
 
 
-def _output(specs: list[Any]) -> Iterable[str]:
+def _output(specs: list[Spec]) -> Iterable[str]:
     yield "The head compares the last vector with every token of the vocabulary: one logit a token."
     heads = [spec for spec in specs if spec.kind == "head"]
     if heads and heads[0].ties_embedding:
         yield "It is tied: the embedding table is used backwards, z = E·x."
 
 
-def _cache(loaded: Any, specs: list[Any]) -> str:
+def _cache(loaded: Loaded, specs: list[Spec]) -> str:
     if loaded.recipe.causality == "full":
         return "Every token sees every other, so nothing can be cached: each pass reads the whole text."
     recurrent = any(spec.recurrent for spec in specs)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import mlx.core as mx
+import mlx.nn as nn
 
 from zoo.describe.language import message
 from zoo.inspect.tracing.probe import Probe, Traces, Value
@@ -57,7 +58,9 @@ class AttentionProbe(PatternProbe):
         },
     )
 
-    def mix(self, queries: mx.array, keys: mx.array, values: mx.array, mask: Any) -> mx.array:
+    def mix(
+        self, queries: mx.array, keys: mx.array, values: mx.array, mask: mx.array | str | None
+    ) -> mx.array:
         """Note the operands, the pattern and the result; a replaced pattern weighs the values in the block's place."""
         queries, keys = self.note("queries", queries), self.note("keys", keys)
         own, values = super().mix, self.note("values", values)  # type: ignore[misc]
@@ -203,7 +206,7 @@ class SumsProbe(Probe):
     sums: ClassVar[Mapping[str, str]] = {"mixer": "resid_mid"}
 
     @classmethod
-    def traces_of(cls, module: Any) -> Traces:
+    def traces_of(cls, module: nn.Module) -> Traces:
         """Without the stream between parallel parts; a residual scale is named with what it multiplies."""
         traces, scale = cls.traces, getattr(module, "residual_scale", 1.0)
         if getattr(module, "parallel", False):
@@ -214,7 +217,7 @@ class SumsProbe(Probe):
             traces = traces._replace(parts=dict.fromkeys((*cls.sums, "feedforward"), added))
         return traces
 
-    def add(self, name: str, x: mx.array, *inputs: Any) -> mx.array:
+    def add(self, name: str, x: mx.array, *inputs: mx.array) -> mx.array:
         """Note the sum after each part but the last."""
         x = super().add(name, x, *inputs)  # type: ignore[misc]
         return self.note(self.sums[name], x) if name in self.sums else x

@@ -83,7 +83,7 @@ def resolve(address: str, known: Mapping[str, Value]) -> tuple[str, int | None, 
     raise PromptError(f"the model has no value {str(address)!r}{did_you_mean(str(address), known)}")
 
 
-def _edit(address: str, wanted: Any, axis: int | None, index: int) -> Edit:
+def _edit(address: str, wanted: object, axis: int | None, index: int) -> Edit:
     def change(value: mx.array) -> mx.array:
         part = (
             value if axis is None else mx.take(value, _within(address, index, value.shape[axis]), axis=axis)
@@ -111,7 +111,7 @@ def _within(address: str, index: int, count: int) -> int:
     return index
 
 
-def _array(address: str, value: Any) -> mx.array:
+def _array(address: str, value: object) -> mx.array:
     if isinstance(value, mx.array):
         return value
     if isinstance(value, np.ndarray | int | float) and not isinstance(value, bool):

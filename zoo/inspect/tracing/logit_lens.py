@@ -5,9 +5,8 @@ nostalgebraist, 2020, "interpreting GPT: the logit lens". Axes: B batch (1), T t
 
 from __future__ import annotations
 
-from typing import Any
-
 import mlx.core as mx
+import mlx.nn as nn
 import numpy as np
 
 from zoo.frozen import Frozen, frozen
@@ -32,7 +31,7 @@ class LensPrediction(Frozen):
 
 
 def lens_prediction(
-    model: Any, address: str, track: str, stream: mx.array, count: int
+    model: nn.Module, address: str, track: str, stream: mx.array, count: int
 ) -> LensPrediction:  # (1, T, D)
     """The `count` most likely tokens that `model`, with a `head` and perhaps a `norm`, predicts from a residual stream."""
     tokens, probabilities, entropy = [], [], []

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import mlx.core as mx
+import mlx.nn as nn
 
 from zoo.errors import PluginError
 
@@ -83,7 +84,7 @@ class Probe:
     _input: ClassVar[tuple[str, Value] | None] = None
 
     @classmethod
-    def traces_of(cls, module: Any) -> Traces:
+    def traces_of(cls, module: nn.Module) -> Traces:
         """What is noted of this module: `traces`, unless the probe's modules differ in what they compute."""
         return cls.traces
 
