@@ -7,12 +7,11 @@ architecture's task.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from zoo import runtime
 from zoo.architecture import Strategy
-from zoo.errors import PluginError, PromptError, ZooError
+from zoo.errors import PluginError, PromptError, ZooError, did_you_mean
 from zoo.frozen import Frozen, frozen
 from zoo.generation.loop.step import PromptRead, Step, check_last_step, check_step, kind_of
 from zoo.generation.settings.generation_config import warn_of_ignored
@@ -108,14 +107,8 @@ def _unset(value: Any) -> bool:
 def _refused(registry: Registry, chosen: Strategy, name: str) -> str:
     """Why a strategy does not take a setting, and which do."""
     others = [label for label, strategy in registry.strategies.items() if name in strategy.setting_names]
-    near = get_close_matches(name, chosen.setting_names, 1)
-    hint = (
-        f"; it is a setting of {', '.join(others)}"
-        if others
-        else f"; did you mean `{near[0]}`?"
-        if near
-        else ""
-    )
+    hint = f"; it is a setting of {', '.join(others)}" if others else ""
+    hint = hint or did_you_mean(name, [f"`{known}`" for known in chosen.setting_names])
     return f"`{name}`: {chosen.name} generation has no such setting{hint}"
 
 

@@ -15,7 +15,7 @@ from zoo.generation.sampling import LogitsProcessors
 from zoo.generation.sampling.banned import NoRepeatNgrams, SequenceCompletions
 from zoo.generation.settings import Settings
 from zoo.generation.settings.constraints import Constraints, constraints_of
-from zoo.generation.strategies.beam_search import Beams, Hypothesis, beam_search, likeliest
+from zoo.generation.strategies.beam_search import BeamConfig, Hypothesis, beam_search, likeliest
 from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo.tokenizer.languages import LanguageTokens, TargetLanguagePrefix
@@ -53,30 +53,30 @@ def best_of_all(limit, penalty):
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
 def test_enough_beams_find_the_best_of_all_texts(penalty):
     score, tokens = best_of_all(4, penalty)
-    found = search(Beams(32, length_penalty=penalty, early_stopping="never"))
+    found = search(BeamConfig(32, length_penalty=penalty, early_stopping="never"))
     assert found.tokens == tokens
     assert found.score == pytest.approx(score, abs=1e-5)
 
 
 def test_two_beams_find_what_greedy_search_does_not():
-    assert search(Beams(2)).tokens == (2, 0)
+    assert search(BeamConfig(2)).tokens == (2, 0)
     assert GARDEN[3].index(max(GARDEN[3])) == 1
 
 
 def test_a_length_penalty_favours_long_texts():
-    short, long = (search(Beams(4, length_penalty=p, early_stopping="never")) for p in (0.0, 3.0))
+    short, long = (search(BeamConfig(4, length_penalty=p, early_stopping="never")) for p in (0.0, 3.0))
     assert len(short.tokens) < len(long.tokens) == 4
 
 
 def test_an_early_stop_takes_the_first_texts_that_end():
-    never = search(Beams(3, length_penalty=2.0, early_stopping="never"), limit=6)
-    early = search(Beams(3, length_penalty=2.0, early_stopping=True), limit=6)
+    never = search(BeamConfig(3, length_penalty=2.0, early_stopping="never"), limit=6)
+    early = search(BeamConfig(3, length_penalty=2.0, early_stopping=True), limit=6)
     assert early.score < never.score
 
 
 def test_the_least_number_of_tokens_holds_back_the_end():
-    assert len(search(Beams(2), min_tokens=3).tokens) >= 3
-    assert 0 not in search(Beams(2), min_tokens=3).tokens[:2]
+    assert len(search(BeamConfig(2), min_tokens=3).tokens) >= 3
+    assert 0 not in search(BeamConfig(2), min_tokens=3).tokens[:2]
 
 
 def test_the_largest_scores_come_first_and_removed_ones_not_at_all():
@@ -86,13 +86,13 @@ def test_the_largest_scores_come_first_and_removed_ones_not_at_all():
 
 
 def test_hopeless_only_when_enough_have_finished():
-    beams = Beams(2, length_penalty=1.0)
+    beams = BeamConfig(2, length_penalty=1.0)
     finished = [Hypothesis((1,), -1.0), Hypothesis((2,), -2.0)]
-    assert not beams.hopeless(-50.0, finished[:1], 5, 10)
-    assert beams.hopeless(-11.0, finished, 5, 10)  # −11/5 < −2
-    assert not beams.hopeless(-9.0, finished, 5, 10)  # −9/5 > −2
-    assert not Beams(2, 1.0, "never").hopeless(-11.0, finished, 5, 10)  # −11/10 > −2
-    assert Beams(2, 1.0, True).hopeless(-0.1, finished, 5, 10)
+    assert not beams.cannot_improve(-50.0, finished[:1], 5, 10)
+    assert beams.cannot_improve(-11.0, finished, 5, 10)  # −11/5 < −2
+    assert not beams.cannot_improve(-9.0, finished, 5, 10)  # −9/5 > −2
+    assert not BeamConfig(2, 1.0, "never").cannot_improve(-11.0, finished, 5, 10)  # −11/10 > −2
+    assert BeamConfig(2, 1.0, True).cannot_improve(-0.1, finished, 5, 10)
 
 
 def test_runs_that_would_repeat():

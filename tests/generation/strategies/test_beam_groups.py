@@ -7,15 +7,15 @@ from tables import GARDEN, Table
 from zoo.generation.sampling import LogitsProcessors
 from zoo.generation.settings import Settings
 from zoo.generation.settings.constraints import Constraints
-from zoo.generation.strategies.beam_search import Beams, Search, search_all
+from zoo.generation.strategies.beam_search import BeamConfig, BeamSearch, run_searches
 
 END, START, LIMIT = 0, 3, 5
 
 
 def searched(beams, **constraints):
     constraints = Constraints(eos_ids=frozenset([END]), max_tokens=LIMIT, **constraints)
-    search = Search(LogitsProcessors(Settings(), constraints, len(GARDEN)), beams)
-    for _ in search_all(Table(GARDEN, START), [search]):
+    search = BeamSearch(LogitsProcessors(Settings(), constraints, len(GARDEN)), beams)
+    for _ in run_searches(Table(GARDEN, START), [search]):
         pass
     return search.found()
 
@@ -40,8 +40,8 @@ def by_definition(groups, width, penalty):
             for _, tokens in going:
                 taken[tokens[-1]] += 1
             kept = sorted((score for score, _ in finished[group]), reverse=True)[:width]
-            hopeless = len(kept) == width and options and options[0][0] / LIMIT <= kept[-1]
-            running[group] = [] if hopeless else [(tokens, score) for score, tokens in going]
+            cannot_improve = len(kept) == width and options and options[0][0] / LIMIT <= kept[-1]
+            running[group] = [] if cannot_improve else [(tokens, score) for score, tokens in going]
     best = [sorted(each, key=lambda text: -text[0])[:width] for each in finished]
     return sorted((text for each in best for text in each), key=lambda text: -text[0])
 
@@ -50,7 +50,7 @@ def by_definition(groups, width, penalty):
 @pytest.mark.parametrize("penalty", [0.2, 1.5])
 def test_each_group_pays_for_what_those_before_it_chose(groups, width, penalty):
     count = groups * width
-    beams = Beams(count, 1.0, "never", groups=groups, diversity=penalty, returned=count)
+    beams = BeamConfig(count, 1.0, "never", groups=groups, diversity=penalty, returned=count)
     found = searched(beams)
     expected = by_definition(groups, width, penalty)
     assert [text.tokens for text in found] == [tokens for _, tokens in expected]
@@ -59,13 +59,13 @@ def test_each_group_pays_for_what_those_before_it_chose(groups, width, penalty):
 
 def test_groups_find_texts_that_one_search_does_not():
     def first_tokens(**groups):
-        return {text.tokens[0] for text in searched(Beams(2, returned=2, **groups), min_tokens=LIMIT)}
+        return {text.tokens[0] for text in searched(BeamConfig(2, returned=2, **groups), min_tokens=LIMIT)}
 
     assert len(first_tokens()) < len(first_tokens(groups=2, diversity=5.0)) == 2
 
 
 def test_the_texts_come_best_first_and_no_text_twice():
-    found = searched(Beams(4, returned=4, early_stopping="never"))
+    found = searched(BeamConfig(4, returned=4, early_stopping="never"))
     assert [text.score for text in found] == sorted((text.score for text in found), reverse=True)
     assert len({text.tokens for text in found}) == 4
-    assert found[:2] == searched(Beams(4, returned=2, early_stopping="never"))
+    assert found[:2] == searched(BeamConfig(4, returned=2, early_stopping="never"))

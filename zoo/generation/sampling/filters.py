@@ -37,12 +37,14 @@ def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:
         ("typical_p", settings.typical_p, typical, settings.typical_p < 1),
     )
     return tuple(
-        LogitsProcessor(name, value, _with(narrow, value)) for name, value, narrow, asked in steps if asked
+        LogitsProcessor(name, value, _with(function, value))
+        for name, value, function, asked in steps
+        if asked
     )
 
 
-def _with(narrow: Callable[[mx.array, float], mx.array], value: float) -> Filter:
-    return lambda logits: narrow(logits, value)
+def _with(function: Callable[[mx.array, float], mx.array], value: float) -> Filter:
+    return lambda logits: function(logits, value)
 
 
 def divided(logits: mx.array, temperature: float) -> mx.array:

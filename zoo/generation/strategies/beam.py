@@ -18,7 +18,7 @@ from zoo.generation.sampling import processors_of
 from zoo.generation.settings import Settings, settings_for
 from zoo.generation.settings.generation_config import check_key, generation_config_of
 from zoo.generation.strategies.batch_decoder import BatchDecoder
-from zoo.generation.strategies.beam_search import Beams, Search, search_all
+from zoo.generation.strategies.beam_search import BeamConfig, BeamSearch, run_searches
 from zoo.loading import Loaded
 
 NEUTRAL = Settings()
@@ -69,7 +69,7 @@ def _answers(
 ) -> Iterator[tuple[int, Step]]:
     report: Report | None = given.pop("report", None)
     own = {name: given.pop(name, None) for name in (name for name, _ in SETTINGS.values())}
-    beams = beams_of(generation_config_of(loaded), own)
+    beams = beam_config(generation_config_of(loaded), own)
     settings = settings_for(loaded, given)
     if settings.prefill_chunk is not None and loaded.model.translates:
         raise PromptError("`prefill_chunk`: an encoder-decoder reads its source in one piece")
@@ -89,7 +89,7 @@ def _answers(
     return _searched(loaded, tokenized, beams, settings, batch_size, report)
 
 
-# The settings of a search, by their names in `Beams`: what a caller calls them, and the keys of generation_config.json.
+# The settings of a search, by their names in `BeamConfig`: what a caller calls them, and the keys of generation_config.json.
 SETTINGS = {
     "count": ("beams", "num_beams"),
     "length_penalty": ("length_penalty", "length_penalty"),
@@ -101,8 +101,8 @@ SETTINGS = {
 DECLARED = {setting.name: setting for setting in BEAM_SEARCH}
 
 
-def beams_of(values: Mapping[str, Any], given: Mapping[str, Any]) -> Beams:
-    """How hypotheses compete: as `given` by their settings' names, else as the generation config `values` say.
+def beam_config(values: Mapping[str, Any], given: Mapping[str, Any]) -> BeamConfig:
+    """The configuration of a search: what is `given` by settings' names, else what the generation config `values` say.
 
     PromptError for settings that do not go together; with one beam, for any that a search alone has a use for.
     """
@@ -115,20 +115,20 @@ def beams_of(values: Mapping[str, Any], given: Mapping[str, Any]) -> Beams:
             asked[field] = check_key(key, DECLARED[name], values[key])
     if asked.get("count", 1) == 1:
         for field, (name, _) in SETTINGS.items():
-            if name in given and given[name] != getattr(Beams(), field):
+            if name in given and given[name] != getattr(BeamConfig(), field):
                 raise PromptError(f"`{name}` needs several `beams`")
-        return Beams()
+        return BeamConfig()
     if "return_sequences" not in given and "returned" in asked:
         asked["returned"] = min(asked["returned"], asked["count"])  # those of fewer beams than the file has
     if "diversity_penalty" not in given and asked.get("groups", 1) == 1:
         asked.pop("diversity", None)
-    return Beams(**asked)
+    return BeamConfig(**asked)
 
 
 def _searched(
     loaded: Loaded,
     prompts: Sequence[TokenizedPrompt],
-    beams: Beams,
+    beams: BeamConfig,
     settings: Settings,
     batch_size: int,
     report: Report | None,
@@ -138,10 +138,12 @@ def _searched(
         group = [prompts[index] for index in indices]
         most = max(prompt.constraints.max_tokens for prompt in group)
         decoder = BatchDecoder(loaded, [prompt.ids for prompt in group], most, settings, report=report)
-        searches = [Search(processors_of(loaded, settings, prompt.constraints), beams) for prompt in group]
-        for place in search_all(decoder, searches):
+        searches = [
+            BeamSearch(processors_of(loaded, settings, prompt.constraints), beams) for prompt in group
+        ]
+        for place in run_searches(decoder, searches):
             search = searches[place]
-            if search.over:
+            if search.done:
                 steps = _found(loaded, search, settings)
             else:
                 draft = loaded.tokenizer.decode(search.best.tokens) if loaded.tokenizer else ""
@@ -149,7 +151,7 @@ def _searched(
             yield from ((indices[place], step) for step in steps)
 
 
-def _found(loaded: Loaded, search: Search, settings: Settings) -> Iterator[Step]:
+def _found(loaded: Loaded, search: BeamSearch, settings: Settings) -> Iterator[Step]:
     """The candidates of a search that is over, and the tokens of the best."""
     found = search.found()
     limit = search.constraints.max_tokens

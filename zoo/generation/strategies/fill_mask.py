@@ -19,7 +19,7 @@ from zoo.loading import Loaded
 def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iterator[Step]:
     """The `top_k` likeliest tokens for each mask of `prompt`, best first, a `Step` each.
 
-    Each mask is judged by itself, with the others still masked. A step's text is a line, "0.9312  Paris", after
+    Each mask is predicted by itself, with the others still masked. A step's text is a line, "0.9312  Paris", after
     the mask's number when there are several; its `candidate` has `mask`, `token`, `text` and `probability`.
     NothingToPredict, a PromptError, before anything runs, when there is no mask, or no head to fill it.
     """

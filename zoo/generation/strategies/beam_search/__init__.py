@@ -1,7 +1,7 @@
-"""Beam search: how hypotheses compete, the search for one prompt, and the passes that several searches share."""
+"""Beam search: its configuration, the search for one prompt, and the passes that several searches share."""
 
-from zoo.generation.strategies.beam_search.passes import beam_search, search_all
-from zoo.generation.strategies.beam_search.scoring import Beams, Hypothesis
-from zoo.generation.strategies.beam_search.search import Search, likeliest
+from zoo.generation.strategies.beam_search.config import BeamConfig, Hypothesis
+from zoo.generation.strategies.beam_search.passes import beam_search, run_searches
+from zoo.generation.strategies.beam_search.search import BeamSearch, likeliest
 
-__all__ = ["Beams", "Hypothesis", "Search", "beam_search", "likeliest", "search_all"]
+__all__ = ["BeamConfig", "BeamSearch", "Hypothesis", "beam_search", "likeliest", "run_searches"]

@@ -9,42 +9,42 @@ import numpy as np
 
 from zoo.generation.sampling import LogitsProcessors
 from zoo.generation.sampling.logits import NEG_INF
-from zoo.generation.strategies.beam_search.scoring import Beams, Hypothesis
+from zoo.generation.strategies.beam_search.config import BeamConfig, Hypothesis
 
 
-class Group:
+class BeamGroup:
     """The hypotheses of one group: those that run, in the rows `rows` of the search, and those that finished."""
 
     def __init__(self) -> None:
         self.running = [Hypothesis((), 0.0)]
         self.rows = [0]
         self.finished: list[Hypothesis] = []
-        self.over = False
+        self.done = False
 
 
-class Search:
-    """The beam search for one prompt: it is given each step's log-probabilities and says which rows go on.
+class BeamSearch:
+    """The beam search for one prompt. Each step it takes log-probabilities and says which rows continue.
 
     As in transformers: of the 2 · n likeliest continuations of a group of n (more with several end tokens), those that
     end among the first n are finished, and the first n of the others run on.
     """
 
-    def __init__(self, processors: LogitsProcessors, beams: Beams) -> None:
+    def __init__(self, processors: LogitsProcessors, beams: BeamConfig) -> None:
         self.processors, self.constraints, self.beams = processors, processors.constraints, beams
-        self.groups = [Group() for _ in range(beams.groups)]
+        self.groups = [BeamGroup() for _ in range(beams.groups)]
         self.length = 0  # tokens of each running hypothesis
         self.width = 1  # rows that the next step has
-        self._kept = max(2, 1 + len(self.constraints.eos_ids)) * beams.width
+        self._candidates = max(2, 1 + len(self.constraints.eos_ids)) * beams.width
 
     @property
-    def over(self) -> bool:
-        """Whether no hypothesis runs on."""
-        return all(group.over for group in self.groups)
+    def done(self) -> bool:
+        """Whether no hypothesis continues."""
+        return all(group.done for group in self.groups)
 
     @property
     def running(self) -> list[Hypothesis]:
-        """What the rows of the next step hold."""
-        return [hypothesis for group in self.groups if not group.over for hypothesis in group.running]
+        """The hypotheses in the rows of the next step."""
+        return [hypothesis for group in self.groups if not group.done for hypothesis in group.running]
 
     @property
     def best(self) -> Hypothesis:
@@ -52,56 +52,58 @@ class Search:
         return max(self.running, key=lambda hypothesis: hypothesis.score)
 
     def found(self) -> list[Hypothesis]:
-        """The texts to return, best first; unfinished ones only where nothing finished."""
+        """The hypotheses to return, best first; unfinished ones only where none finished."""
         finished = [hypothesis for group in self.groups for hypothesis in group.finished]
         unfinished = [hypothesis for group in self.groups for hypothesis in group.running]
         return sorted(finished or unfinished, key=lambda h: -h.score)[: self.beams.returned]
 
     def advance(self, logprobs: mx.array) -> list[int]:  # (H, V) of the rows
-        """Take in the log-probabilities of the next token in each row, and give the rows that go on, in order."""
+        """Take the log-probabilities of the next token in each row; return the rows that continue, in order."""
         self.length += 1
-        taken: list[int] = []  # the tokens that the groups before have just chosen
+        chosen: list[int] = []  # the tokens that earlier groups chose at this step
         rows: list[int] = []
         for group in self.groups:
-            if group.over:
+            if group.done:
                 continue
-            going = self._continued(group, likeliest(self._scores(group, logprobs, taken), self._kept))
-            taken += [hypothesis.tokens[-1] for _, hypothesis in going]
-            if not group.over:
-                group.running = [hypothesis for _, hypothesis in going]
-                group.rows = list(range(len(rows), len(rows) + len(going)))
-                rows += [row for row, _ in going]
+            continued = self._continued(
+                group, likeliest(self._scores(group, logprobs, chosen), self._candidates)
+            )
+            chosen += [hypothesis.tokens[-1] for _, hypothesis in continued]
+            if not group.done:
+                group.running = [hypothesis for _, hypothesis in continued]
+                group.rows = list(range(len(rows), len(rows) + len(continued)))
+                rows += [row for row, _ in continued]
         self.width = len(rows)
         return rows
 
     def _continued(
-        self, group: Group, ranked: Sequence[tuple[int, int, float]]
+        self, group: BeamGroup, ranked: Sequence[tuple[int, int, float]]
     ) -> list[tuple[int, Hypothesis]]:
-        """The likeliest continuations of a group that do not end, each with its row; the group may be over with them."""
+        """The likeliest continuations of a group that do not end, each with its row. The group may be done with them."""
         beams, constraints = self.beams, self.constraints
         last = self.length == constraints.max_tokens
-        going: list[tuple[int, Hypothesis]] = []
+        continued: list[tuple[int, Hypothesis]] = []
         for rank, (row, token, score) in enumerate(ranked):
             tokens = (*group.running[row].tokens, token)
             if token not in constraints.eos_ids:
-                going.append((group.rows[row], Hypothesis(tokens, score)))
+                continued.append((group.rows[row], Hypothesis(tokens, score)))
             if (last or token in constraints.eos_ids) and rank < beams.width:
                 group.finished.append(Hypothesis(tokens, beams.score(score, self.length)))
         group.finished = sorted(group.finished, key=lambda hypothesis: -hypothesis.score)[: beams.width]
-        going = going[: beams.width]
-        if last or not going:
-            group.over = True
+        continued = continued[: beams.width]
+        if last or not continued:
+            group.done = True
         else:
-            # Where there are groups, transformers measures their hope by what has just ended, too.
-            best = ranked[0][2] if beams.groups > 1 else going[0][1].score
-            group.over = beams.hopeless(best, group.finished, self.length, constraints.max_tokens)
-        return going
+            # With several groups transformers takes the best candidate, even one that has just ended.
+            best = ranked[0][2] if beams.groups > 1 else continued[0][1].score
+            group.done = beams.cannot_improve(best, group.finished, self.length, constraints.max_tokens)
+        return continued
 
-    def _scores(self, group: Group, logprobs: mx.array, taken: Sequence[int]) -> np.ndarray:
+    def _scores(self, group: BeamGroup, logprobs: mx.array, chosen: Sequence[int]) -> np.ndarray:
         """The scores of the group's hypotheses with each token, (H, V)."""
         scores = logprobs if len(group.rows) == self.width else logprobs[mx.array(group.rows)]
-        if taken:
-            counts = np.bincount(taken, minlength=scores.shape[-1]).astype(np.float32)
+        if chosen:
+            counts = np.bincount(chosen, minlength=scores.shape[-1]).astype(np.float32)
             scores = scores - self.beams.diversity * mx.array(counts)
         if self.processors.chain:
             scores = self._processed(scores, group.running)
@@ -120,7 +122,7 @@ class Search:
 
 
 def likeliest(scores: mx.array | np.ndarray, count: int) -> list[tuple[int, int, float]]:
-    """The `count` largest of (H, V), as row, token and score, the largest first; those removed are left out."""
+    """The `count` largest of (H, V), as row, token and score, the largest first; tokens at minus infinity are left out."""
     # By numpy: on the CPU its partition takes a tenth of the time that MLX's does.
     flat = np.array(scores).reshape(-1)
     count = min(count, flat.size)

@@ -1,4 +1,4 @@
-"""How the hypotheses of a beam search compete: their scores, and when no other can win."""
+"""`BeamConfig`: how hypotheses are scored and when a beam search stops."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from zoo.errors import PromptError
 
 
 @dataclass(frozen=True)
-class Beams:
-    """How hypotheses compete. The score of a finished one is Σ log p / length ** `length_penalty`.
+class BeamConfig:
+    """How a beam search scores and stops. The score of a finished hypothesis is Σ log p / length ** `length_penalty`.
 
     `early_stopping` True ends the search once there are `count` finished ones; False, once the best running one
     would not beat the worst of them at its present length; "never", at the length that favours it most.
@@ -50,8 +50,8 @@ class Beams:
         """The score of a hypothesis of `length` tokens whose log-probabilities sum to `total`."""
         return total / length**self.length_penalty
 
-    def hopeless(self, best: float, finished: Sequence[Hypothesis], length: int, limit: int) -> bool:
-        """Whether no running hypothesis, the best of which sums to `best`, is expected among the finished ones."""
+    def cannot_improve(self, best: float, finished: Sequence[Hypothesis], length: int, limit: int) -> bool:
+        """Whether no running hypothesis can beat the finished ones; the best running one sums to `best`."""
         if len(finished) < self.width:
             return False
         if self.early_stopping is True:
