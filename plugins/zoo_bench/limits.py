@@ -11,6 +11,7 @@ from typing import Any
 
 from zoo.inspect.subprocess_run import answer
 from zoo.inspect.timing import evaluation_seconds
+from zoo.recipe import Model
 from zoo_bench.lengths import Lengths
 
 NEEDS = "needs"  # of an engine's run: by metric, what a token takes of the limit that bounds it
@@ -62,7 +63,7 @@ def _matrix(height: int, width: int, dtype: Any) -> Any:
     return (mx.random.normal((height, 1)) * mx.random.normal((width,))).astype(dtype)
 
 
-def needs(recipe: Any, weight_bytes: float, number_bytes: int, lengths: Lengths) -> dict[str, float]:
+def needs(recipe: Model, weight_bytes: float, number_bytes: int, lengths: Lengths) -> dict[str, float]:
     """By metric, the bytes or operations that one token takes; `weight_bytes` is of one weight, on average.
 
     Every matrix is read once a step, whatever the rows; of a mixture those of the experts that a token chooses. What is

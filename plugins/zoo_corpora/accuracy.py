@@ -41,7 +41,7 @@ class Score:
         return {**vars(self), "accuracy": round(self.right / self.questions, 4)}
 
 
-def is_right(loaded: Loaded, question: Any) -> bool:
+def is_right(loaded: Loaded, question: Question) -> bool:
     """Whether the model gives the answer: it fills masks, translates, or continues the prompt."""
     if loaded.architecture.task == "translate":
         return generate(loaded, question.prompt).text == question.continuation
@@ -66,7 +66,7 @@ def fills_mask(loaded: Loaded, question: Any) -> bool:
     return fill(loaded, before + hidden + after) == before + ids + after
 
 
-def completes(loaded: Loaded, question: Any, **settings: Any) -> bool:
+def completes(loaded: Loaded, question: Question, **settings: Any) -> bool:
     """Whether the continuation of the prompt is the answer, up to the punctuation that ends the sentence.
 
     It is the greedy one, unless `settings` of generation, such as a temperature and a seed, say otherwise.

@@ -47,8 +47,13 @@ def divergence(
     how: dict[str, Any] = dict(architecture=architecture, report=report, registry=registry)
     wanted = _log_probabilities(source, revision=revision, **how)
     found = _log_probabilities(other, **how)
-    each = (mx.exp(wanted) * (wanted - found)).sum(axis=-1)  # (T,)
+    each = kl_divergence(wanted, found)  # (T,)
     return Divergence(each.mean().item(), each.max().item(), each.size)
+
+
+def kl_divergence(wanted: mx.array, found: mx.array) -> mx.array:  # (…, V), (…, V) -> (…)
+    """KL(wanted ‖ found) of log-probabilities, in nats."""
+    return (mx.exp(wanted) * (wanted - found)).sum(axis=-1)
 
 
 def _log_probabilities(source: str | Path, report: Report | None = None, **how: Any) -> mx.array:  # (T, V)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 
 from zoo import runtime
 from zoo.assemble import assemble
@@ -138,7 +139,7 @@ def _ids(loaded: Loaded, count: int, but: int | None = None) -> list[int]:
     return [0 if id == but else id for id in found]
 
 
-def _dtype(model: Any) -> str:
+def _dtype(model: nn.Module) -> str:
     """The dtype of most floating-point numbers of the weights, "packed" beside it where some are quantized."""
     sizes: dict[str, int] = {}
     arrays = parameters_of(model).values()

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any
+
+import mlx.nn as nn
 
 from zoo.errors import ZooError
 from zoo.tokenizer import Tokenizer
@@ -50,7 +51,7 @@ class CorpusBatches:
         return islice(batches, MEASURED if self.texts.user_text is not None else None)
 
     def held_out_loss(
-        self, model: Any, documents: int | None = None, stop: Callable[[], bool] = lambda: False
+        self, model: nn.Module, documents: int | None = None, stop: Callable[[], bool] = lambda: False
     ) -> float | None:
         """The mean loss of the held-out targets in nats; None when `stop` says so before it is known."""
         total = count = 0.0

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -67,7 +66,7 @@ def schedule(settings: TrainingSettings) -> Callable[[mx.array], mx.array]:
     return optim.join_schedules(curves, borders[:-1])
 
 
-def initialise(model: Any, seed: int, layers: float, init_std: float = 0.02) -> None:
+def initialise(model: nn.Module, seed: int, layers: float, init_std: float = 0.02) -> None:
     """GPT-2's initialisation: matrices from N(0, init_std²), those that end a residual branch scaled by 1/√(2 layers).
 
     A module below the model that `Initialises` itself then starts its own parameters as it needs.
@@ -98,7 +97,7 @@ class Trainer:
     text that the model writes, to be shown with it.
     """
 
-    model: Any
+    model: nn.Module
     loss: Loss
     settings: TrainingSettings
     record: TrainingRecord

@@ -171,7 +171,7 @@ def _new_record(target: Target, batches: CorpusBatches, own_names: bool) -> Trai
     )
 
 
-def check_length(name: str, recipe: Any, settings: TrainingSettings) -> None:
+def check_length(name: str, recipe: Model, settings: TrainingSettings) -> None:
     """ZooError for rows longer than the model has positions."""
     sides = (recipe.encoder, recipe.decoder) if isinstance(recipe, EncoderDecoder) else (recipe,)
     for side in sides:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
+import mlx.optimizers as optim
 from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo.errors import CheckpointError, ZooError
@@ -29,7 +31,7 @@ class State:
     optimizer: list[tuple[str, mx.array]]
     files: dict[str, bytes]
 
-    def restore(self, model: Any, optimizer: Any, record: TrainingRecord) -> None:
+    def restore(self, model: nn.Module, optimizer: optim.Optimizer, record: TrainingRecord) -> None:
         """Put everything back where it was."""
         try:
             model.load_weights(self.model, strict=True)
@@ -47,7 +49,12 @@ def state_path(folder: Path) -> Path:
 
 
 def save_state(
-    path: Path, model: Any, optimizer: Any, record: TrainingRecord, step: int, files: Mapping[str, bytes]
+    path: Path,
+    model: nn.Module,
+    optimizer: optim.Optimizer,
+    record: TrainingRecord,
+    step: int,
+    files: Mapping[str, bytes],
 ) -> None:
     """Write the state under a temporary name, then rename it; ZooError when it cannot be written."""
     arrays = {f"model.{name}": array for name, array in tree_flatten(model.parameters())}

@@ -11,6 +11,8 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
+from zoo.generation.sampling.logits import logprobs
+from zoo.inspect.divergence import kl_divergence
 from zoo.training.corpora import corpus
 from zoo.training.data import IGNORED, padded
 from zoo.training.loss import token_losses
@@ -51,17 +53,11 @@ def divergence(loaded: Any, other: Any, texts: Sequence[str]) -> float:
     """Mean over the texts' tokens of KL(loaded ‖ other) of the next one, in nats."""
     total = count = 0.0
     for inputs, targets in text_batches(loaded, texts):
-        wanted, found = (
-            _log_probabilities(model(inputs)) for model in (loaded.model, other.model)
-        )  # (B, T, V)
-        each = (mx.exp(wanted) * (wanted - found)).sum(axis=-1) * (targets != IGNORED)  # (B, T)
+        wanted, found = (logprobs(model(inputs)) for model in (loaded.model, other.model))  # (B, T, V)
+        each = kl_divergence(wanted, found) * (targets != IGNORED)  # (B, T)
         total += each.sum().item()
         count += (targets != IGNORED).sum().item()
     return total / count
-
-
-def _log_probabilities(logits: mx.array) -> mx.array:
-    return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
 
 
 class Recording(nn.Module):

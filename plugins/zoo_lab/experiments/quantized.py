@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from zoo.checkpoint.quantize import choose, parse_quantization
-from zoo.loading import load
+from zoo.loading import Loaded, load
 
 WIDTH = 2  # bytes of a number that is not packed, as the checkpoint stores it
 
 
 @lru_cache(maxsize=1)
-def packed(name: str, bits: int, group: int) -> tuple[Any, int]:
+def packed(name: str, bits: int, group: int) -> tuple[Loaded, int]:
     """An embedded checkpoint rounded to so many bits by groups of `group` weights, and the bytes of its packed weights.
 
     Which matrices are packed, and how, is what `zoo convert` would choose. Each is unpacked again, so that its products
@@ -36,7 +35,7 @@ def packed(name: str, bits: int, group: int) -> tuple[Any, int]:
     return loaded, size
 
 
-def weight_bytes(loaded: Any) -> int:
+def weight_bytes(loaded: Loaded) -> int:
     """The bytes of a model's weights in 16 bits."""
     arrays = {id(array): array for _, array in tree_flatten(loaded.model.parameters())}.values()
     return sum(WIDTH * array.size for array in arrays)

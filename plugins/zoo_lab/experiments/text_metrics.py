@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from zoo.generation import generate
+from zoo.loading import Loaded
 from zoo_corpora.accuracy import completes, is_right, questions_of
 from zoo_lab.experiments.model_metrics import held_out
 
@@ -27,7 +28,7 @@ def distinct(loaded: Any, texts: int, seed: int, **settings: Any) -> float:
     return 100 * len(set(pairs)) / max(len(pairs), 1)
 
 
-def right(loaded: Any, count: int, seed: int, **settings: Any) -> float:
+def right(loaded: Loaded, count: int, seed: int, **settings: Any) -> float:
     """The percentage of right answers to so many questions about capitals, drawn with `settings`."""
     asked = chosen(questions_of(loaded.architecture, registry=loaded.registry), count, seed)
     return (
@@ -41,7 +42,7 @@ def right(loaded: Any, count: int, seed: int, **settings: Any) -> float:
 
 
 def answered(
-    loaded: Any, count: int, seed: int, report: Callable[[int, int], None] = lambda done, total: None
+    loaded: Loaded, count: int, seed: int, report: Callable[[int, int], None] = lambda done, total: None
 ) -> float:
     """The percentage of right answers to so many of all questions, as `zoo evaluate` counts them."""
     asked = chosen(questions_of(loaded.architecture, every=True, registry=loaded.registry), count, seed)

@@ -12,11 +12,12 @@ import mlx.core as mx
 from zoo.assemble import assemble
 from zoo.host.registry import default_registry
 from zoo.inspect.timing import evaluation_seconds
+from zoo.loading import Loaded
 
 ROWS, LENGTH = 16, 64
 
 
-def microseconds_a_token(loaded: Any, runs: int) -> tuple[float, float]:
+def microseconds_a_token(loaded: Loaded, runs: int) -> tuple[float, float]:
     """The time of a forward pass over (B, T) tokens, and that of the first layer's norm alone, in µs a token."""
     model = loaded.model
     tokens = mx.random.randint(0, loaded.recipe.vocab, (ROWS, LENGTH), key=mx.random.key(0))  # (B, T)
