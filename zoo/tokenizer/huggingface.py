@@ -18,8 +18,8 @@ from zoo.tokenizer.token_bytes import TextBytes, altered_first_of, token_bytes_o
 if TYPE_CHECKING:
     import tokenizers
 
-# A folder without tokenizer.json says nothing of its pre-tokenization and special tokens but the name of a
-# class. These follow the rules built below; any other would be tokenized wrongly without a sign of it.
+# Without tokenizer.json, only the name of a class tells the pre-tokenization and special tokens. These classes follow the
+# rules below; any other would be tokenized wrongly without an error.
 _CLASSES = {
     "merges.txt": ("GPT2Tokenizer", "CodeGenTokenizer", "OpenAIGPTTokenizer"),
     "vocab.txt": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer"),
@@ -41,17 +41,17 @@ class TokenizersBackend(Backend):
         self.tokenizer = tokenizer
         self.path = path or settings.path
         self.special_tokens = special_tokens
-        # Many published files carry the limits of a training run; a prompt must never be cut or filled up.
+        # Many published files have the limits of a training run; a prompt must never be truncated or padded.
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self._add_tokens(settings)
         self._mark_special({*special_tokens.values(), *settings.extra_special_tokens})
         added = tokenizer.get_added_tokens_decoder()
-        # The library skips what reads as a special token, and an added token may be normalized to something else.
+        # The library skips ids by the text of their tokens, and the text of an added token may be normalized.
         texts = {token.content for token in added.values() if token.special}
         self.special_ids = frozenset(id for id in added if tokenizer.id_to_token(id) in texts)
         self.vocab_size = max([tokenizer.get_vocab_size(with_added_tokens=True), *(id + 1 for id in added)])
-        # The reference cleans up no byte-pair text: there it would take away spaces that were written.
+        # transformers does not clean up byte-pair text, where it would remove spaces of the text.
         self.kind = type(tokenizer.model).__name__
         byte_pair = self.kind == "BPE"
         self.clean_up = bool(settings.flag("clean_up_tokenization_spaces", False)) and not byte_pair
@@ -96,7 +96,7 @@ class TokenizersBackend(Backend):
             altered_first = None if self.clean_up else altered_first_of(self.tokenizer.decoder)
             if altered_first is None:
                 return None
-            # An added token goes through the decoder, too, which may read it as something else than what is written.
+            # An added token goes through the decoder, too, which may change it.
             texts = (None if id in self.special_ids else self.token(id) for id in range(self.vocab_size))
             tokens = tuple(None if text is None else self._bytes_of(text) for text in texts)
         return TextBytes(
@@ -109,7 +109,7 @@ class TokenizersBackend(Backend):
 
     @cached_property
     def _written(self) -> dict[int, str]:
-        """The added tokens, which stand in a text as they are."""
+        """The added tokens, which are written as they are."""
         added = self.tokenizer.get_added_tokens_decoder()
         return {id: token.content for id, token in added.items()}
 
@@ -130,7 +130,7 @@ class TokenizersBackend(Backend):
                     )
 
     def _mark_special(self, texts: set[str]) -> None:
-        """Make tokens special that the settings call so; one that the vocabulary lacks is left out."""
+        """Mark the tokens as special that the settings call so, if the vocabulary has them."""
         from tokenizers import AddedToken as LibraryToken
 
         added = self.tokenizer.get_added_tokens_decoder()
@@ -195,7 +195,7 @@ def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
 
 
 def put_around(backend: TokenizersBackend, first: str | None, last: str | None) -> None:
-    """Put tokens at the ends of every text, those left out that are None or that the vocabulary lacks."""
+    """Add a first and a last token to every text, unless they are None or not in the vocabulary."""
     from tokenizers import processors
 
     first, last = (
@@ -217,7 +217,7 @@ def from_word_pieces(path: Path, settings: TokenizerSettings) -> TokenizersBacke
 
 def bert(path: Path, tokens: Sequence[str], settings: TokenizerSettings) -> TokenizersBackend:
     """BERT's tokenizer of `tokens` in the order of their ids, which `path` holds."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     vocab = {token: id for id, token in enumerate(tokens)}
     defaults = {
@@ -240,17 +240,14 @@ def bert(path: Path, tokens: Sequence[str], settings: TokenizerSettings) -> Toke
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
-    first, last = special["cls_token"], special["sep_token"]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=[first, "$A", last], special_tokens=[(first, vocab[first]), (last, vocab[last])]
-    )
-    return TokenizersBackend(
-        tokenizer, settings, {name: text for name, text in special.items() if text in vocab}
-    )
+    known = {name: text for name, text in special.items() if text in vocab}
+    backend = TokenizersBackend(tokenizer, settings, known)
+    put_around(backend, special["cls_token"], special["sep_token"])
+    return backend
 
 
 def check_class(file: str, settings: TokenizerSettings) -> None:
-    """Refuse a tokenizer class whose rules are not the ones used for a folder with this file alone."""
+    """TokenizerError for a tokenizer class with other rules than those for a folder with only this file."""
     name = settings.tokenizer_class
     known = _CLASSES[file]
     if name not in (None, "PreTrainedTokenizer", "TokenizersBackend", *known):

@@ -24,16 +24,16 @@ _WITHOUT_PREFIX = b"\x1a\x02\x18\x00"
 
 
 class SentencePieceBackend(Backend):
-    """A sentencepiece model (Unigram or byte pairs), with added tokens split out before it sees the text.
+    """A sentencepiece model (Unigram or byte pairs). Added tokens are split off before it encodes the text.
 
-    Text goes through the model's own normalizer. That differs from transformers' conversion of such a model
-    in one place: a text that begins with a space keeps it beside the space that the model puts in front.
+    The model's own normalizer differs from transformers' conversion of the model in one case: a text that begins with a
+    space keeps it beside the space that the model adds.
     """
 
     kind = "sentencepiece"
 
     def __init__(self, path: Path, settings: TokenizerSettings, proto: bytes | None = None) -> None:
-        """`proto` is the model where `path` holds it in another form."""
+        """`proto` is the model where the file at `path` has another form."""
         if path.name == "spiece.model":
             check_class(path.name, settings)
         proto = read_bytes(path) if proto is None else proto
@@ -55,7 +55,7 @@ class SentencePieceBackend(Backend):
         has_start = ids["bos_token"] >= 0
         self._prefix = self._edge("bos_token", settings.flag("add_bos_token", has_start))
         self._suffix = self._edge("eos_token", settings.flag("add_eos_token", not has_start))
-        # "Legacy" puts a space before the text after every special token, and not at the start alone.
+        # "Legacy" adds a space after every special token, and not only at the start.
         self._legacy = bool(settings.flag("legacy", not has_start))
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
@@ -81,7 +81,7 @@ class SentencePieceBackend(Backend):
         return PieceDetokenizer(lambda id: self._text(id, skip_special_tokens), self._leading)
 
     def _text(self, id: int, skip_special_tokens: bool) -> str | int | None:
-        """The text of an id, the value of one that is a byte, None for one that has no text."""
+        """The text of an id, the value of a byte, or None for an id without text."""
         added = self._added.get(id)
         if added is not None:
             return None if added.special and skip_special_tokens else added.content
@@ -112,10 +112,10 @@ class SentencePieceBackend(Backend):
         return TextBytes(tuple(tokens), frozenset(altered_first))
 
     def _encode_plain(self, text: str, start: int) -> list[int]:
-        """The ids of text without added tokens that starts at character `start` of the whole."""
+        """The ids of a part without added tokens that begins at character `start` of the text."""
         if not text:
             return []
-        # A model that squeezes white space would lose the written one without the prefix it puts there.
+        # A model that removes repeated white space would lose the text's own without the prefix.
         prefixed = self._legacy or start == 0 or (self._leading == "all" and text.startswith(" "))
         return (self._model if prefixed else self._inner).encode(text)
 
@@ -125,7 +125,7 @@ class SentencePieceBackend(Backend):
         return id if 0 <= id < self._size and self._model.id_to_piece(id) == token else None
 
     def _collect(self, settings: TokenizerSettings) -> tuple[dict[int, AddedToken], dict[str, int]]:
-        """The tokens that are matched whole, by id and by text: added ones, and the model's special ones."""
+        """The tokens that are split off, by id and by text: added ones, and the model's special ones."""
         added = {token.id: token for token in settings.added_tokens if token.content}
         ids = {token.content: token.id for token in added.values()}
         for text in (*self.special_tokens.values(), *settings.extra_special_tokens):
@@ -141,7 +141,7 @@ class SentencePieceBackend(Backend):
         return [] if id is None else [id]
 
     def _leading_space(self) -> Literal["none", "first", "all"]:
-        """What the model's decoder does with spaces at the start of a text, found by trying it."""
+        """Which spaces the model's decoder removes at the start of a text, found by trying it."""
         space = self._piece_id(SPACE)
         if space is not None:
             text = self._model.decode([space, space])
@@ -165,7 +165,7 @@ def load_sentencepiece(path: Path, proto: bytes) -> SentencePieceProcessor:
 
 
 def piece_bytes(model: SentencePieceProcessor, id: int) -> bytes | None:
-    """The bytes of a piece of a sentencepiece model, None for the unknown one, which may stand for any."""
+    """The bytes of a piece of a sentencepiece model, None for the unknown piece."""
     if model.is_unknown(id):
         return None
     piece: str = model.id_to_piece(id)
@@ -173,7 +173,7 @@ def piece_bytes(model: SentencePieceProcessor, id: int) -> bytes | None:
 
 
 def _splitter(tokens: Iterable[AddedToken]) -> re.Pattern[str]:
-    """The pattern that finds added tokens in a text, the longest first, with the white space they swallow."""
+    """The pattern of added tokens in a text, the longest first, with the white space that belongs to them."""
     # An alternative earlier in the pattern wins, so that the longest token must come first.
     forms = [
         (r"\s*" if token.lstrip else "") + re.escape(token.content) + (r"\s*" if token.rstrip else "")

@@ -27,16 +27,16 @@ class Transcript:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._said: deque[tuple[str, list[int]]] = deque(maxlen=MOST)
+        self._encoded: deque[tuple[str, list[int]]] = deque(maxlen=MOST)
 
     def add(self, ids: Sequence[int]) -> None:
-        """Keep the ids of a prompt and its answer. A template may write another end token than the answer had."""
+        """Keep the ids of a prompt and its answer, with and without the last: templates may write another end token."""
         for end in (len(ids) - 1, len(ids)):
-            self._said.append((self._text(ids[:end]), list(ids[:end])))
+            self._encoded.append((self._text(ids[:end]), list(ids[:end])))
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text that holds its own special tokens."""
-        for start, ids in reversed(self._said):
+        """The ids of a rendered text, which has its special tokens in it."""
+        for start, ids in reversed(self._encoded):
             if start and text.startswith(start):
                 rest = self._tokenizer.encode(text[len(start) :], special_tokens=False)
                 if self._text([*ids, *rest]) == text:  # some tokenizers add a space before a text

@@ -44,10 +44,8 @@ class SpeculativeBatch:
         model: Any,
         policy: CachePolicy,
         finished: Callable[[Sequence, list[Any], list[int]], None] | None = None,
-        *,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.model, self.policy, self.clock = model, policy, clock
+        self.model, self.policy = model, policy
         self.sequences: list[Sequence] = []
         self.cache: list[Any] = []
         self.drafted = Drafted(0, 0, 0)
@@ -55,22 +53,22 @@ class SpeculativeBatch:
         self._finished = finished
 
     def join(self, sequence: Sequence, cache: list[Any], logits: mx.array) -> None:
-        """The text, whose prompt was read into `cache`, and by its drafter, and whose next token has `logits` (1, V)."""
+        """Start the sequence: `cache` and its drafter have its prompt, and `logits` (1, V) are of its next token."""
         assert sequence.drafting is not None and sequence.drafter is not None
         self.drafting, self.drafter = sequence.drafting, sequence.drafter
         self.sequences, self.cache = [sequence], cache
         self.ids = list(sequence.ids)  # of the prompt and the answer
-        self.held = len(self.ids)  # of these the caches hold
-        # The draws of a text with a seed repeat only if the same passes have drafts, whatever the clock says.
+        self.cached = len(self.ids)  # of these in the caches
+        # With a seed, the same passes must have drafts in each run, whatever time they take.
         self.throttle = DraftThrottle(always=self.drafting.samples and sequence.settings.seed is not None)
         self._rollback = Rollback(self.model.plain_caches(cache))
         self._first: mx.array | None = logits
 
     def step(self) -> list[tuple[Sequence, Step]]:
-        """The tokens that one pass gives; the step of an error, which ends the text, when its logits are no numbers."""
+        """The steps of one pass. Logits that are no numbers end the text with a step that has the error."""
         sequence = self.sequences[0]
         if sequence.cancelled:
-            self._leave()
+            self._finish()
             return []
         try:
             return self._steps(sequence)
@@ -79,29 +77,29 @@ class SpeculativeBatch:
             return [(sequence, sequence.failed(error))]
 
     def _steps(self, sequence: Sequence) -> list[tuple[Sequence, Step]]:
-        """The tokens that one pass gives."""
+        """The steps of the prompt's logits, then of a pass."""
         if self._first is not None:
             steps = self._choose(self._first[:, None], Draft())
             self._first = None
-            self._grew(steps)
+            self._append(steps)
         else:
             steps = self._pass(sequence)
         if not sequence.finished:
             return steps
         steps[-1] = (sequence, replace(steps[-1][1], drafted=self.drafted))
-        self._leave()
+        self._finish()
         return steps
 
     def _pass(self, sequence: Sequence) -> list[tuple[Sequence, Step]]:
-        """One pass over the model, and its tokens."""
-        began = self.clock()
+        """Draft, run the model once, and keep what is accepted."""
+        began = time.perf_counter()
         draft = self._draft(sequence)
-        unread = self.ids[self.held :]
+        unread = self.ids[self.cached :]
         read = len(unread) + len(draft.tokens)
         if draft.tokens:
             self._rollback.checkpoint(read)
         tokens = mx.array([[*unread, *draft.tokens]])  # (1, T)
-        before, place = self.held, len(self.ids) - 1
+        before, place = self.cached, len(self.ids) - 1
         hidden = None
         if read == 1 and not self.drafter.needs_hidden:
             logits = self._forward(tokens, self.cache)[:, None]
@@ -109,8 +107,8 @@ class SpeculativeBatch:
             hidden = self.model.backbone(tokens, self.cache)[:, len(unread) - 1 :]  # (1, 1 + k, D)
             logits = self.model.head(hidden)
         steps = self._choose(logits, draft)
-        found = self._grew(steps)
-        self.held = before + self._rollback.keep(len(self.ids) - 1 - before, read)
+        found = self._append(steps)
+        self.cached = before + self._rollback.keep(len(self.ids) - 1 - before, read)
         if hidden is not None and self.drafter.needs_hidden:
             self.drafter.add_hidden(place, hidden[:, : len(found)])
         self.drafted = Drafted(
@@ -118,17 +116,17 @@ class SpeculativeBatch:
             self.drafted.accepted + common_prefix(found, list(draft.tokens)),
             self.drafted.passes + 1,
         )
-        self.throttle.update(self.clock() - began, len(found), len(draft.tokens))
+        self.throttle.update(time.perf_counter() - began, len(found), len(draft.tokens))
         return steps
 
     def _draft(self, sequence: Sequence) -> Draft:
-        """What is drafted for the next pass, perhaps nothing."""
+        """The draft of the next pass, which may be empty."""
         most = self.drafting.count
         count = min(most, sequence.limit - len(sequence.tokens) - 1)
         if self.drafting.max_length is not None:
             count = min(count, self.drafting.max_length - len(self.ids))
-        # A pass without drafts is kept whole. It has to come before the tokens to read again become too many.
-        if count < 1 or len(self.ids) - self.held > 1 + most or not self.throttle.should_draft():
+        # A pass without drafts is never rolled back: it keeps the number of tokens to read again small.
+        if count < 1 or len(self.ids) - self.cached > 1 + most or not self.throttle.should_draft():
             return Draft()
         return self.drafter.propose(count)
 
@@ -139,15 +137,15 @@ class SpeculativeBatch:
         best = mx.argmax(logits[0], axis=-1) if sequence.sampler.is_greedy else None  # (1 + k,)
         mx.eval([array for array in (highest, best) if array is not None])
         check_numbers(highest.item(), f"token {len(sequence.tokens) + 1}")
-        sure: Any = None if best is None else best.tolist()
+        greedy: Any = None if best is None else best.tolist()
         steps = []
         for place, drafted in enumerate([*draft.tokens, None]):
-            if sure is not None:
-                token = sure[place]
+            if greedy is not None:
+                token = greedy[place]
             elif drafted is None or draft.probs is None:
                 token = int(sequence.sampler.choose(logits[:, place]).item())
             else:
-                token = self._tested(logits[:, place], draft.probs[place], drafted)
+                token = self._accept(logits[:, place], draft.probs[place], drafted)
             details: tuple[float | None, dict[int, float] | None] = (None, None)
             if sequence.settings.logprobs:
                 chosen = mx.array([token])
@@ -157,20 +155,20 @@ class SpeculativeBatch:
                 break
         return steps
 
-    def _tested(self, logits: mx.array, probs: mx.array, drafted: int) -> int:
-        """The token in the place of a draft that was sampled from `probs` (V,), given the logits (1, V) there."""
+    def _accept(self, logits: mx.array, probs: mx.array, drafted: int) -> int:
+        """The draft, which was sampled from `probs` (V,), or the token that replaces it, by the logits (1, V) there."""
         sampler = self.sequences[0].sampler
         return int(accept(sampler.probabilities(logits), probs, mx.array(drafted), sampler.key)[1].item())
 
-    def _grew(self, steps: list[tuple[Sequence, Step]]) -> list[int]:
-        """The tokens of the steps, which the text and the drafter now have."""
+    def _append(self, steps: list[tuple[Sequence, Step]]) -> list[int]:
+        """Append the tokens of the steps to the text, and return them."""
         found = [step.token for _, step in steps if step.token is not None]
         self.ids += found
         self.drafter.add_tokens(found)
         return found
 
-    def _leave(self) -> None:
-        """Let go of the text; who wants its caches is given them."""
+    def _finish(self) -> None:
+        """Drop the text, and give its caches to `finished`."""
         if self._finished is not None:
-            self._finished(self.sequences[0], self.cache, self.ids[: self.held])
+            self._finished(self.sequences[0], self.cache, self.ids[: self.cached])
         self.sequences, self.cache = [], []
