@@ -1,4 +1,4 @@
-"""What a recipe says without running: facts, differences in sentences, diagrams, pages. Imports no mlx.
+"""Describes recipes without running them: facts, differences, diagrams, pages. Imports no mlx.
 
 Nothing here knows a family: a third party's specs are described like the zoo's own, and its plugin may add facts.
 """

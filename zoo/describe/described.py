@@ -1,4 +1,4 @@
-"""From what a person calls a model to its recipe, without its weights. Imports no mlx."""
+"""Resolves a model's name, folder or hub id to its recipe, without its weights. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @frozen()
 class Described(Frozen):
-    """What a source is: its architecture and recipe, and `origin`, what of it is described ("llama:8b").
+    """The architecture and recipe of a source. `origin` names the source ("llama:8b").
 
     `preset` is None for a folder, a hub id or a recipe. `config` holds its config.json where there is one, `path` where it
     was read from.
@@ -39,9 +39,9 @@ class Described(Frozen):
     path: Path | None = None
 
     def tokenizer(self, registry: Registry) -> Tokenizer | None:
-        """Its `Tokenizer`, where that is at hand without the network: of a folder, a file, an installed checkpoint.
+        """The `Tokenizer` of a folder, a file or an installed checkpoint; uses no network.
 
-        None for others, and where it cannot be read.
+        None for other sources, and where it cannot be read.
         """
         embedded = self.preset is not None and self.preset.embedded
         if self.path is None and not embedded:
@@ -97,9 +97,9 @@ def described(name: str, registry: Registry) -> tuple[Architecture, Preset, Any]
 
 
 def describe(source: str, registry: Registry, revision: str | None = None) -> Described:
-    """What a source is: an architecture (llama), a preset (llama:pocket), a folder, a hub id, or a recipe in a .json file.
+    """Describe an architecture (llama), a preset (llama:pocket), a folder, a hub id, or a recipe in a .json file.
 
-    Of a folder or a hub id the config alone is read. ZooError for what cannot be found or read.
+    Reads only the config of a folder or a hub id. ZooError for what cannot be found or read.
 
     >>> from zoo.describe import describe
     >>> from zoo.host.registry import default_registry

@@ -13,7 +13,7 @@ def command_of(task: str) -> str:
 
 
 def how_to_run(found: Described) -> list[tuple[str, str]]:
-    """The command lines that run what is described, each with a remark or "", with TEXT for a person's text; [] for none.
+    """The command lines that run a described model, each with a remark or ""; [] for none. TEXT stands for a person's text.
 
     A folder or an installed checkpoint is named itself, a published one by its hub id, and beside that the installed
     checkpoint of its architecture. Where none can be run, `zoo train` is the line for an architecture that has the numbers

@@ -1,6 +1,6 @@
 """Texts of the library in other languages, by catalogues as gettext has them. Imports no mlx.
 
-A text with values is made by `message("{n} heads", n=8)`: a `str`, its English, which keeps its template and its values.
+`message("{n} heads", n=8)` makes a text with values: a `str` in English that keeps its template and its values.
 A catalogue (`languages/zh/*.toml`) has a translation of each English template, and of each text without values.
 """
 
@@ -83,7 +83,7 @@ def check_language(language: str) -> str:
 
 
 def key_of(text: str) -> str:
-    """A text without what depends on its place: a capital at the beginning, a full stop at the end."""
+    """A text without its capital at the beginning and its full stop at the end."""
     text = text.removesuffix(".")
     return text[:1].lower() + text[1:]
 

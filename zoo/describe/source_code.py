@@ -1,4 +1,4 @@
-"""The code behind a recipe: the classes that run its blocks and the functions that read its config, with their places."""
+"""Finds the source code of a recipe: the classes of its blocks and the functions that read its config."""
 
 from __future__ import annotations
 

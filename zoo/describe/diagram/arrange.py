@@ -1,4 +1,4 @@
-"""The items of stacks one above the other, those of one role in one line. Imports no mlx.
+"""Aligns the items of several stacks: items of one role stand at one height. Imports no mlx.
 
 Heights are in whatever unit the renderer has, pixels or lines; `y` counts upwards from the bottom.
 """
@@ -43,18 +43,18 @@ class Element:
 
     @property
     def top(self) -> float:
-        """Where it ends."""
+        """The upper edge."""
         return self.y + self.height
 
 
 def main_role(items: Sequence[Any]) -> str:
-    """The role of what a residual sum is about: that of its last box that is no norm."""
+    """The role of a residual's main part: its last box that is not a norm."""
     roles = [item.role for item in items if isinstance(item, Box)]
     return next((role for role in reversed(roles) if role != "norm"), "norm")
 
 
 def keyed(items: Sequence[Any]) -> list[tuple[str, Any]]:
-    """Every item below some, in order, with a key of what it is for: its frame, its role, the place of a norm."""
+    """All items in order, each with a key made of its frame, its role and, for a norm, its place."""
     found: list[tuple[str, Any]] = []
     counts: dict[str, int] = {}
     for key, item in _keyed(items, "", ""):
@@ -111,7 +111,7 @@ def elements(stack: LayerStack, sizes: Sizes) -> list[Element]:
 
 
 def align(columns: Sequence[Sequence[Element]], gap: float) -> float:
-    """Place the elements of all columns, those of one key at one height; the height of the highest column."""
+    """Set `y` of all elements, the same for elements of one key; returns the height of the highest column."""
     order: list[str] = []
     aligned: list[set[str]] = []
     for column in columns:
@@ -130,7 +130,7 @@ def align(columns: Sequence[Sequence[Element]], gap: float) -> float:
     places = [0] * len(columns)
 
     def place(number: int, until: str | None) -> Element | None:
-        """Place a column's elements up to the one of this key, which is given, lowest where it can stand."""
+        """Place a column's elements below the one of this key, and return that one at its lowest place."""
         column = columns[number]
         while places[number] < len(column):
             element = column[places[number]]
@@ -155,5 +155,5 @@ def align(columns: Sequence[Sequence[Element]], gap: float) -> float:
 
 
 def paired_roles(diagrams: Sequence[Diagram]) -> bool:
-    """Whether stacks are compared by their roles: no, where each diagram has only one."""
+    """Whether stacks are compared by role; False where each diagram has a single stack."""
     return any(len(diagram.stacks) > 1 for diagram in diagrams)

@@ -12,7 +12,7 @@ class Canvas:
         self.grid = [[(" ", "")] * width for _ in range(height)]
 
     def put(self, x: int, y: int, text: str, style: str = "") -> None:
-        """Write a text from left to right; what lies outside is left out."""
+        """Write a text from left to right; drop what lies outside."""
         row = self.grid[y]
         for character in text:
             taken = cell_len(character)

@@ -1,6 +1,6 @@
-"""A recipe drawn: each spec by the function that a plugin gives for it, others by their fields. Imports no mlx.
+"""Draws a recipe: each spec by its plugin's function, or by its fields where there is none. Imports no mlx.
 
-Nothing here knows a family. How a layer joins its parts is known from its drawing alone.
+Nothing here knows a family. Only a layer's own drawing knows how it joins its parts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROLES = {"mixer": "attention", "layer": "layer", "model": "model"}
 
 @frozen()
 class Scene(Frozen):
-    """What the parts of a stack share: what a token sees, and the spec of a position bias of all layers."""
+    """What the parts of a stack share: the causality, and a position bias that all layers use."""
 
     registry: Any
     causality: str = "causal"
@@ -35,7 +35,7 @@ class Scene(Frozen):
 
 @frozen()
 class DrawnSpec(Frozen):
-    """A spec to be drawn: where it stands in the recipe, the width that it works in, and what its stack shares."""
+    """A spec that is drawn, with its path in the recipe, its width, and what its stack shares."""
 
     spec: Any
     path: str
@@ -112,7 +112,7 @@ def draw(subject: DrawnSpec) -> tuple[Any, ...]:
 
 
 def _with_own_fields(items: tuple[Any, ...], subject: DrawnSpec, base: type[Spec]) -> tuple[Any, ...]:
-    """Items drawn as those of a base, with the block's own name and the fields that the base does not have."""
+    """The items of a base's drawing, with notes of the block's own name and of fields that the base lacks."""
     known = {field.name for field in dataclasses.fields(base)}
     own = [Note(subject.spec.name, "block")] if subject.spec.block() != base.block() else []
     own += [note for note in field_notes(subject.spec) if note.key not in known]
@@ -125,7 +125,7 @@ def _with_own_fields(items: tuple[Any, ...], subject: DrawnSpec, base: type[Spec
 
 
 def generic(subject: DrawnSpec) -> Box:
-    """A box for a spec that nobody draws: its name, its plain fields, and its parts inside."""
+    """A box for a spec without a drawing: its name, its plain fields, and its parts inside."""
     spec = subject.spec
     rows: list[Any] = []
     notes: list[Note] = list(field_notes(spec))

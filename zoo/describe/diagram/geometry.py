@@ -1,4 +1,4 @@
-"""Where everything in an SVG diagram stands: boxes, cells, texts. Imports no mlx.
+"""Computes the positions of boxes, cells and texts in an SVG diagram. Imports no mlx.
 
 All lengths are pixels. A column has, from left to right, the lane of residual arrows, the boxes, and the notes.
 """
@@ -34,7 +34,7 @@ class Placed:
 
 @dataclasses.dataclass
 class Inside:
-    """What stands in a box: the lines of its title, its cells, the height of all."""
+    """The content of a box: the lines of its title, its cells, and their height."""
 
     title: list[str]
     cells: list[Placed]
@@ -57,12 +57,12 @@ class Column:
 
     @property
     def middle(self) -> float:
-        """The line through the middle of its boxes."""
+        """The x of the boxes' middle."""
         return self.left + BOX / 2
 
     @property
     def lane(self) -> float:
-        """Where residual arrows rise."""
+        """The x of the residual arrows."""
         return self.x + EDGE + LANE / 2 - 1
 
 
@@ -142,12 +142,12 @@ class Layout:
     bottom: float
 
     def y(self, height: float) -> float:
-        """The distance from the picture's upper edge of what is `height` above the lowest line."""
+        """The distance from the picture's upper edge to a point `height` above the lowest line."""
         return self.bottom - height
 
 
 def lay_out(diagrams: Sequence[Diagram]) -> list[Layout]:
-    """One layout a diagram, all of one height, with what has one role in one line."""
+    """One layout for each diagram, all of one height, with items of one role at one height."""
     sizes = Pixels()
     columns = [[Column(d, stack, elements(stack, sizes)) for stack in d.stacks] for d in diagrams]
     height = align([column.elements for group in columns for column in group], sizes.gap)

@@ -1,4 +1,4 @@
-"""How numbers, activations and layers' numbers are written in diagrams. Imports no mlx."""
+"""Formats numbers, activations and ranges of layers for diagrams. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def note(key: str, template: str, **values: float) -> Note:
 
 
 def activation(name: str) -> str:
-    """What texts call an activation."""
+    """An activation's name in texts."""
     return ACTIVATION_TITLES.get(name, name)
 
 

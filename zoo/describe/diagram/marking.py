@@ -1,4 +1,4 @@
-"""What differs among several diagrams. Imports no mlx."""
+"""Marks the differences among several diagrams. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _marked(items: Sequence[Any], keys: Iterator[tuple[str, Any]], others: Other
 
 
 def _as_main(others: Others, key: str) -> Others:
-    """The same with the layers of each main frame also at `key`, a frame that nobody else has: what theirs are compared with."""
+    """The items of each main frame again under `key`, a frame that the others lack, to compare its layers with theirs."""
     main = f"{key.rpartition('frame')[0]}{MAIN}/"
     moved = (
         {f"{key}/{name.removeprefix(main)}": item for name, item in other.items() if name.startswith(main)}

@@ -1,4 +1,4 @@
-"""How the zoo's own parts are drawn: norms, embeddings, attention, feed-forwards, experts, heads. Imports no mlx."""
+"""Drawings of the zoo's own parts: norms, embeddings, attention, feed-forwards, experts, heads. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def heads_notes(spec: Attention, dim: int) -> list[Note]:
 
 
 def times(what: str, scale: float) -> str:
-    """What is multiplied or divided by a number: "scores / 8"."""
+    """A multiplication or division by a number: "scores / 8"."""
     sign, size = factor(scale)
     return message(f"{what} {sign} {{n}}", n=size)
 
 
 def heads_word(spec: Attention) -> str:
-    """What texts call the attention of so many heads and key heads."""
+    """The kind of attention by its numbers of heads and key/value heads."""
     keys = spec.kv_heads or spec.heads
     if spec.heads == 1:
         return "single-head"

@@ -1,4 +1,4 @@
-"""How layers and whole models are drawn. Imports no mlx."""
+"""Drawings of layers and whole models. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def summed(subject: DrawnSpec, field: str, norm: str) -> tuple[Any, ...]:
 
 
 def _scaled(subject: DrawnSpec, items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a residual sum adds, with a note of the layer's residual scale."""
+    """A part's items, with a note of the layer's residual scale."""
     scale = subject.spec.residual_scale
     if scale == 1.0 or not isinstance(items[-1], Box):
         return items
@@ -130,7 +130,7 @@ def frames(subject: DrawnSpec, layers: Sequence[Any]) -> list[Frame]:
 
 
 def _bare(items: Sequence[Any]) -> tuple[Any, ...]:
-    """Items without their notes: two layers that agree in these are built alike."""
+    """Items without their notes. Layers with equal ones are built alike."""
     return tuple(
         dataclasses.replace(item, notes=())
         if isinstance(item, Box)
@@ -140,7 +140,7 @@ def _bare(items: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _merged(variants: dict[tuple[Any, ...], list[int]], total: int) -> tuple[Any, ...]:
-    """Items that differ in notes only as one, each note that not all have with the layers that do."""
+    """Items that differ only in notes as one; a note that not all layers have names its layers."""
     if len(variants) == 1:
         return next(iter(variants))
     merged = []

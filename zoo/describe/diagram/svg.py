@@ -1,4 +1,4 @@
-"""Diagrams as SVG: text that can be selected, colours from a style sheet, nothing from outside. Imports no mlx."""
+"""Renders diagrams as self-contained SVG with selectable text. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def to_svg(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> str:
 
 
 def to_svgs(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> list[str]:
-    """A picture of each diagram, all of one scale and height, with what has one role in one line."""
+    """A picture for each diagram, all of one scale and height, with items of one role at one height."""
     layouts = lay_out(diagrams)
     pairs = enumerate(zip(diagrams, layouts, strict=True))
     return [

@@ -1,6 +1,6 @@
-"""Diagrams in the characters of a terminal. Imports no mlx.
+"""Renders diagrams as text for a terminal. Imports no mlx.
 
-What differs has a heavy frame or the mark ≠, whatever the colours.
+Differences have a heavy frame or the mark ≠, with or without colours.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def to_spans(diagrams: Sequence[Diagram], width: int = 80) -> list[Line]:
 
 
 def _groups(diagrams: Sequence[Diagram], width: int) -> Iterator[list[tuple[Diagram, LayerStack]]]:
-    """The stacks that stand side by side: as many as fit, those of one diagram together if that can be."""
+    """Groups of stacks that fit side by side; the stacks of one diagram stay together where they fit."""
     fit = max((width + BETWEEN) // (LEAST + BETWEEN), 1)
     group: list[tuple[Diagram, LayerStack]] = []
     for diagram in diagrams:
@@ -127,7 +127,7 @@ class _Pen:
         return max(inside, len(self._notes(box))) if self.beside else inside
 
     def column(self, canvas: Canvas, column: Sequence[Element], left: int) -> None:
-        """Draw a whole column: the line through its middle first, what stands on it over that."""
+        """Draw a column: the line through its middle first, then the items over it."""
         middle = left + self.middle
         for y in range(int(column[0].y) + 1, int(column[-1].y)):
             canvas.put(middle, y, "│", "line")
@@ -259,7 +259,7 @@ class _Pen:
 
 
 def _row(texts: Sequence[str], room: int) -> list[str]:
-    """The parts of one row, in as many lines as they need: a line ends between two parts where it can."""
+    """The parts of one row in lines, broken between two parts where possible."""
     between = "   " if sum(map(cells, texts)) + 3 * len(texts) <= room else "  "
     lines = [""]
     for text in texts:

@@ -1,6 +1,6 @@
-"""The room that a text takes in a picture, and its lines within a room. Imports no mlx.
+"""Measures and wraps texts for pictures and terminals. Imports no mlx.
 
-Nobody knows which font a browser will find for `system-ui`. The widths are those of a wide one, DejaVu Sans, in classes.
+A browser chooses the font of `system-ui`. The widths are those of a wide font, DejaVu Sans, in classes.
 """
 
 from __future__ import annotations

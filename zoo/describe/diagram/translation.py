@@ -12,10 +12,10 @@ TEXTS = ("title", "text", "label", "summary")  # the fields that are translated
 
 
 def diagram_in(diagram: Diagram, language: str) -> Diagram:
-    """The same diagram with its titles, notes and parts in a language, to be laid out after that; its name stays.
+    """The same diagram with its titles, notes and parts in a language. Its name stays; lay it out afterwards.
 
-    Give it what `marked` has marked: a note without a key of its own keeps its text as the key. ZooError for a language
-    that there is not.
+    Call `marked` first: a note without a key of its own keeps its English text as the key. ZooError for an unknown
+    language.
     """
     found: Diagram = _translated(diagram, language)
     return dataclasses.replace(found, language=language)

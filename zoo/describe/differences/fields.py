@@ -1,4 +1,4 @@
-"""What a changed field of the zoo's own specs means, in a sentence. Imports no mlx."""
+"""Sentences about changed fields of the zoo's own specs. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def _window(old: int | None, new: int | None) -> str:
 
 
 def same_numbers(old: object, new: object) -> tuple[object, object]:
-    """Rotary positions without the differences in base and scaling."""
+    """The pair with the old base and scaling replaced by the new ones."""
     if isinstance(old, RoPE) and isinstance(new, RoPE):
         return old.change(theta=new.theta, scaling=new.scaling), new
     return old, new
 
 
 def _rope(old: object, new: object) -> str:
-    """Rotary positions with other numbers; of another kind, they are a difference of the stack."""
+    """Changed numbers of rotary positions; "" where the kind changed, which `positions_changed` tells."""
     if not isinstance(old, RoPE) or not isinstance(new, RoPE):
         return ""
     parts: list[str] = []

@@ -21,7 +21,7 @@ FIELD_WORDS = {"shared": "shared expert"}
 
 
 def changed_fields(before: Spec, after: Spec) -> dict[str, tuple[Any, Any]]:
-    """The fields of `after` whose values differ from those of `before`, and those that only one has (None)."""
+    """The fields whose values differ, as (before, after); None where a spec lacks the field."""
     values = [{f.name: getattr(spec, f.name) for f in dataclasses.fields(spec)} for spec in (before, after)]
     names = dict.fromkeys((*values[0], *values[1]))
     pairs = {name: (values[0].get(name), values[1].get(name)) for name in names}
@@ -29,12 +29,12 @@ def changed_fields(before: Spec, after: Spec) -> dict[str, tuple[Any, Any]]:
 
 
 def is_known(spec: Spec) -> bool:
-    """Whether a block is one of the zoo's core, which needs no explanation beyond its title."""
+    """Whether a block belongs to the zoo's core, whose titles need no explanation."""
     return type(spec).__module__.startswith("zoo.")
 
 
 def explanation(spec: Spec) -> str:
-    """What a plugin's block is, by the first sentence of its docstring, without references; "" where it has none."""
+    """The first sentence of a plugin block's docstring, without references; "" where there is none."""
     text = " ".join((type(spec).__doc__ or "").split())
     if is_known(spec) or not text or text.startswith(f"{type(spec).__name__}("):
         return ""
@@ -48,14 +48,14 @@ def explanation(spec: Spec) -> str:
 
 
 def lowered(text: str) -> str:
-    """A text as the middle of a sentence: its first letter is small, unless it begins a name or a formula."""
+    """A text with a small first letter, unless it begins a name or a formula."""
     word = text.partition(" ")[0]
     plain = re.fullmatch(r"[A-Z](?:[a-z]+(?:-[a-z]+)*)?[,:]?", word)
     return reworded(text, text[:1].lower() + text[1:]) if plain and (len(word) > 1 or word == "A") else text
 
 
 def capital(text: str) -> str:
-    """A text as the beginning of a sentence."""
+    """A text with a capital, unless it begins a name or a formula."""
     begins = text[1:2].islower() or text[1:2] == "-" or text[:2] == "a "
     return reworded(text, text[:1].upper() + text[1:]) if begins else text
 
@@ -66,7 +66,7 @@ def as_sentence(text: str) -> str:
 
 
 def replaced(spec: Spec) -> str:
-    """A block's title, with what it is where that is not generally known."""
+    """A block's title, with its explanation where it has one."""
     text = explanation(spec)
     return (
         message("{block} ({explanation})", block=spec.title, explanation=lowered(text))
@@ -78,7 +78,7 @@ def replaced(spec: Spec) -> str:
 def part_changes(
     before: Spec | None, after: Spec | None, place: str, part: str, sizes: bool
 ) -> Iterator[str]:
-    """Sentences about a part that a layer has in another form; `place` names the layers: "each layer"."""
+    """Sentences about a changed part of a layer; `place` names the layers: "each layer"."""
     word = PARTS.get(part, in_words(part.replace("_", " ")))
     if before is None and after is not None:
         yield message("{new} is added to {place}.", new=capital(replaced(after)), place=place)
@@ -127,7 +127,7 @@ def _instead(new: str, old: str) -> str:
 def field_changes(
     before: Spec, after: Spec, changed: dict[str, tuple[Any, Any]], place: str, word: str, sizes: bool
 ) -> Iterator[str]:
-    """A sentence for each field that differs: of those that are known their own, of others name and values."""
+    """A sentence for each changed field: its own where `FIELDS` has one, else its name and values."""
     if not sizes:
         changed = {name: pair for name, pair in changed.items() if name not in SIZES}
     done: set[str] = set()
@@ -170,7 +170,7 @@ def _has_experts(spec: Spec) -> bool:
 
 
 def _feedforward(before: Spec, after: Spec, place: str) -> Iterator[str]:
-    """A feed-forward of another kind; of experts, how many there are and how many are used."""
+    """Sentences about another kind of feed-forward, with the numbers of experts."""
     if not _has_experts(after):
         if _has_experts(before):
             template = "one feed-forward, {kind}, takes the place of the experts"
@@ -209,7 +209,7 @@ def article(text: str) -> str:
 
 
 def _sentence(place: str, text: str) -> str:
-    """A sentence with its layers, which are not named where they are all."""
+    """A sentence that names its layers, unless it holds for all."""
     if not text:
         return ""
     if place == "each layer":

@@ -1,4 +1,4 @@
-"""The differences between two models, in sentences. Imports no mlx."""
+"""Compares two recipes in sentences. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _shape(ours: dict[str, Model], theirs: dict[str, Model]) -> Iterator[str]:
 
 
 def _pairs(ours: dict[str, Model], theirs: dict[str, Model]) -> dict[str, tuple[Any, Any]]:
-    """Stacks of one role; the only stacks of each where they have none in common."""
+    """Pairs of stacks by role; where no role is common, the first stack of each."""
     common = {role: (ours[role], theirs[role]) for role in ours if role in theirs}
     if common or not (ours and theirs):
         return common
@@ -106,7 +106,7 @@ def _stack(ours: Model, theirs: Model, sizes: bool) -> Iterator[str]:
 
 
 def _parts(stack: Model) -> dict[str, list[Spec | None]]:
-    """Each part of the layers, norms aside, by name: one a layer."""
+    """The parts of the layers by name, one for each layer; norms are left out."""
     found: dict[str, list[Spec | None]] = {}
     spelled: dict[tuple[int, int], Spec] = {}  # equal layers mostly are one object
     for index, layer in enumerate(stack.layers):
@@ -121,7 +121,7 @@ def _parts(stack: Model) -> dict[str, list[Spec | None]]:
 
 
 def _spelled_out(part: Spec, dim: int) -> Spec:
-    """Attention with its numbers of heads, their width and its usual scale, which may be left to be understood."""
+    """Attention with its defaults filled in: key/value heads, head width; None for the usual scale."""
     fields = vars(part)
     if not {"heads", "kv_heads", "head_dim", "scale"} <= fields.keys():
         return part
@@ -139,7 +139,7 @@ def _part(
     layers: int,
     sizes: bool,
 ) -> Iterator[str]:
-    """Sentences about one part of the layers; what is true of all layers stands once, else with the layers that it is true of."""
+    """Sentences about one part of the layers. A sentence that holds for some layers only names them."""
     variants = list(_variants(before, after, layers))
     everywhere = sum(count for _, _, count, _ in variants) == layers
     plain = [list(part_changes(old, new, "each layer", name, sizes)) for old, new, _, _ in variants]
@@ -154,7 +154,7 @@ def _part(
 def _variants(
     before: Sequence[Spec | None] | None, after: Sequence[Spec | None] | None, layers: int
 ) -> Iterator[tuple[Spec | None, Spec | None, int, str]]:
-    """Pairs of what a part was and is, with how many layers and which are so."""
+    """Each (before, after) of a part, with the number of its layers and their names."""
     if after is None:
         yield common(before or ()), None, layers, "each layer"
         return
@@ -170,7 +170,7 @@ def _variants(
 
 
 def where(places: Sequence[int], layers: int) -> str:
-    """Which of so many layers, in words."""
+    """A text for some of the layers, by their indices: "every other layer"."""
     if len(places) == layers:
         return "each layer"
     if len(places) == 1:
@@ -186,7 +186,7 @@ def where(places: Sequence[int], layers: int) -> str:
 
 
 def _with_active(sentence: str, recipe: Model) -> str:
-    """A sentence about experts, with how many parameters a token uses."""
+    """Adds the number of active parameters to a sentence about experts."""
     if "of which a token uses" not in sentence:
         return sentence
     if not has_idle_experts(recipe):

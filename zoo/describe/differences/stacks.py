@@ -1,4 +1,4 @@
-"""Sentences about what a stack has once: positions, the kind of norms and layers, embedding and head. Imports no mlx."""
+"""Sentences about a whole stack: positions, norms, the kind of layer, embedding and head. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from zoo.recipe import Embedding, Head, Layer, Model, Spec
 
 
 def common(parts: Sequence[Spec | None]) -> Spec | None:
-    """The form that a part has most often among the layers; None for no layers."""
+    """The most frequent form of a part among the layers; None without layers."""
     return Counter(parts).most_common(1)[0][0] if parts else None
 
 
 def positions_changed(ours: Model, theirs: Model) -> Iterator[str]:
-    """Positions of another kind; rotary ones that differ in numbers are a difference of the mixer."""
+    """Sentences about another kind of positions. Numbers of rotary positions are told with the mixer."""
     kinds = [_kind_of_positions(stack) for stack in (ours, theirs)]
     old, new = ours.embedding.positions, theirs.embedding.positions
     if kinds[0] == kinds[1]:
@@ -61,7 +61,7 @@ def _kind_of_positions(stack: Model) -> str:
 
 
 def norms_changed(ours: Model, theirs: Model) -> Iterator[str]:
-    """Norms of another kind, in other places, and the final one."""
+    """Sentences about the kind and places of norms, and about the final norm."""
     titles = [_norm_titles(stack) for stack in (ours, theirs)]
     if titles[0] != titles[1]:
         if not titles[1]:
@@ -100,7 +100,7 @@ def _norm_titles(stack: Model) -> tuple[str, ...]:
 
 
 def layers_changed(ours: Model, theirs: Model, sizes: bool) -> Iterator[str]:
-    """A layer of another kind, and fields of its own."""
+    """Sentences about another kind of layer, and about its plain fields."""
     old, new = common(ours.layers), common(theirs.layers)
     assert old is not None and new is not None
     if type(old) is not type(new):
@@ -122,7 +122,7 @@ def layers_changed(ours: Model, theirs: Model, sizes: bool) -> Iterator[str]:
 
 
 def embedding_changed(old: Embedding, new: Embedding) -> Iterator[str]:
-    """The embedding: its kind, its scale, its norm."""
+    """Sentences about the embedding's kind, scale and norm."""
     if type(old) is not type(new):
         text = lowered(explanation(new)) or "a plain table of tokens"
         yield message("The embedding: {text}.", text=text)
@@ -134,7 +134,7 @@ def embedding_changed(old: Embedding, new: Embedding) -> Iterator[str]:
 
 
 def head_changed(base: Model, other: Model) -> Iterator[str]:
-    """The head."""
+    """Sentences about the head."""
     old, new = base.head, other.head
     if (old is None) != (new is None):
         if new is None:
@@ -158,7 +158,7 @@ def head_changed(base: Model, other: Model) -> Iterator[str]:
 
 
 def _scaled(scale: float, dim: int) -> str:
-    """How something is scaled, in words; √width where the number is that root and no whole number shows which it is."""
+    """A scale in words. "√width" replaces the number where it is that root."""
     if scale == 1:
         return "not scaled"
     words = factor_words(scale)

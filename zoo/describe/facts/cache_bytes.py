@@ -1,4 +1,4 @@
-"""The bytes of a cache, by policy and by the kind of layer, and the longest text that a machine has room for. Imports no mlx."""
+"""Computes the bytes of caches, and the longest text whose cache fits in memory. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST = 2**40  # tokens: beyond any machine
 
 @frozen()
 class CacheSize(Frozen):
-    """What `layers` parts of one kind keep: `per_token` numbers for each token, of the last `window` only, and `state`.
+    """The cache of `layers` parts of one kind: `per_token` numbers for each of the last `window` tokens, and `state`.
 
     `kind` is "full", "window", "latent", "state" or a plugin's own. The numbers are those of all `layers` together.
     """
@@ -38,7 +38,7 @@ class CacheSize(Frozen):
         return round(self.per_token * held * POLICIES[policy]) + self.state * STATE_BYTES
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON."""
+        """The record as JSON."""
         return {
             "kind": self.kind,
             "layers": self.layers,
@@ -49,7 +49,7 @@ class CacheSize(Frozen):
 
 
 def cache_sizes(recipe: Model) -> tuple[CacheSize, ...]:
-    """What a recipe's caches keep, by the kind of layer and its window."""
+    """The caches of a recipe, by the kind of layer and its window."""
     if is_opaque(recipe):
         found = CacheSize(
             "full", len(recipe.layers), recipe.kv_cache_size(recipe.dim), recipe.state_size(recipe.dim)
@@ -109,7 +109,7 @@ def policy_bytes(recipe: Model, tokens: int, policy: CachePolicy) -> int:
 
 
 def largest_context(kept: tuple[CacheSize, ...], room: int, most: int | None) -> int | None:
-    """The longest text whose cache fits into `room` bytes, `most` at most; None when there is no bound.
+    """The longest text, up to `most`, whose cache fits into `room` bytes; None when there is no bound.
 
     0 when there is no room for one token.
     """

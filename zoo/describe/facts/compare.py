@@ -1,4 +1,4 @@
-"""Sheets side by side, rows aligned by the roles of stacks. Imports no mlx."""
+"""Aligns the facts of several sheets in rows. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FactRow(Frozen):
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to read: no model has it."""
+        """Whether no model has a value."""
         return set(self.texts) <= {ABSENT}
 
 
@@ -56,7 +56,7 @@ def compare(sheets: Sequence[Sheet]) -> list[FactRow]:
 
 
 def aligned(columns: Sequence[Iterable[Fact]]) -> list[FactRow]:
-    """The same for any columns of facts, such as `zoo.describe.facts.fields.fields_of` gives."""
+    """The rows of any columns of facts, such as those of `zoo.describe.facts.fields.fields_of`."""
     lists = [list(column) for column in columns]
     strict = any(len({fact.role for fact in column if fact.role}) > 1 for column in lists)
     merged = _merged(lists) if strict else {fact.key for column in lists for fact in column}
@@ -94,7 +94,7 @@ def _merged(columns: Sequence[Sequence[Fact]]) -> set[str]:
 
 
 def _order(columns: Sequence[dict[str, Fact]]) -> list[str]:
-    """All names: one that only a later column has goes where it stands among its neighbours."""
+    """The names of all columns, merged: a later column's own name follows its neighbour."""
     names: list[str] = []
     for column in columns:
         index = 0

@@ -19,7 +19,7 @@ Value = Scalar | tuple[Scalar, ...]
 
 @frozen()
 class Fact(Frozen):
-    """One thing that is known of a model.
+    """A named value that describes a model.
 
     `name` is its key ("parameters.total"), `label` what a person reads, `unit` what a number counts ("bytes"). A tuple
     is a value a layer. `role` is the stack that it is about: "decoder", "encoder", or "" for the whole model. `detail`: it is

@@ -238,7 +238,7 @@ RARE = "\U00013080\u0c9a\U0001fae8"  # a hieroglyph, a letter of Kannada, an emo
 
 
 def _writes_bytes(tokenizer: Tokenizer) -> bool:
-    """Whether it has tokens for all bytes, by which characters that are no token of their own come back as they were."""
+    """Whether it encodes any character, if need be by tokens of bytes, and decodes it unchanged."""
     try:
         return RARE in tokenizer.decode(tokenizer.encode(RARE, special_tokens=False))
     except ZooError:
@@ -246,7 +246,7 @@ def _writes_bytes(tokenizer: Tokenizer) -> bool:
 
 
 def plugin_facts(recipe: Model, registry: Registry, taken: set[str]) -> list[Fact]:
-    """The facts that the plugins' hooks `zoo_facts` add; one that raises, or gives no facts, is warned of and left out."""
+    """The facts of the plugins' hooks `zoo_facts`. Warns of a hook that raises or gives no facts, and leaves it out."""
     from zoo.architecture import FactSource
 
     found: list[Fact] = []

@@ -1,4 +1,4 @@
-"""The fact sheet of one model in some fifteen rows: facts that belong together share a row. Imports no mlx."""
+"""Joins the facts of a model into some fifteen rows. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SheetLine(Frozen):
 
 
 def short(sheet: Sheet) -> list[SheetLine]:
-    """The short sheet of a model, in the order of its facts; a fact that belongs to none of the shared rows has its own."""
+    """The short sheet of a model, in the order of its facts. A fact without a shared row has a row of its own."""
     rows = [row for row in aligned([sheet.facts]) if not (row.detail or row.empty)]
     by_name = {row.name: row for row in rows}
     words = {
@@ -107,7 +107,7 @@ def _group(name: str, rows: dict[str, FactRow], done: set[str]) -> tuple[str, di
 def _texts(
     members: dict[str, str], rows: dict[str, FactRow], words: dict[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """The text of each fact, and the layers that it is true of where they are not all."""
+    """The text of each fact, and the layers that it holds for where they are not all."""
     values = {name.rpartition(".")[2]: rows[name].values[0] for name in members}
     for name, text in members.items():
         value, shown = rows[name].values[0], rows[name].texts[0]
@@ -122,7 +122,7 @@ def _texts(
 
 
 def _joined(texts: list[tuple[str, str]]) -> str:
-    """Texts in one row; the layers that all are true of are named once."""
+    """Texts in one row. Layers that all of them share are named once."""
     places = {place for _, place in texts}
     if len(places) == 1:
         return "; ".join(part for part in (", ".join(text for text, _ in texts), *places) if part)

@@ -13,7 +13,7 @@ DECODER, ENCODER = "decoder", "encoder"
 def stacks(recipe: Model) -> dict[str, Model]:
     """The models with layers in a recipe: by "encoder" and "decoder"; none where the layers are not known.
 
-    A decoder in which every token sees every other is one nevertheless. A model of a third party whose parts are not
+    A bidirectional decoder counts as a decoder. A model of a third party whose parts are not
     named so is a decoder when it has layers.
     """
     parts: dict[str, Any] = dict(recipe.parts())
@@ -26,12 +26,12 @@ def stacks(recipe: Model) -> dict[str, Model]:
 
 
 def is_opaque(recipe: Model) -> bool:
-    """Whether only the sums of a recipe are known, because another library's code runs it."""
+    """Whether another library's code runs the recipe, so that only its sums are known."""
     return not stacks(recipe)
 
 
 def with_widths(spec: Spec, dim: int, path: str = "") -> Iterator[tuple[str, Spec, int]]:
-    """A spec and all below it, each with its path and the width that it works in."""
+    """A spec and all specs below it, each with its path and its width."""
     yield path, spec, dim
     for name, value in spec.parts():
         below, width = (f"{path}.{name}" if path else name), spec.width(name, dim)
@@ -43,7 +43,7 @@ def with_widths(spec: Spec, dim: int, path: str = "") -> Iterator[tuple[str, Spe
 
 
 def memories(recipe: Model) -> Iterator[tuple[Spec, int]]:
-    """What has a cache in each layer of the decoder (a mixer, a recurrent part), with its width; none without a cache."""
+    """The parts of the decoder's layers that have a cache (mixers, recurrent parts), each with its width."""
     decoder = stacks(recipe).get(DECODER)
     if decoder is None or decoder.causality == "full":
         return

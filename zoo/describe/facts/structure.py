@@ -1,4 +1,4 @@
-"""What a stack of layers is made of, as facts: heads, norms, feed-forwards, experts, positions. Imports no mlx.
+"""Facts about the parts of a stack: heads, norms, feed-forwards, experts, positions. Imports no mlx.
 
 Nothing here knows a family. A part is read by the names that its fields have in every spec (`heads`, `hidden`, `window`), by
 its kind, and by its title.
@@ -173,7 +173,7 @@ LAYER_FACTS: tuple[tuple[str, str, Callable[[Spec, int], Scalar], bool], ...] = 
 
 
 def positions(stack: Model) -> str | None:
-    """How a stack knows the order of its tokens, in words; None where no part has positions."""
+    """The positions of a stack in words; None where no part has positions."""
     found = [
         part for part in (stack.embedding.positions, getattr(stack, "relative", None)) if part is not None
     ]

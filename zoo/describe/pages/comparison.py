@@ -1,6 +1,6 @@
-"""The comparison of models as a page, alone or within others: its script, its styles, its element. Imports no mlx.
+"""Makes the page that compares models, and its script, styles and element for other pages. Imports no mlx.
 
-The page has a card for each model (`zoo.describe.pages.model_card`), and draws all else from these.
+The page's script draws everything from one card for each model (`zoo.describe.pages.model_card`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def app_script(language: str = "en", *, record: str = "", before: Sequence[str] 
 
 
 def common(language: str, record: str = "") -> dict[str, Any]:
-    """What the page knows besides its cards: its words, formats, sizes, and which facts a box is about."""
+    """The data that all cards share: words, formats, sizes, and the facts of each kind of box."""
     return {
         "words": _words(language),
         "formats": {name: _format(name, language) for name in FORMATS},
@@ -115,7 +115,7 @@ def common(language: str, record: str = "") -> dict[str, Any]:
 
 
 def choices(found: Iterable[Described], language: str = "en") -> list[dict[str, str]]:
-    """The models that a person may choose among: each one's name, and what it is."""
+    """The models that a person may choose among: names and summaries."""
     return [{"name": one.origin, "about": in_language(one.architecture.summary, language)} for one in found]
 
 

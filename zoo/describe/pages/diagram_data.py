@@ -1,6 +1,6 @@
-"""A diagram as numbers and texts, for a page that aligns, marks and draws it itself. Imports no mlx.
+"""A diagram as JSON, for a page whose script aligns, marks and draws it. Imports no mlx.
 
-The heights and lines are those with which everything has room when it is marked, so that marking moves nothing.
+Boxes are measured as if everything were marked, so that marking moves nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The card of a model: all that a page shows of it beside others, as one JSON record. Imports no mlx.
+"""The card of a model: a JSON record of everything that a page shows of it. Imports no mlx.
 
 A card holds texts in one language, and the numbers from which the page computes what follows a context or a format.
 Code, which many models share, is in a table of its own (`code_table`).
@@ -74,7 +74,7 @@ def card(
 
 
 def _base(found: Described, registry: Registry, say: Say) -> dict[str, Any] | None:
-    """What differs from the architecture that it is told as a variant of, and whether the numbers are the same."""
+    """The base that the architecture is a variant of, and the differences from it; None for no base."""
     base = base_of(found, registry)
     if base is None:
         return None
@@ -92,7 +92,7 @@ def _fact(fact: Fact, say: Say) -> list[Any]:
 def words_between(
     found: Mapping[str, Described], languages: Sequence[str] = ("en",)
 ) -> dict[str, dict[str, dict[str, list[str]]]]:
-    """For each of some models what it has that each other has not: {language: {name: {the other: sentences}}}."""
+    """The differences of each model from each other: {language: {name: {the other: sentences}}}."""
     words = {
         name: {
             before: differences(base.recipe, other.recipe) for before, base in found.items() if before != name

@@ -1,4 +1,4 @@
-"""A page from a template: one HTML file with its styles, scripts and numbers inside. Imports no mlx."""
+"""Fills a template: one HTML file with its styles, scripts and data inside. Imports no mlx."""
 
 from __future__ import annotations
 
