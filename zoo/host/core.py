@@ -28,12 +28,10 @@ from zoo.architecture.shared_settings import (
     SETTINGS,
 )
 
-# The settings of a text that is continued: all but those of translating.
-TEXT = tuple(setting.name for setting in SETTINGS if not setting.name.endswith("_language"))
-# Those without a draw; and with one, of any text that is written token by token.
-CHOSEN = tuple(setting.name for setting in (*LIMITS, *PENALTIES, *CONSTRAINTS, *PROMPT, *CACHE))
-ANY = (*(setting.name for setting in SAMPLING), *CHOSEN, "samplers", "logprobs", "report")
-
+# Names of shared settings: all but those of translation, those that need no sampling, and those of sampled tokens.
+CONTINUATION = tuple(setting.name for setting in SETTINGS if not setting.name.endswith("_language"))
+UNSAMPLED = tuple(setting.name for setting in (*LIMITS, *PENALTIES, *CONSTRAINTS, *PROMPT, *CACHE))
+SAMPLED = (*(setting.name for setting in SAMPLING), *UNSAMPLED, "samplers", "logprobs", "report")
 
 # The specs whose modules are in each file of zoo/blocks, where they have the spec's name.
 BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
@@ -104,7 +102,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             "autoregressive",
             f"{home}.autoregressive:stream",
             tasks=("generate",),
-            settings=(*TEXT, "samplers", "report", "prompt_cache", "checkpoints"),
+            settings=(*CONTINUATION, "samplers", "report", "prompt_cache", "checkpoints"),
             summary="one token a step, with the KV cache",
             batch=f"{home}.autoregressive:batch",
         ),
@@ -112,7 +110,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             "beam",
             f"{home}.beam:stream",
             tasks=("translate", "generate"),
-            settings=(*ANY, *BEAM_SEARCH),
+            settings=(*SAMPLED, *BEAM_SEARCH),
             summary="beam search for the likeliest whole text, or one token a step",
             batch=f"{home}.beam:batch",
         ),
@@ -121,7 +119,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             f"{home}.contrastive:stream",
             tasks=("generate",),
             settings=(
-                *(name for name in CHOSEN if name in TEXT),
+                *(name for name in UNSAMPLED if name in CONTINUATION),
                 "logprobs",
                 "report",
                 PENALTY_ALPHA,
@@ -133,7 +131,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             "best-of",
             f"{home}.best_of:stream",
             tasks=("generate", "translate"),
-            settings=(*ANY, SAMPLES),
+            settings=(*SAMPLED, SAMPLES),
             summary="the likeliest of several samples",
         ),
         Strategy(

@@ -1,4 +1,4 @@
-"""Which plugin gets a name that several claim: of two third parties neither, and a third party before the zoo."""
+"""Precedence among plugins that claim one name: a third party before the zoo, and none of two third parties."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T", bound=Record)
 class RecordTable(Generic[T]):
     """The records of one kind, by the names that they claim.
 
-    A name that two third parties claim belongs to neither: it must be asked for as "distribution::name". One that
-    a third party and the zoo both have is the third party's, so that no later release takes a name from a user;
-    asking for it says so.
+    A name that two third parties claim is ambiguous: a person must ask for "distribution::name". A name that a third
+    party and the zoo both claim is the third party's, with a warning, so that no later release of the zoo takes a name
+    from a plugin.
     """
 
     def __init__(self, noun: str, choose: str) -> None:
@@ -27,7 +27,7 @@ class RecordTable(Generic[T]):
         self._claims: dict[str, list[tuple[Plugin, T]]] = {}
 
     def add(self, name: str, plugin: Plugin, record: T) -> None:
-        """Enter the `record` that `plugin` gives under `name`."""
+        """Add a plugin's `record` under `name`."""
         self._claims.setdefault(name, []).append((plugin, record))
 
     def __contains__(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Resolves a checkpoint's config to the architecture that runs it, or to the line that says why none does."""
+"""Finds the architecture of a checkpoint's config, or says why there is none."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _DISTRIBUTION_AND_VERSION = re.compile(r"[\w.-]{1,80}( [\w.+!-]{1,40})?")
 def resolve(registry: Registry, config: Mapping[str, Any], origin: Origin = CONFIG_JSON) -> Architecture:
     """The architecture of a checkpoint's config; ConfigError when no plugin knows it.
 
-    A plugin's `zoo_resolve` is asked before its `model_types`, and those of third parties before the zoo's own.
-    A plugin that bridges to another library is asked when no other has the config. Errors name the file of `origin`.
+    A plugin's `zoo_resolve` comes before its `model_types`, and third parties' plugins before the zoo's own. A plugin that
+    bridges to another library is asked last. Errors name the file of `origin`.
     """
     model_type = config.get("model_type")
     if model_type == RECIPE_TYPE:

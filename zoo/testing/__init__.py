@@ -1,4 +1,4 @@
-"""The conformance suite: what every architecture must hold, a third party's included.
+"""The conformance suite: checks that every architecture must pass, a third party's included.
 
     from zoo.testing import check_architecture
     check_architecture("llama")

@@ -1,4 +1,4 @@
-"""The check of the conformance suite that a text is the same alone and beside others."""
+"""The check that a text is the same alone and in a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ASKED: dict[str, Any] = {"max_tokens": 6, "temperature": 0.0, "logprobs": 2}
 
 
 def text_beside_others_equals_the_text_alone(subject: Subject, **settings: Any) -> None:
-    """Rows of unequal length run in one pass; texts join and leave while others go on."""
+    """Texts of different lengths share a batch, join it and leave it; none may depend on the others."""
     loaded, asked = loaded_of(subject), ASKED | settings
     prompts = [subject.tokens[row, :length].tolist() for row, length in ((0, 9), (1, 3), (0, 5), (1, 12))]
     engine = Engine(loaded)

@@ -1,4 +1,4 @@
-"""The checks of the conformance suite about caches: how much they hold, and that a text may be cut anywhere.
+"""The checks of caches: how much they hold, and that a text may be read in any pieces.
 
 Axes: B batch, T length, V vocabulary.
 """
@@ -22,7 +22,7 @@ PADDING = 5  # columns on the left of a padded row, so that its borders lie else
 
 
 def caches_hold_what_the_recipe_counts(subject: Subject) -> None:
-    """Memory is estimated from `kv_cache_size` and `state_size`; the caches must hold just as many numbers."""
+    """Memory is estimated from `kv_cache_size` and `state_size`; the caches must hold as many numbers."""
     total = min(subject.tokens.shape[1], 24)
     decoder = decoder_of(subject)
     caches, step = reader(subject)
@@ -46,14 +46,14 @@ def decoder_of(subject: Subject) -> Any:
 
 
 def counted(layer: Spec, dim: int, tokens: int, short: int = 0) -> int:
-    """The numbers that a layer's cache holds of `tokens` tokens, by its spec; of a window all but `short` columns."""
+    """How many numbers a layer's cache holds after `tokens` tokens, by its spec; a window may lack `short` columns."""
     windows = (part.attention_window for _, part in layer.walk())
     columns = min([tokens, *(max(window - short, 0) for window in windows if window)])
     return layer.kv_cache_size(dim) * columns + layer.state_size(dim)
 
 
 def chunks_meet_without_a_seam(subject: Subject) -> None:
-    """A long text is computed in pieces, whose borders must not show."""
+    """A long text is computed in pieces; the result must not depend on them."""
     ends = borders(subject.recipe, decoder_of(subject))
     length, small = max(ends) + PAST, max(min(ends) - 1, 7)
     text = mx.random.randint(0, subject.vocab, (1, length), key=mx.random.key(length))  # (1, T)
@@ -79,7 +79,7 @@ def chunks_meet_without_a_seam(subject: Subject) -> None:
 
 
 def borders(recipe: Spec, decoder: Spec) -> list[int]:
-    """The numbers of tokens after which a piece may begin, those that the decoder's positions let a text pass."""
+    """The numbers of tokens after which a piece may begin, up to the decoder's last position."""
     parts = [part for _, part in recipe.walk()]
     # Angles that depend on the length of the text do so beyond the context: there nothing is the same in pieces.
     dynamic = [part.context for part in parts if isinstance(part, DynamicScaling)]
@@ -90,16 +90,16 @@ def borders(recipe: Spec, decoder: Spec) -> list[int]:
 
 
 def declared(part: Spec) -> tuple[int, ...]:
-    """The numbers of tokens after which a spec declares that another piece begins: `chunks`, a tuple."""
+    """The tuple `chunks` of a spec: the numbers of tokens after which its computation starts another piece."""
     chunks = getattr(part, "chunks", ())
     return chunks if isinstance(chunks, tuple) and all(isinstance(chunk, int) for chunk in chunks) else ()
 
 
 def keeps(subject: Subject) -> bool:
-    """Whether it decodes with caches, which modules of the zoo or a plugin make."""
+    """Whether it decodes with caches of the zoo or of a plugin, and not of another library."""
     return (streams(subject) or translates(subject)) and not subject.architecture.bridged
 
 
 def crosses(subject: Subject) -> bool:
-    """Whether it runs texts in pieces, and texts that are long enough for a border."""
+    """Whether it reads texts in pieces and takes texts that are longer than a piece."""
     return (streams(subject) or translates(subject)) and bool(borders(subject.recipe, decoder_of(subject)))

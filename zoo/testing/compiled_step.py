@@ -1,4 +1,4 @@
-"""The check of the compiled step."""
+"""The check of the compiled decode step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoo.testing.subjects import Subject, same, streams, translates
 
 
 def compiled_step_equals_the_model(subject: Subject) -> None:
-    """Texts are written by a step with less work for Python; its logits must be those of the model's own modules."""
+    """The compiled decode step must give the logits of the model's own modules."""
     tokens = subject.tokens
     _check(subject, None)
     if "left" in subject.model.padding:

@@ -1,4 +1,4 @@
-"""The check of the conformance suite that drafts change nothing."""
+"""The check that speculative decoding changes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RIGHT = (4, 1, 0, 3, 2)  # how many of them are the text's, pass after pass
 
 
 class KnownText(Drafter):
-    """Drafts the tokens that a text will have, and after some of them others."""
+    """Drafts the known tokens of a text, and wrong tokens after some of them."""
 
     def __init__(self, known: Sequence[int], vocab: int) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class KnownText(Drafter):
         self.passes = 0
 
     def propose(self, count: int) -> Draft:
-        """The next tokens, the first of them right."""
+        """The next tokens, of which only the first ones are right."""
         right = RIGHT[self.passes % len(RIGHT)]
         self.passes += 1
         ahead = self.known[len(self.text) : len(self.text) + count]
@@ -39,12 +39,12 @@ class KnownText(Drafter):
 
 
 def takes_drafts(subject: Subject) -> bool:
-    """Whether its caches can take tokens back; where they cannot, drafts are refused."""
+    """Whether its caches can roll tokens back; otherwise drafts are refused."""
     return can_roll_back(subject.model.plain_caches(subject.model.make_cache()))
 
 
 def drafted_text_equals_the_text_alone(subject: Subject) -> None:
-    """What a pass read of rejected drafts is taken back: from the columns of keys, and from states."""
+    """Rejected drafts must leave nothing behind in any cache."""
     loaded = loaded_of(subject)
     prompt: Any = subject.tokens[0, : subject.tokens.shape[1] // 2].tolist()
     alone = Engine(loaded)
@@ -58,7 +58,7 @@ def drafted_text_equals_the_text_alone(subject: Subject) -> None:
 def drafted_steps(
     loaded: Loaded, prompt: Sequence[int], drafter: Drafter, count: int = DRAFTS, **asked: Any
 ) -> list[Step]:
-    """The steps of a text whose tokens `drafter` drafts, `count` a pass, whether that pays or not."""
+    """The steps of a text whose tokens `drafter` drafts, always `count` a pass."""
     sequence = sequence_of(loaded, prompt, settings_for(loaded, asked))
     sequence.drafting, sequence.drafter = DraftConfig(count, lambda: drafter, False, None), drafter
     drafter.add_tokens(sequence.ids)

@@ -62,7 +62,7 @@ def base_is_an_architecture(subject: Subject) -> None:
 
 
 def cached_decode_equals_full_forward(subject: Subject) -> None:
-    """Decoding from the cache is the same mathematics as the longer prompt."""
+    """Decoding from the cache must equal reading the longer prompt."""
     length = subject.tokens.shape[1]
     found = logits_in_pieces(subject, subject.tokens, range(length // 2, length))
     same(found, subject.model(subject.tokens), "logits")
@@ -116,7 +116,7 @@ def later_token_changes_earlier_logits(subject: Subject) -> None:
 
 
 def prefix_is_free_within_and_causal_after(subject: Subject) -> None:
-    """A prompt sees itself both ways, the answer only what came before."""
+    """The prompt sees itself in both directions, the answer only earlier tokens."""
     length = subject.tokens.shape[1]
     prefix = length // 2
     before = subject.model(subject.tokens, prefix=prefix)
@@ -137,14 +137,14 @@ def _changed(subject: Subject, position: int) -> mx.array:
 
 
 def saved_and_loaded_is_identical(subject: Subject) -> None:
-    """What was trained or converted must come back from its folder."""
+    """A model that is saved and loaded must be the same."""
     with tempfile.TemporaryDirectory() as folder:
         loaded = saved_and_loaded(subject, subject.model, Path(folder))
     check_same_parameters(loaded, subject.model)
 
 
 def quantized_and_loaded_is_identical(subject: Subject) -> None:
-    """A quantized model must run, and come back from its folder as it went in."""
+    """A quantized model must run, and be the same after it is saved and loaded."""
     with tempfile.TemporaryDirectory() as folder:
         model = saved_and_loaded(subject, subject.model, Path(folder, "plain"))
         quantize(model, PACKING, quantizes(subject))
@@ -165,7 +165,7 @@ def saved_and_loaded(subject: Subject, model: nn.Module, folder: Path) -> nn.Mod
 
 
 def check_same_parameters(found: nn.Module, expected: nn.Module) -> None:
-    """AssertionError for a parameter of the expected model that the other one lacks or has with other numbers."""
+    """AssertionError for a parameter of `expected` that `found` lacks or has with other numbers."""
     parameters = dict(tree_flatten(found.parameters()))
     for path, array in tree_flatten(expected.parameters()):
         assert path in parameters, f"{path} was not loaded"
@@ -173,7 +173,7 @@ def check_same_parameters(found: nn.Module, expected: nn.Module) -> None:
 
 
 def greedy_stream_follows_the_full_forward(subject: Subject) -> None:
-    """What is streamed must be what the model says, up to near ties."""
+    """Greedy generation must choose the model's largest logits, up to near ties."""
     prompt = subject.tokens[0, : subject.tokens.shape[1] // 2].tolist()
     new = generate(loaded_of(subject), prompt, strategy=AUTOREGRESSIVE, max_tokens=8, temperature=0.0).tokens
     prefix = {"prefix": len(prompt)} if subject.architecture.causality == "prefix" else {}

@@ -1,4 +1,4 @@
-"""What each block of a model must give: an array of the shape and dtype that its place in the recipe asks for.
+"""Checks that each block of a model returns an array of the expected shape and dtype.
 
 Axes: B batch, T length, D width.
 """
@@ -23,7 +23,7 @@ KEEPING = ("layer", "mixer", "cross", "feedforward", "norm")
 
 @contextmanager
 def checked_outputs(subject: Subject, *, keeps_16_bits: bool = False) -> Iterator[None]:
-    """Raise AssertionError, with the path of the first block whose output does not fit, within the `with` block.
+    """Within the `with` block, raise AssertionError with the path of the first block whose output does not fit.
 
     With `keeps_16_bits` no block may give wider floats than it got, unless its spec says that it `widens`. Watched are
     the layers, mixers, feed-forwards, norms and embeddings of models that the zoo's own modules assemble.

@@ -1,4 +1,4 @@
-"""The conformance suite as items of pytest, one a check: `pytest --zoo-arch NAME`."""
+"""The conformance suite in pytest, one test a check: `pytest --zoo-arch NAME`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zoo.testing import Check, Subject, checks_of, outcome, subject
 
 
 def collect_checks(session: pytest.Session, name: str) -> Iterator[pytest.Item]:
-    """An item for each check that applies to the architecture `name`; a line and no traceback for an unknown one."""
+    """A test for each check that applies to the architecture `name`; UsageError for an unknown one."""
     try:
         made = subject(*split_preset(name))
     except ZooError as error:

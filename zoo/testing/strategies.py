@@ -1,4 +1,4 @@
-"""The part of the conformance suite about strategies: what each yields and refuses."""
+"""The checks of strategies: what each yields and refuses."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PROMPT = tuple(range(MASK, MASK + LENGTH))
 
 
 def loaded_with_mask(subject: Subject) -> Loaded:
-    """A subject as a loaded model whose config has the id that stands for a hidden token."""
+    """A subject as a loaded model whose config has the id of the mask token."""
     return loaded_of(subject, {**subject.numbers, "mask_token_id": MASK})
 
 
 def check_strategy(
     name: str, architecture: str | None = None, registry: Registry | None = None, **settings: Any
 ) -> list[Step]:
-    """Check that the strategy `name`, plain or qualified, does what each must; AssertionError or PluginError says what not.
+    """Check the contract of the strategy `name`, plain or qualified; AssertionError or PluginError says what fails.
 
     It runs with `settings` on token ids and a small model of random weights: of `architecture`, else of the first whose
     task it serves. Returns the steps of one run.
@@ -43,13 +43,13 @@ def check_strategy(
 
 
 def strategies_end_as_they_must(subject: Subject) -> None:
-    """A strategy yields steps, and the last one says why the text ends."""
+    """A strategy yields steps, and the last one has a finish reason."""
     for strategy in strategies_of(subject):
         _checked_runs(loaded_with_mask(subject), strategy, _full(subject.registry, strategy), {})
 
 
 def _checked_runs(loaded: Loaded, strategy: Strategy, name: str, settings: Any) -> list[Step]:
-    """One run to its end, one that is given up, and one that must be refused."""
+    """Run once to the end, close a second run early, and start one that must be refused."""
     most = {"max_tokens": LENGTH} if "max_tokens" in strategy.setting_names else {}
 
     def start(ids: Sequence[int]) -> Any:
@@ -75,9 +75,9 @@ def _checked_runs(loaded: Loaded, strategy: Strategy, name: str, settings: Any) 
 
 
 def strategies_of(subject: Subject) -> list[Strategy]:
-    """The strategies that came with the architecture and serve its task, of those that run with no settings at all.
+    """The strategies of the architecture's plugin that serve its task and run without settings.
 
-    One that refuses to is for `check_strategy`, which is given the settings.
+    `check_strategy` checks those that need settings.
     """
     registry, task = subject.registry, subject.architecture.task
     given = registry.plugin_of(subject.architecture).records.get("zoo_strategies", ())
@@ -95,5 +95,5 @@ def _starts(subject: Subject, strategy: Strategy) -> bool:
 
 
 def _full(registry: Registry, strategy: Strategy) -> str:
-    """The name by which no other plugin's strategy can be meant."""
+    """The qualified name of a strategy."""
     return f"{registry.plugin_of(strategy).distribution}::{strategy.name}"

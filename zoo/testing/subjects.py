@@ -94,7 +94,7 @@ def streams(subject: Subject) -> bool:
 
 
 def is_saved(subject: Subject) -> bool:
-    """Whether the model may be written to disk for a moment."""
+    """Whether the model is small enough to be saved by a check."""
     return sum(array.nbytes for _, array in tree_flatten(subject.model.parameters())) <= MOST_SAVED
 
 
@@ -102,12 +102,12 @@ PACKING = QuantizationSpec(8, 32)  # what the suite quantizes to
 
 
 def quantizes(subject: Subject) -> list[Any]:
-    """The architecture's function that chooses the quantization of a layer, in a list; [] for none."""
+    """A list with the architecture's function that chooses a layer's quantization; [] for none."""
     return [] if subject.architecture.quantizes is None else [subject.architecture.quantizes]
 
 
 def can_be_quantized(subject: Subject) -> bool:
-    """Whether it may be written to disk, and some layer is packed, or has a quantized form and rows that fill groups."""
+    """Whether it is small enough to be saved, and some layer is or can be quantized."""
     layers = subject.model.named_modules()
     return is_saved(subject) and any(
         "scales" in layer or choose(path, layer, PACKING, quantizes(subject)) for path, layer in layers
@@ -126,7 +126,7 @@ def answer(subject: Subject, model: nn.Module | None = None) -> mx.array:
 
 
 def is_third_party(subject: Subject) -> bool:
-    """Whether a third party's plugin, which is a module, gave the architecture."""
+    """Whether the architecture is of a third party's plugin that is a module."""
     plugin = subject.registry.plugin_of(subject.architecture)
     return not plugin.first_party and bool(plugin.module)
 
@@ -158,7 +158,7 @@ def subject(name: str, preset: str | None = None, registry: Registry | None = No
 
 
 def subject_of(loaded: Loaded, registry: Registry | None = None) -> Subject:
-    """A loaded checkpoint as a subject; load it in float32, which the tolerances are made for.
+    """A loaded checkpoint as a subject. Load it in float32, for which the tolerances are made.
 
     PluginError where another library's code runs a checkpoint whose model_type a broken plugin names.
     """
@@ -183,7 +183,7 @@ def _check_not_in_place_of_a_plugin(loaded: Loaded, registry: Registry) -> None:
 
 
 def loaded_of(subject: Subject, config: Mapping[str, Any] | None = None) -> Loaded:
-    """A subject as what `zoo.load` gives, without a tokenizer: prompts are ids."""
+    """A subject as a loaded model without a tokenizer: prompts are ids."""
     given = (subject.model, None, subject.architecture, subject.recipe, dict(config or {}), Path("."))
     return Loaded(*given, registry=subject.registry)
 

@@ -1,4 +1,4 @@
-"""The checks of the conformance suite about traces: what a watched model computes, and what an intervention changes.
+"""The checks of traces: what a traced model computes, and what an intervention changes.
 
 Axes: B batch, T length, V vocabulary.
 """
@@ -33,7 +33,7 @@ PIECES = (1, 8, 13)  # where a text is cut that is read in pieces, and then toke
 
 
 def traced_equals_untraced(subject: Subject) -> None:
-    """Watching a model must not change what it computes, by a single bit, nor leave anything behind."""
+    """Tracing a model must not change a bit of what it computes, and must leave nothing behind."""
     before = {path: type(module) for path, module in modules_of(subject.model).items()}
     plain = [run(subject), *in_pieces(subject)]
     with hooked(subject.model, Recorder(), subject.registry):
@@ -55,13 +55,13 @@ def traced_equals_untraced(subject: Subject) -> None:
 
 
 def check_released(subject: Subject, before: Mapping[str, type]) -> None:
-    """Every module has the class that it had before it was watched."""
+    """Every module has the class that it had before it was traced."""
     left = [path for path, module in modules_of(subject.model).items() if type(module) is not before[path]]
     assert not left, f"{left[0] or 'the model'}: its class is not its own again"
 
 
 def traced_values_fit_together(subject: Subject) -> None:
-    """A value has the axes that are declared, and those that follow from others by a product are that product."""
+    """A value has its declared axes; a value that is the product of others equals that product."""
     record, about = recorded(subject)
     known = {"B": {1}, "T": {subject.tokens.shape[1]}}
     if translates(subject):
@@ -105,7 +105,7 @@ def check_last_stream(subject: Subject, values: Mapping[str, mx.array]) -> None:
 
 
 def intervention_changes_what_follows_and_nothing_before(subject: Subject) -> None:
-    """A value set to zero changes what is computed from it, and a value put in its own place changes nothing."""
+    """Setting a value to zero changes what is computed from it; replacing it by itself changes nothing."""
     plain, record = run(subject), recorded(subject)
     address = middle_of(record[1])
     if address is not None:
@@ -120,7 +120,7 @@ def intervention_changes_what_follows_and_nothing_before(subject: Subject) -> No
 
 
 def check_ablation(subject: Subject, address: str, record: RecordedPass, about: Mapping[str, Value]) -> None:
-    """With zeros at an address: what was computed before is the same, and every later residual stream is another."""
+    """Zeros at an address change no earlier value, and change every later residual stream."""
     with intervene(loaded_of(subject), {address: 0}):
         changed, _ = recorded(subject)
     order = list(record.values)
@@ -143,7 +143,7 @@ def check_ablation(subject: Subject, address: str, record: RecordedPass, about: 
 
 
 def check_head(subject: Subject, address: str, about: Value, record: RecordedPass) -> None:
-    """With zeros in one of several heads the others are the same."""
+    """Zeros in one of several heads leave the others unchanged."""
     axis = about.axes.split().index(about.item_axis)
     last = record.values[address].shape[axis] - 1
     with intervene(loaded_of(subject), {f"{address.rpartition('.')[0]}.{about.item}.{last}": 0}):
@@ -155,7 +155,7 @@ def check_head(subject: Subject, address: str, about: Value, record: RecordedPas
 
 
 def every_value_takes_part(subject: Subject) -> None:
-    """What nothing is computed from cannot be intervened in, and is declared `derived`."""
+    """The model uses every value; one that it does not use must be declared `derived`."""
     subject = replace(subject, tokens=subject.tokens[:1, :SHORT])
     plain, (_, about) = run(subject), recorded(subject)
     for address, value in about.items():
@@ -170,7 +170,7 @@ def every_value_takes_part(subject: Subject) -> None:
 
 
 def cached_values_equal_the_full_forwards(subject: Subject) -> None:
-    """The values of a text are the same by address, whether it is read whole, in pieces or token by token."""
+    """A text has the same values whether it is read whole, in pieces or token by token."""
     recorder = Recorder()
     with hooked(subject.model, recorder, subject.registry):
         run(subject)
@@ -190,7 +190,7 @@ def cached_values_equal_the_full_forwards(subject: Subject) -> None:
 
 
 def seen_of(value: np.ndarray, axes: Sequence[str]) -> mx.array:
-    """A value with zeros for the columns that come after a token: in pieces there are none yet."""
+    """A value with zeros in the columns of later tokens, which do not exist yet in pieces."""
     if {"T", "S"} <= set(axes):
         rows, columns = (np.arange(value.shape[axes.index(axis)]) for axis in "TS")
         later = columns[None] > rows[:, None]  # (T, S)
@@ -200,7 +200,7 @@ def seen_of(value: np.ndarray, axes: Sequence[str]) -> mx.array:
 
 
 def settings_of(subject: Subject) -> dict[str, Any]:
-    """What `zoo.stream` needs for a short run of the architecture's own strategy."""
+    """Settings for a short run of the architecture's own strategy."""
     strategy = subject.registry.strategy(subject.architecture.task, {}, architecture=subject.architecture)
     few = {"max_tokens": LENGTH, "beams": 1}
     return {name: value for name, value in few.items() if name in strategy.setting_names}
@@ -227,7 +227,7 @@ def in_pieces(subject: Subject) -> Iterator[mx.array]:
 
 
 def recorded(subject: Subject) -> tuple[RecordedPass, Mapping[str, Value]]:
-    """One text, read whole: its values in the order in which they were computed, and what they are."""
+    """The values of one text, read whole, in the order of their computation, and their declarations."""
     recorder = Recorder()
     with hooked(subject.model, recorder, subject.registry):
         mx.eval(run(subject))
@@ -236,7 +236,7 @@ def recorded(subject: Subject) -> tuple[RecordedPass, Mapping[str, Value]]:
 
 
 def middle_of(about: Mapping[str, Value]) -> str | None:
-    """The mixer of a layer in the middle, else the layer; of the part that makes text, where there are two."""
+    """The mixer of a middle layer, else the layer; a decoder's where there is also an encoder."""
     layers = [address for address in about if LAYER.fullmatch(address)]
     last = [address for address in layers if address.startswith("decoder.")] or layers
     if not last:
