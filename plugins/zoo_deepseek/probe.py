@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from zoo.inspect.tracing.block_probes import ADDED, CHOSEN, HEADS, PATTERN, ChoiceProbe, PatternProbe
+from zoo.inspect.tracing.block_probes import ADDED, CHOSEN, HEADS, PATTERN, ExpertChoiceProbe, PatternProbe
 from zoo.inspect.tracing.probe import Traces, Value
 
 
@@ -47,10 +47,10 @@ class LatentAttentionProbe(PatternProbe):
     def attend(self, queries: mx.array, keys: mx.array, values: mx.array, scores: mx.array) -> mx.array:
         """Note the pattern, which is the same for latents and for the values made of them."""
         own = super().attend  # type: ignore[misc]
-        return self.weighed(lambda weighed: own(queries, keys, weighed, scores), values)
+        return self.apply_pattern(lambda given: own(queries, keys, given, scores), values)
 
 
-class GroupRouterProbe(ChoiceProbe):
+class GroupRouterProbe(ExpertChoiceProbe):
     """The grouped router: the score of every expert, too."""
 
     traces = Traces(

@@ -168,4 +168,4 @@ def zoo_architectures():
 @hookimpl
 def zoo_probes():
     yield ModuleProbe("zoo_gemma.block:OffsetRMSNorm", "zoo.inspect.tracing.block_probes:NormProbe")
-    yield ModuleProbe("zoo_gemma.block:SandwichLayer", "zoo.inspect.tracing.block_probes:SumsProbe")
+    yield ModuleProbe("zoo_gemma.block:SandwichLayer", "zoo.inspect.tracing.block_probes:ResidualProbe")

@@ -22,8 +22,8 @@ class SinkAttentionProbe(AttentionProbe):
         parts=AttentionProbe.traces.parts,
     )
 
-    def see(self, pattern: mx.array) -> mx.array:  # (B, H, T, S)
+    def note_pattern(self, pattern: mx.array) -> mx.array:  # (B, H, T, S)
         """Note the pattern and the sink's share."""
-        pattern = super().see(pattern)
+        pattern = super().note_pattern(pattern)
         self.note("sink", 1 - pattern.sum(axis=-1))
         return pattern

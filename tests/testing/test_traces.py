@@ -19,8 +19,8 @@ def forgets_a_class(patch):
 
 
 def doubles_heads(patch):
-    plain = block_probes.PatternProbe.weighed
-    patch.setattr(block_probes.PatternProbe, "weighed", lambda self, *inputs: plain(self, *inputs) * 2)
+    plain = block_probes.PatternProbe.apply_pattern
+    patch.setattr(block_probes.PatternProbe, "apply_pattern", lambda self, *inputs: plain(self, *inputs) * 2)
 
 
 def tells_other_axes(patch):
@@ -42,13 +42,13 @@ def _apart(self, ids):
 
 
 def sees_all_alike(patch):
-    plain = block_probes.pattern_of
+    plain = block_probes.attention_pattern
 
     def uniform(attend, values):
         pattern = plain(attend, values)
         return mx.ones_like(pattern) / pattern.shape[-1]
 
-    patch.setattr(block_probes, "pattern_of", uniform)
+    patch.setattr(block_probes, "attention_pattern", uniform)
 
 
 def means_the_head_before(patch):
@@ -82,12 +82,12 @@ def hands_nothing_on(patch):
 
 
 def puts_columns_first(patch):
-    def placed(rows, axis, tokens, apart):
+    def aligned(rows, axis, tokens, apart):
         return plain(rows, axis, [(0, count) for _, count in tokens], apart)
 
-    plain = join_passes._placed
-    patch.setattr(join_passes, "_placed", placed)
-    patch.setattr(result, "joined", join_passes.joined)
+    plain = join_passes._aligned
+    patch.setattr(join_passes, "_aligned", aligned)
+    patch.setattr(result, "join_rows", join_passes.join_rows)
 
 
 # The architecture, the check, the fault, and a part of what the check must say.

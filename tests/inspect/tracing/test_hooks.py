@@ -13,7 +13,7 @@ import zoo
 from zoo.errors import PluginError
 from zoo.host.registry import isolated
 from zoo.inspect.tracing.hooks import hooked, modules_of, values_of
-from zoo.inspect.tracing.join_passes import joined
+from zoo.inspect.tracing.join_passes import join_rows
 from zoo.inspect.tracing.probe import Probe
 from zoo.inspect.tracing.recorder import Recorder
 from zoo.testing import check_architecture, subject
@@ -101,10 +101,14 @@ def test_columns_of_all_passes_stand_at_their_positions():
         np.array([[1, 0], [2, 3]]),
         np.array([[4, 5]]),
     )  # two tokens, then one that sees the last two
-    assert joined([first, second], ["T", "S"], [(0, 2), (2, 1)]).tolist() == [[1, 0, 0], [2, 3, 0], [0, 4, 5]]
-    assert joined([np.array([1, 2]), np.array([2, 3])], ["S"], [(0, 2), (2, 1)]).tolist() == [1, 2, 3]
-    assert joined([np.array([1, 2]), np.array([3])], [], [(0, 2), (2, 1)]).tolist() == [1, 2, 3]
-    assert joined([np.array([1, 2]), np.array([3, 4])], ["M"], [(0, 2), (2, 1)]).tolist() == [3, 4]
+    assert join_rows([first, second], ["T", "S"], [(0, 2), (2, 1)]).tolist() == [
+        [1, 0, 0],
+        [2, 3, 0],
+        [0, 4, 5],
+    ]
+    assert join_rows([np.array([1, 2]), np.array([2, 3])], ["S"], [(0, 2), (2, 1)]).tolist() == [1, 2, 3]
+    assert join_rows([np.array([1, 2]), np.array([3])], [], [(0, 2), (2, 1)]).tolist() == [1, 2, 3]
+    assert join_rows([np.array([1, 2]), np.array([3, 4])], ["M"], [(0, 2), (2, 1)]).tolist() == [3, 4]
 
 
 PLUGIN = """

@@ -16,7 +16,7 @@ from zoo.generation.loop.prompt import mask_id
 from zoo.generation.settings import Settings
 from zoo.inspect.tokenization import pieces_of
 from zoo.inspect.trace_view.explanations import explanations
-from zoo.inspect.trace_view.summaries import BINS, FEWER, MOST_ROWS, head, mean_norm, numbers, strip
+from zoo.inspect.trace_view.summaries import BINS, FEWER, MOST_ROWS, head_attention, mean_norm, rounded, strip
 from zoo.inspect.trace_view.unmasking import mask_predictions, unmasking_passes
 from zoo.inspect.trace_view.view import (
     AttentionPattern,
@@ -55,8 +55,8 @@ def build_view(trace: Trace, candidates: int | None = None) -> TraceView:
     lens = tuple(
         replace(
             prediction,
-            probabilities=tuple(numbers(np.array(row)) for row in prediction.probabilities),
-            entropy_bits=numbers(np.abs(np.array(prediction.entropy_bits))),
+            probabilities=tuple(rounded(np.array(row)) for row in prediction.probabilities),
+            entropy_bits=rounded(np.abs(np.array(prediction.entropy_bits))),
         )
         for prediction in trace.lens(LENS)
     )
@@ -71,9 +71,9 @@ def build_view(trace: Trace, candidates: int | None = None) -> TraceView:
         finish_reason=trace.steps[-1].finish_reason if trace.steps else None,
         settings=_settings(trace.settings),
         tracks=viewer.tracks,
-        before=tuple(viewer.stage(a, a) for a in before),
+        before=tuple(viewer.summary(a, a) for a in before),
         layers=layers,
-        after=tuple(viewer.stage(a, a) for a in outside if a not in before),
+        after=tuple(viewer.summary(a, a) for a in outside if a not in before),
         lens=lens,
         decisions=decisions,
         passes=tuple(viewer.passes()),
@@ -105,11 +105,11 @@ def _rounded(choice: Choice) -> Choice:
     return replace(
         choice,
         entropy_bits=round(choice.entropy_bits, 4),
-        logits=numbers(np.array(choice.logits), 7),
-        rest_logits=numbers(np.array(choice.rest_logits), 6),
+        logits=rounded(np.array(choice.logits), 7),
+        rest_logits=rounded(np.array(choice.rest_logits), 6),
         shown=tuple(choice.candidates[at] for at in shown),
         stages=tuple(
-            replace(stage, probabilities=numbers(np.array([stage.probabilities[at] for at in shown])))
+            replace(stage, probabilities=rounded(np.array([stage.probabilities[at] for at in shown])))
             for stage in choice.stages
         ),
     )
@@ -182,7 +182,7 @@ class ViewBuilder:
         read = self.read[self.track_of(address)]
         return ["T" if n == read and read not in shape[:i] else "·" for i, n in enumerate(shape)]
 
-    def stage(self, address: str, name: str) -> ValueSummary:
+    def summary(self, address: str, name: str) -> ValueSummary:
         """One value, reduced to a picture."""
         value, axes, about = self.trace[address], self.axes(address), self.trace.about(address)
         rows = next((axis for axis in ("T", "S", "M") if axis in axes), "")
@@ -218,7 +218,7 @@ class ViewBuilder:
         return LayerView(
             address,
             self.track_of(address),
-            tuple(self.stage(a, stages[a]) for a in (*inner, *(a for a in [address] if a in stages))),
+            tuple(self.summary(a, stages[a]) for a in (*inner, *(a for a in [address] if a in stages))),
             tuple(self.pattern(a) for a in patterns),
             tuple(e for a in chosen if (e := self._experts(a)) is not None),
         )
@@ -229,7 +229,7 @@ class ViewBuilder:
         track = self.track_of(address)
         across = self._across(address)
         first = max(value.shape[1] - self.rows, 0)
-        heads = tuple(head(weights, first, across) for weights in value.astype(np.float64))
+        heads = tuple(head_attention(weights, first, across) for weights in value.astype(np.float64))
         return AttentionPattern(address, track, "source" if across else track, first, heads)
 
     def _across(self, address: str) -> bool:
@@ -258,7 +258,7 @@ class ViewBuilder:
             self.track_of(address),
             count,
             tuple(tuple(row) for row in chosen.tolist()),
-            tuple(numbers(row) for row in weights),
+            tuple(rounded(row) for row in weights),
         )
 
     def passes(self) -> Iterable[Pass]:

@@ -97,7 +97,7 @@ def _pattern(trace: Trace, viewer: ViewBuilder, address: str, head: int | None, 
 
 def _heat(viewer: ViewBuilder, address: str, value: np.ndarray, axes: Sequence[str]) -> Any:
     rows = as_rows(value, axes)
-    stage = viewer.stage(address, address)
+    stage = viewer.summary(address, address)
     figure = _figure(9, min(max(0.24 * len(rows) + 1.2, 2), 12))
     panel = figure.subplots()
     most = float(np.abs(rows).max()) or 1.0

@@ -13,7 +13,7 @@ FEWER = 32  # of other values
 MOST_ROWS = 128
 
 
-def numbers(values: np.ndarray, digits: int = 4) -> Numbers:
+def rounded(values: np.ndarray, digits: int = 4) -> Numbers:
     """A vector rounded to significant digits; infinities and NaN become 0."""
     return tuple(float(f"{x:.{digits}g}") if np.isfinite(x) else 0.0 for x in values.tolist())
 
@@ -28,7 +28,7 @@ def strip(value: np.ndarray, axes: Sequence[str], bins: int) -> Strip:
     starts = np.arange(0, width, size)
     counts = np.minimum(starts + size, width) - starts
     means = np.add.reduceat(rows, starts, axis=1) / counts
-    return Strip(size, first, tuple(numbers(row, 3) for row in means))
+    return Strip(size, first, tuple(rounded(row, 3) for row in means))
 
 
 def as_rows(value: np.ndarray, axes: Sequence[str]) -> np.ndarray:
@@ -45,10 +45,10 @@ def mean_norm(value: np.ndarray, axes: Sequence[str]) -> float | None:
     """The mean L2 norm over tokens; None for integers, which are counts or indices."""
     if not np.issubdtype(value.dtype, np.floating) or not value.size:
         return None
-    return numbers(np.linalg.norm(as_rows(value, axes), axis=1).mean()[None], 6)[0]
+    return rounded(np.linalg.norm(as_rows(value, axes), axis=1).mean()[None], 6)[0]
 
 
-def head(weights: np.ndarray, first_row: int, across: bool) -> HeadAttention:  # (T, S)
+def head_attention(weights: np.ndarray, first_row: int, across: bool) -> HeadAttention:  # (T, S)
     """One head of a pattern with its rows from `first_row` on; with `across`, its columns are the source's tokens."""
     share = np.where(weights > 0, weights, 1)
     entropy = -(share * np.log2(share)).sum(axis=1)
@@ -61,6 +61,6 @@ def head(weights: np.ndarray, first_row: int, across: bool) -> HeadAttention:  #
     return HeadAttention(
         rows,
         tuple(weights[first_row:].argmax(axis=1).tolist()),
-        numbers(np.abs(entropy[first_row:]), 4),
+        rounded(np.abs(entropy[first_row:]), 4),
         *(round(float(mean), 4) for mean in (weights[:, 0].mean(), before.mean(), own.mean())),
     )

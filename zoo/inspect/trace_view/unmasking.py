@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.generation.loop.prompt import mask_id
-from zoo.inspect.trace_view.summaries import numbers
+from zoo.inspect.trace_view.summaries import rounded
 from zoo.inspect.trace_view.view import MaskPrediction, UnmaskingPass
 from zoo.inspect.tracing.result import Trace
 
@@ -32,7 +32,7 @@ def mask_predictions(trace: Trace) -> tuple[MaskPrediction, ...]:
             places[number - 1] if 0 < number <= len(places) else 0,
             pairs[0][0],
             tuple(token for token, _ in pairs),
-            numbers(np.array([probability for _, probability in pairs])),
+            rounded(np.array([probability for _, probability in pairs])),
         )
         for number, pairs in sorted(found.items())
     )
@@ -69,4 +69,4 @@ def unmasking_passes(trace: Trace) -> tuple[UnmaskingPass, ...]:
 def _prediction(probabilities: np.ndarray, chosen: int, position: int) -> MaskPrediction:
     best = np.argsort(-probabilities, kind="stable")[:COUNT]
     shown = list(dict.fromkeys((*best.tolist(), chosen)))
-    return MaskPrediction(position, chosen, tuple(shown), numbers(probabilities[shown]))
+    return MaskPrediction(position, chosen, tuple(shown), rounded(probabilities[shown]))

@@ -29,15 +29,15 @@ NORMALISED = "the normalised vectors"
 class PatternProbe(Probe):
     """The pattern of attention of any kind, from what it does to values."""
 
-    def weighed(self, attend: Callable[[mx.array], mx.array], values: mx.array) -> mx.array:
+    def apply_pattern(self, attend: Callable[[mx.array], mx.array], values: mx.array) -> mx.array:
         """What `attend` gives for these values, (B, H, T, K) of (B, G, S, K), or what a replaced pattern gives."""
-        pattern = pattern_of(attend, values)
-        wanted = self.see(pattern)
+        pattern = attention_pattern(attend, values)
+        wanted = self.note_pattern(pattern)
         if wanted is pattern:
             return attend(values)
         return wanted @ mx.repeat(values, wanted.shape[1] // values.shape[1], axis=1)
 
-    def see(self, pattern: mx.array) -> mx.array:  # (B, H, T, S)
+    def note_pattern(self, pattern: mx.array) -> mx.array:  # (B, H, T, S)
         """Note the pattern; gives it back, or what is to be in its place."""
         return self.note("pattern", pattern)
 
@@ -64,10 +64,10 @@ class AttentionProbe(PatternProbe):
         """Note the operands, the pattern and the result; a replaced pattern weighs the values in the block's place."""
         queries, keys = self.note("queries", queries), self.note("keys", keys)
         own, values = super().mix, self.note("values", values)  # type: ignore[misc]
-        return self.note("heads", self.weighed(lambda weighed: own(queries, keys, weighed, mask), values))
+        return self.note("heads", self.apply_pattern(lambda given: own(queries, keys, given, mask), values))
 
 
-def pattern_of(attend: Callable[[mx.array], mx.array], values: mx.array) -> mx.array:
+def attention_pattern(attend: Callable[[mx.array], mx.array], values: mx.array) -> mx.array:
     """The attention pattern (B, H, T, S) of a function that attends to any values, (B, G, S, K) -> (B, H, T, K).
 
     Its result is linear in the values: with the rows of the identity matrix in their place it is the pattern itself,
@@ -130,7 +130,7 @@ CHOSEN = {
 }
 
 
-class ChoiceProbe(Probe):
+class ExpertChoiceProbe(Probe):
     """A router: the experts chosen for each token, in the router's own order, and what each is multiplied by.
 
     A changed gate of a chosen expert is its new weight; the other weights stay, and no other expert is chosen.
@@ -148,7 +148,7 @@ class ChoiceProbe(Probe):
         return indices, weights if wanted is gates else mx.take_along_axis(wanted, indices, axis=-1)
 
 
-class RouterProbe(ChoiceProbe):
+class RouterProbe(ExpertChoiceProbe):
     """A router by softmax: the probability of every expert, too."""
 
     traces = Traces(
@@ -176,7 +176,7 @@ class ExpertsProbe(Probe):
     )
 
 
-class MixtureProbe(Probe):
+class MoEProbe(Probe):
     """A mixture of experts."""
 
     traces = Traces(
@@ -193,7 +193,7 @@ class LayerProbe(Probe):
     traces = Traces(Value("B T D", "the residual stream after the layer"))
 
 
-class SumsProbe(Probe):
+class ResidualProbe(Probe):
     """A layer that adds its parts by a method `add`: the residual stream after each of them.
 
     A parallel layer has one sum, and no stream between its parts.
@@ -223,7 +223,7 @@ class SumsProbe(Probe):
         return self.note(self.sums[name], x) if name in self.sums else x
 
 
-class CrossLayerProbe(SumsProbe):
+class CrossLayerProbe(ResidualProbe):
     """A layer with cross-attention between mixer and feed-forward."""
 
     traces = Traces(
@@ -241,12 +241,12 @@ class NormProbe(Probe):
 
     traces = Traces(Value("B T D", NORMALISED))
 
-    def gives(self, value: mx.array) -> mx.array:
+    def note_output(self, value: mx.array) -> mx.array:
         """Report the vectors; the axes are unknown of a norm over something else, such as the heads of a plugin's mixer."""
         about = self._output
         if about is not None and len(about.axes.split()) != value.ndim:
             return self._hook.note(self._address, value, about._replace(axes=""))
-        return super().gives(value)
+        return super().note_output(value)
 
 
 class EmbeddingProbe(Probe):
@@ -275,7 +275,7 @@ class PositionsProbe(Probe):
     def __call__(self, *args: Any, **options: Any) -> mx.array:
         """Note them with a batch, which those of a row without padding have not."""
         given = super(Probe, self).__call__(*args, **options)  # type: ignore[misc]
-        return self.gives(given) if given.ndim == 3 else self.gives(given[None])[0]
+        return self.note_output(given) if given.ndim == 3 else self.note_output(given[None])[0]
 
 
 class ConvolutionProbe(Probe):
@@ -286,7 +286,7 @@ class ConvolutionProbe(Probe):
     def __call__(self, *args: Any, **options: Any) -> tuple[mx.array, mx.array]:
         """Note the first of the two."""
         given, kept = super().__call__(*args, **options)
-        return self.gives(given), kept
+        return self.note_output(given), kept
 
 
 class HeadProbe(Probe):
@@ -295,7 +295,7 @@ class HeadProbe(Probe):
     traces = Traces(Value("B T V", "the logits", "logit"), parts={"output": None})
 
 
-class AdaptedProbe(Probe):
+class LoRAProbe(Probe):
     """A layer with LoRA's change: not the layer inside it, which gives what it would give without."""
 
     traces = Traces(Value("", "the product with the changed matrix"), parts={"layer": None})

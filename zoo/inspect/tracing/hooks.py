@@ -49,7 +49,7 @@ def values_of(model: nn.Module, registry: Registry) -> dict[str, Value]:
         if (output := outputs[path]) is not None:
             found[path] = output
         for name, value in one.traces.values.items():
-            found[_below(path, name)] = value
+            found[_path_of(path, name)] = value
     return found
 
 
@@ -132,7 +132,7 @@ def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
     probed = _probed(model, registry)
     outputs = _outputs(probed)
     inputs = {
-        _below(path, part): (_below(path, name), one.traces.values[name])
+        _path_of(path, part): (_path_of(path, name), one.traces.values[name])
         for path, one in probed.items()
         for part, name in one.traces.inputs.items()
     }
@@ -148,7 +148,7 @@ def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
             _set_class(one.module, _hooked_class(one.kind, one.probe, about))
         yield
     except Exception as error:
-        if (line := _mistake_of(error, {one.probe for one in probed.values()}, registry)) is not None:
+        if (line := _probe_fault(error, {one.probe for one in probed.values()}, registry)) is not None:
             raise PluginError(line) from error
         raise
     finally:
@@ -156,7 +156,7 @@ def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
             _set_class(one.module, one.kind)
 
 
-def _below(path: str, name: str) -> str:
+def _path_of(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
@@ -165,9 +165,9 @@ def _outputs(probed: Mapping[str, _Probed]) -> dict[str, Value | None]:
     found = {path: one.traces.output if _called(one.kind) else None for path, one in probed.items()}
     for path, one in probed.items():
         for part, value in one.traces.parts.items():
-            below = probed.get(_below(path, part))
+            below = probed.get(_path_of(path, part))
             if below is not None and _called(below.kind):
-                found[_below(path, part)] = value
+                found[_path_of(path, part)] = value
     return found | {"": None}
 
 
@@ -175,7 +175,7 @@ def _called(kind: type) -> bool:
     return issubclass(kind, Callable)  # type: ignore[arg-type]
 
 
-def _mistake_of(error: Exception, probes: set[type[Probe]], registry: Registry) -> str | None:
+def _probe_fault(error: Exception, probes: set[type[Probe]], registry: Registry) -> str | None:
     """The line for an error that was raised by the code of a probe itself, and not by the module that it calls."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     name = frame.f_globals.get("__name__")

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def joined(rows: Sequence[np.ndarray], axes: Sequence[str], tokens: Sequence[tuple[int, int]]) -> np.ndarray:
+def join_rows(
+    rows: Sequence[np.ndarray], axes: Sequence[str], tokens: Sequence[tuple[int, int]]
+) -> np.ndarray:
     """The rows of all passes along the axis T, and their columns along the axis S, each at its position in the text.
 
     `tokens` has the position of each pass's first token, and the number of its tokens. Columns that a pass does not see
@@ -20,7 +22,7 @@ def joined(rows: Sequence[np.ndarray], axes: Sequence[str], tokens: Sequence[tup
     """
     along = _tokens_axis(rows, axes, tokens)
     if "S" in axes:
-        rows = _placed(rows, axes.index("S"), tokens, apart=along is not None)
+        rows = _aligned(rows, axes.index("S"), tokens, apart=along is not None)
     return rows[-1] if along is None else np.concatenate(rows, axis=along)
 
 
@@ -39,7 +41,7 @@ def _tokens_axis(
     return next(fitting, None)
 
 
-def _placed(
+def _aligned(
     rows: Sequence[np.ndarray], axis: int, tokens: Sequence[tuple[int, int]], apart: bool
 ) -> list[np.ndarray]:
     """The rows with all columns of the text; with `apart`, each has only the columns of its own pass."""

@@ -92,9 +92,9 @@ class Probe:
         if self._input is not None and args and isinstance(args[0], mx.array):
             args = (self._hook.note(self._input[0], args[0], self._input[1]), *args[1:])
         given = super().__call__(*args, **options)  # type: ignore[misc]
-        return self.gives(given) if isinstance(given, mx.array) else given
+        return self.note_output(given) if isinstance(given, mx.array) else given
 
-    def gives(self, value: mx.array) -> mx.array:
+    def note_output(self, value: mx.array) -> mx.array:
         """Report the module's result; returns it, or its replacement."""
         if self._output is None:
             return value
@@ -107,13 +107,13 @@ class Probe:
         """
         about = self.traces.values.get(name)
         if about is None:
-            raise PluginError(f"{self.traced_by()} notes {name!r}, which its `traces` do not declare")
+            raise PluginError(f"{self._qualified_name()} notes {name!r}, which its `traces` do not declare")
         address = f"{self._address}.{name}" if self._address else name
         noted = self._hook.note(address, value, about)
         return value if about.derived else noted
 
     @classmethod
-    def traced_by(cls) -> str:
+    def _qualified_name(cls) -> str:
         """The probe of this class by its module and name: "zoo.inspect.tracing.block_probes:AttentionProbe"."""
         own = next(base for base in cls.__mro__ if issubclass(base, Probe) and "traces" in vars(base))
         return f"{own.__module__}:{own.__qualname__}"

@@ -18,7 +18,7 @@ from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings
 from zoo.inspect.tracing.choices import Choice, ChoiceRecorder, choice_of
 from zoo.inspect.tracing.intervention import resolve
-from zoo.inspect.tracing.join_passes import joined
+from zoo.inspect.tracing.join_passes import join_rows
 from zoo.inspect.tracing.logit_lens import LensPrediction, lens_prediction
 from zoo.inspect.tracing.probe import Value
 from zoo.inspect.tracing.recorder import RecordedPass
@@ -221,4 +221,4 @@ class Trace(Mapping[str, np.ndarray]):
             rows, axes = [row[0] for row in rows], axes[1:]
         if not self.grows or len(rows) == 1:
             return rows[-1]
-        return joined(rows, axes, [(p.start, len(p.tokens)) for p in passes])
+        return join_rows(rows, axes, [(p.start, len(p.tokens)) for p in passes])
