@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from zoo.errors import PromptError, SourceError, ZooError
+from zoo.files.reading import read_object_at
 from zoo.inspect.subprocess_run import alternating, run_in_subprocess
 from zoo_bench.engine import Job, check_installed
 from zoo_bench.lengths import Lengths
@@ -128,15 +128,10 @@ def is_record(value: Any) -> bool:
 
 def read_record(path: Path) -> dict[str, Any]:
     """The record in a file. SourceError for a file that has none."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SourceError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise SourceError(f"{path}: no JSON") from error
-    if not is_record(value):
+    record = read_object_at(path.resolve(), SourceError, required=True)
+    if not is_record(record):
         raise SourceError(f"{path}: no record of `zoo bench`")
-    return dict(value)
+    return record
 
 
 def compared(new: dict[str, Any], old: dict[str, Any]) -> list[tuple[str, float, float, float]]:

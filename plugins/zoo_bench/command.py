@@ -156,16 +156,8 @@ def _changes(changes: list[tuple[str, float, float, float]]) -> str:
     lines = []
     for name, old, new, times in changes:
         one = metric_named(name)
-        mark = "worse" if times < worse else ""
-        lines.append(
-            [
-                one.label,
-                format_value(old, one.unit),
-                format_value(new, one.unit),
-                f"{times:.2f} × as good",
-                mark,
-            ]
-        )
+        values = (format_value(value, one.unit) for value in (old, new))
+        lines.append([one.label, *values, f"{times:.2f} × as good", "worse" if times < worse else ""])
     return table(lines, ["", "before", "now", "", ""])
 
 

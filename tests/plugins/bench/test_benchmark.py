@@ -177,5 +177,5 @@ def test_a_file_without_a_record_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(SourceError, match=r"old\.json"):
         read_record(path)
-    with pytest.raises(SourceError, match="No such file"):
+    with pytest.raises(SourceError, match=r"none\.json: missing"):
         read_record(tmp_path / "none.json")
