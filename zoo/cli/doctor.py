@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -45,10 +44,11 @@ def _packed(memory: int | None) -> str:
 
 def diagnose() -> dict[str, Any]:
     """Everything that `zoo doctor` prints, as a dictionary for JSON."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
     from zoo import runtime
 
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    cache = Path(HF_HUB_CACHE)
     memory = runtime.total_memory()
     return {
         "machine": runtime.machine(),

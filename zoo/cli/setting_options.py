@@ -25,11 +25,11 @@ C = TypeVar("C", bound=Callable[..., Any])
 # What Python's callers alone can use: a command gives its prompt as ids.
 PYTHON_ONLY = ("special_tokens",)
 KIND_NAMES = {int: "integer", float: "float", bool: "true|false", str: "text", dict: "json", object: "source"}
-FILES = f"{__name__}.files"  # of a click context's meta: the files that settings were read from
-
-
-DEFAULTS = f"{__name__}.defaults"  # of a click context's meta
-EVERYTHING = f"{__name__}.everything"  # of a click context's meta: help has every option, not the usual ones
+# Keys of a click context's `meta`: the files that settings were read from, the user's defaults, and whether help shows
+# every option.
+FILES = f"{__name__}.files"
+DEFAULTS = f"{__name__}.defaults"
+EVERYTHING = f"{__name__}.everything"
 USUAL = ("max_tokens", "stop", "temperature", "top_k", "top_p", "min_p", "seed", "json_schema")
 
 
@@ -59,10 +59,6 @@ class SettingType(click.ParamType):
             return self.setting.parsed(text)
         except PromptError:
             self.fail(f"{place}expected {self.setting.expected}, got {text!r:.60}", param, ctx)
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """The placeholder of the value in the help."""
-        return self.name.upper()
 
 
 class SettingOption(click.Option):

@@ -14,7 +14,7 @@ from zoo.cli.generation import model_name, truncation_notice
 from zoo.cli.progress import Progress, say
 from zoo.cli.repl.answer_screen import AnswerScreen
 from zoo.cli.repl.commands import COMMANDS, EXIT_WORDS, plain, run_command
-from zoo.cli.repl.reader import LineCleared, Reader, reader, unquoted
+from zoo.cli.repl.reader import LineCleared, PipeReader, TerminalReader, reader, unquoted
 from zoo.errors import ZooError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Repl:
         self.session = session
         self.over = False
 
-    def run(self, reader: Reader) -> None:
+    def run(self, reader: TerminalReader | PipeReader) -> None:
         """Read lines and act on them until the conversation ends."""
         interrupted = False
         while not self.over:

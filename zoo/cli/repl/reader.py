@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -42,18 +42,11 @@ class LineCleared(Exception):
     """Raised by Ctrl-C on a line that is not empty."""
 
 
-class Reader(Protocol):
-    """Reads one question after the other."""
-
-    def read(self) -> str:
-        """The next question. EOFError at the end, KeyboardInterrupt or LineCleared for Ctrl-C, UnicodeDecodeError."""
-        ...
-
-
 class PipeReader:
     """Reads from a pipe or a file, without a prompt: a line, or several between `QUOTES`."""
 
     def read(self) -> str:
+        """The next question. EOFError at the end of the input, UnicodeDecodeError when it is not UTF-8."""
         line = sys.stdin.readline()
         if not line:
             raise EOFError
@@ -104,6 +97,7 @@ class TerminalReader:
         )
 
     def read(self) -> str:
+        """The next question. EOFError for Ctrl-D, KeyboardInterrupt or LineCleared for Ctrl-C."""
         try:
             return self._session.prompt(handle_sigint=False)
         finally:
@@ -111,7 +105,7 @@ class TerminalReader:
                 listener.resume()
 
 
-def reader(completions: Completions) -> Reader:
+def reader(completions: Completions) -> TerminalReader | PipeReader:
     """The reader for this process's input."""
     if sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty()):
         return TerminalReader(completions)
