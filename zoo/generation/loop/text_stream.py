@@ -9,8 +9,8 @@ from zoo.generation.loop.step import Step
 from zoo.generation.loop.stop import StopText
 from zoo.loading import Loaded
 
-# A token's id, its log-probability, and the likeliest alternatives with theirs; None where not asked for.
-Decoded = tuple[int, float | None, Mapping[int, float] | None]
+# The arguments of `TextStream.add`: a token's id, its log-probability, and the alternatives' log-probabilities.
+TokenWithLogprobs = tuple[int, float | None, Mapping[int, float] | None]
 
 
 class TextStream:
@@ -63,11 +63,8 @@ class TextStream:
         finished = self._detokenizer.finish() if self._detokenizer is not None else ""
         return self._stop.add(finished, last=True)
 
-    def steps(self, tokens: Iterable[int | Decoded]) -> Iterator[Step]:
-        """The steps of these tokens, up to the one that ends the answer.
-
-        Each is an id, or what `decode` yields: the id, its log-probability and the likeliest alternatives.
-        """
+    def steps(self, tokens: Iterable[int | TokenWithLogprobs]) -> Iterator[Step]:
+        """The steps of these tokens, ids or with log-probabilities, up to the one that ends the answer."""
         for token in tokens:
             step = self.add(*token) if isinstance(token, tuple) else self.add(token)
             yield step

@@ -159,6 +159,12 @@ def check_policy(model: Any, policy: CachePolicy) -> None:
         raise PromptError(reason)
 
 
+def check_prefill(loaded: Loaded, settings: Settings) -> None:
+    """PromptError where a model that reads its source in one pass is to read it in chunks."""
+    if settings.prefill_chunk is not None and loaded.model.translates:
+        raise PromptError("`prefill_chunk`: an encoder-decoder reads its source in one piece")
+
+
 def biases(given: Mapping[Any, Any], vocab: int) -> dict[int, float]:
     """What is added to the logits of which tokens; ids may be texts, as in JSON. PromptError for what cannot be."""
     found = {}

@@ -17,6 +17,7 @@ from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import processors_of
 from zoo.generation.settings import Settings, settings_for
 from zoo.generation.settings.generation_config import check_key, generation_config_of
+from zoo.generation.settings.settings import check_prefill
 from zoo.generation.strategies.batch_decoder import BatchDecoder
 from zoo.generation.strategies.beam_search import BeamConfig, BeamSearch, run_searches
 from zoo.loading import Loaded
@@ -71,8 +72,7 @@ def _answers(
     own = {name: given.pop(name, None) for name in (name for name, _ in SETTINGS.values())}
     beams = beam_config(generation_config_of(loaded), own)
     settings = settings_for(loaded, given)
-    if settings.prefill_chunk is not None and loaded.model.translates:
-        raise PromptError("`prefill_chunk`: an encoder-decoder reads its source in one piece")
+    check_prefill(loaded, settings)
     if beams.count == 1:
         engine = Engine(loaded, rows=batch_size)
         add = partial(engine.add_sequence, settings=settings, report=report)

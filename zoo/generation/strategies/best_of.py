@@ -15,6 +15,7 @@ from zoo.generation.loop.prefill import Report
 from zoo.generation.loop.sequence import Sequence, sequence_of
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings, settings_for
+from zoo.generation.settings.settings import check_prefill
 from zoo.generation.strategies.batch_decoder import BatchDecoder
 from zoo.generation.strategies.beam import candidate
 from zoo.loading import Loaded
@@ -41,8 +42,7 @@ def stream(
         if given.get("temperature") is not None:
             raise PromptError("`best_of` draws its texts: give a `temperature` above 0")
         settings = replace(settings, temperature=1.0)
-    if settings.prefill_chunk is not None and loaded.model.translates:
-        raise PromptError("`prefill_chunk`: an encoder-decoder reads its source in one piece")
+    check_prefill(loaded, settings)
     sequences = []
     for index in range(best_of):
         seed = None if settings.seed is None else (settings.seed + index) % 2**64

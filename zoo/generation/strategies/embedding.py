@@ -17,7 +17,7 @@ from zoo.checkpoint.pooling import POOLINGS
 from zoo.errors import PromptError
 from zoo.generation import check_loaded
 from zoo.generation.loop.prompt import encode_prompt, pieces
-from zoo.generation.loop.prompt_batches import padded
+from zoo.generation.loop.prompt_batches import in_batches, padded
 from zoo.generation.sampling.logits import check_numbers
 from zoo.loading import Loaded
 
@@ -48,6 +48,8 @@ def embed(
             f"`texts` must be a list of texts, got {texts!r:.60}; one text: zoo.embed(loaded, [text])"
         )
     texts = list(texts)
+    if not texts:
+        raise PromptError("there is no text to embed")
     for text in texts:
         if not isinstance(text, str | Sequence) or isinstance(text, bytes):
             raise PromptError(f"`texts` must be a list of texts, got {text!r:.60} among them")
@@ -58,19 +60,14 @@ def embed(
     if mode not in POOLINGS:
         raise PromptError(f"`pooling` {mode!r} is not one of {', '.join(POOLINGS)}")
     ids = [_encode(loaded, text, settings.length) for text in texts]
-    # Texts of like length share a batch, so that little of it is padding.
-    order = sorted(range(len(ids)), key=lambda text: len(ids[text]))
     vectors: dict[int, mx.array] = {}
-    for start in range(0, len(order), BATCH):
-        chosen = order[start : start + BATCH]
+    for chosen in in_batches(loaded, list(map(len, ids)), BATCH):
         with runtime.eager():
             states, mask = _states(loaded, [ids[text] for text in chosen])  # (B, S, D), (B, S)
         pooled = _pool(states, mask, mode)  # (B, D)
         mx.eval(pooled)
         check_numbers(pooled.max().item(), "a text's vector")
         vectors |= zip(chosen, pooled, strict=True)
-    if not vectors:
-        raise PromptError("there is no text to embed")
     found = mx.stack([vectors[text] for text in range(len(ids))])  # (N, D)
     if settings.normalise if normalise is None else normalise:
         found = found / mx.maximum(mx.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
