@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zoo.architecture.architecture import Architecture
+from zoo.architecture.base_record import Record, TargetRecord
 from zoo.architecture.checks import check_target, check_tuples, import_target
-from zoo.architecture.record import Record, TargetRecord
 from zoo.architecture.settings import Setting
 from zoo.architecture.shared_settings import SHARED
 from zoo.errors import PluginError, PromptError, did_you_mean

@@ -165,14 +165,14 @@ def _usage_hint(error: click.ClickException) -> str:
 def _bug_message(error: Exception) -> str:
     """The message of an unexpected error, with the plugin whose code raised it."""
     from zoo.host.broken_plugins import unmet_requirement
-    from zoo.host.faults import blamed, described
+    from zoo.host.error_location import error_with_place, plugin_at_fault
     from zoo.host.registry import default_registry
 
     plugins = default_registry().plugins
-    plugin = blamed(error, (plugin for plugin in plugins if not plugin.first_party))
+    plugin = plugin_at_fault(error, (plugin for plugin in plugins if not plugin.first_party))
     wanted = unmet_requirement(plugin.distribution) if plugin else None
     whose = f"plugin {plugin.name}{f' (it requires {wanted})' if wanted else ''}: " if plugin else ""
-    return f"{whose}{described(error, plugins)}; `zoo --debug …` shows the traceback"
+    return f"{whose}{error_with_place(error, plugins)}; `zoo --debug …` shows the traceback"
 
 
 def main() -> None:

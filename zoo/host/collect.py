@@ -9,8 +9,8 @@ from typing import Any
 import pluggy
 
 from zoo.architecture import API, Architecture
+from zoo.architecture.base_record import Record
 from zoo.architecture.checks import check_tasks
-from zoo.architecture.record import Record
 from zoo.errors import PluginError, did_you_mean
 from zoo.host import hookspecs
 from zoo.host.hookspecs import HOOKS, RECORDS

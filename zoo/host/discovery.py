@@ -18,7 +18,7 @@ from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
 from zoo.architecture import API, Architecture
-from zoo.architecture.record import Record
+from zoo.architecture.base_record import Record
 from zoo.errors import PluginError, contained, in_words
 from zoo.host.collect import NewerContract, collect
 from zoo.host.hookspecs import RECORDS

@@ -23,7 +23,7 @@ from zoo.architecture import (
     Strategy,
     TokenizerFormat,
 )
-from zoo.architecture.record import Record
+from zoo.architecture.base_record import Record
 
 hookspec = pluggy.HookspecMarker("zoo")
 

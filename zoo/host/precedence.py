@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from zoo.architecture.record import Record
+from zoo.architecture.base_record import Record
 from zoo.errors import PluginError
 from zoo.host.discovery import Plugin
 

@@ -17,7 +17,7 @@ from zoo.architecture import (
     Strategy,
     import_target,
 )
-from zoo.architecture.record import Record
+from zoo.architecture.base_record import Record
 from zoo.errors import PluginError, SourceError, did_you_mean
 from zoo.host import core as core_plugin
 from zoo.host.collect import collect

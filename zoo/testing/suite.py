@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.errors import ZooError
-from zoo.host.faults import described
+from zoo.host.error_location import error_with_place
 from zoo.host.registry import Registry, default_registry
 from zoo.testing import caches, compiled_step, model_checks, strategies, traces, translation
 from zoo.testing.batches import text_beside_others_equals_the_text_alone
@@ -99,7 +99,7 @@ def outcome(check: Check, subject: Subject) -> CheckResult:
         # The first line: pytest adds others to an assertion of a module that it has rewritten.
         return CheckResult(check.name, check.reason, False, str(error).partition("\n")[0])
     except Exception as error:
-        message = described(error, subject.registry.plugins)
+        message = error_with_place(error, subject.registry.plugins)
         return CheckResult(check.name, check.reason, False, message, traceback.format_exc())
     return CheckResult(check.name, check.reason, True)
 

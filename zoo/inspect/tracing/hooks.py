@@ -16,7 +16,7 @@ import mlx.nn as nn
 
 from zoo.architecture import ModuleProbe
 from zoo.errors import PluginError, ZooError, in_words
-from zoo.host.faults import blamed
+from zoo.host.error_location import plugin_at_fault
 from zoo.host.registry import Registry
 from zoo.inspect.tracing.probe import Hook, Probe, Traces, Value
 
@@ -181,7 +181,7 @@ def _probe_fault(error: Exception, probes: set[type[Probe]], registry: Registry)
     name = frame.f_globals.get("__name__")
     if isinstance(error, ZooError) or name not in {probe.__module__ for probe in probes}:
         return None
-    plugin = blamed(error, (plugin for plugin in registry.plugins if not plugin.first_party))
+    plugin = plugin_at_fault(error, (plugin for plugin in registry.plugins if not plugin.first_party))
     return f"{f'plugin {plugin.name}: ' if plugin else ''}a probe of {name} failed: {in_words(error)}"
 
 

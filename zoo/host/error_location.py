@@ -15,14 +15,14 @@ from zoo.host.discovery import Plugin
 LIBRARIES = frozenset({"mlx", "numpy", *sys.stdlib_module_names}) - {"__main__"}
 
 
-def blamed(error: BaseException, plugins: Iterable[Plugin]) -> Plugin | None:
+def plugin_at_fault(error: BaseException, plugins: Iterable[Plugin]) -> Plugin | None:
     """The plugin in whose code an error was raised: the one that the innermost frame of any plugin belongs to."""
     packages = {_package(plugin.module): plugin for plugin in plugins if plugin.module}
     found = [packages[name] for frame, _ in _frames(error) if (name := _package_of(frame)) in packages]
     return found[-1] if found else None
 
 
-def described(error: BaseException, plugins: Iterable[Plugin]) -> str:
+def error_with_place(error: BaseException, plugins: Iterable[Plugin]) -> str:
     """An error in one line, that of a block with the block's path and the innermost line of its plugin's code.
 
     "layers.3.mixer: TypeError: … (/…/zoo_gptj/block.py, line 12)". `plugins` are all that there are: a line of a third
