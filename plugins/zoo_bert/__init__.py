@@ -16,6 +16,7 @@ from zoo.architecture import (
     hookimpl,
     pocket,
 )
+from zoo.gguf import DECODER
 from zoo.recipe import (
     MLP,
     Attention,
@@ -153,20 +154,13 @@ WEIGHTS = (
     Ignore("[bert.]embeddings.position_ids"),
 )
 
-BLOCK = "blk.{i}."
 BERT_GGUF = (
-    Rename("token_embd.*", "embedding.tokens.*"),
     Rename("position_embd.*", "embedding.positions.*"),
     Rename("token_types.*", "embedding.types.*"),
     Rename("token_embd_norm.*", "embedding.norm.*"),
-    Rename(BLOCK + "attn_q.*", "layers.{i}.mixer.query.*"),
-    Rename(BLOCK + "attn_k.*", "layers.{i}.mixer.key.*"),
-    Rename(BLOCK + "attn_v.*", "layers.{i}.mixer.value.*"),
-    Rename(BLOCK + "attn_output.*", "layers.{i}.mixer.output.*"),
-    Rename(BLOCK + "attn_output_norm.*", "layers.{i}.mixer_norm.*"),
-    Rename(BLOCK + "ffn_up.*", "layers.{i}.feedforward.up.*"),
-    Rename(BLOCK + "ffn_down.*", "layers.{i}.feedforward.down.*"),
-    Rename(BLOCK + "layer_output_norm.*", "layers.{i}.feedforward_norm.*"),
+    Rename("blk.{i}.attn_output_norm.*", "layers.{i}.mixer_norm.*"),
+    Rename("blk.{i}.layer_output_norm.*", "layers.{i}.feedforward_norm.*"),
+    *DECODER,
 )
 
 

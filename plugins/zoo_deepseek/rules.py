@@ -8,7 +8,8 @@ from typing import Any
 
 from zoo.errors import CheckpointError
 from zoo.gguf import DECODER
-from zoo.weights import Ignore, Join, OutputHead, Rename, Rule, Stack, Tensors, fill, matches
+from zoo.weights import Join, Rename, Rule, Stack, Tensors, fill, matches
+from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
 @dataclass(frozen=True)
@@ -73,59 +74,32 @@ class SplitHeadsOnce(SplitHeads):
 
 
 LAYER = "[model.]layers.{i}."
-PARTS = ("gate", "up", "down")
+KEY_UP, VALUE_UP = "layers.{i}.mixer.key_up.weight", "layers.{i}.mixer.value_up.weight"
 SHARED_RULES = (
-    Rename("[model.]embed_tokens.*", "embedding.tokens.*"),
-    Rename(LAYER + "input_layernorm.*", "layers.{i}.mixer_norm.*"),
-    Rename(LAYER + "self_attn.q_proj.*", "layers.{i}.mixer.query.*"),
     Rename(LAYER + "self_attn.q_a_proj.*", "layers.{i}.mixer.query_down.*"),
     Rename(LAYER + "self_attn.q_a_layernorm.*", "layers.{i}.mixer.query_norm.*"),
     Rename(LAYER + "self_attn.q_b_proj.*", "layers.{i}.mixer.query_up.*"),
     Rename(LAYER + "self_attn.kv_a_proj_with_mqa.*", "layers.{i}.mixer.kv_down.*"),
     Rename(LAYER + "self_attn.kv_a_layernorm.*", "layers.{i}.mixer.kv_norm.*"),
-    Rename(LAYER + "self_attn.o_proj.*", "layers.{i}.mixer.output.*"),
-    Rename(LAYER + "post_attention_layernorm.*", "layers.{i}.feedforward_norm.*"),
-    Rename(LAYER + "mlp.gate_proj.*", "layers.{i}.feedforward.gate.*"),
-    Rename(LAYER + "mlp.up_proj.*", "layers.{i}.feedforward.up.*"),
-    Rename(LAYER + "mlp.down_proj.*", "layers.{i}.feedforward.down.*"),
     Rename(LAYER + "mlp.gate.weight", "layers.{i}.feedforward.router.weight"),
     Rename(LAYER + "mlp.gate.e_score_correction_bias", "layers.{i}.feedforward.router.correction_bias"),
-    *(
-        Rename(LAYER + f"mlp.shared_experts.{part}_proj.*", f"layers.{{i}}.feedforward.shared.{part}.*")
-        for part in PARTS
-    ),
-    Rename("[model.]norm.*", "norm.*"),
-    OutputHead("lm_head.*", "head.output.*"),
-    Ignore(LAYER + "self_attn.rotary_emb.inv_freq"),
+    Rename(LAYER + "mlp.shared_experts.{p}_proj.*", "layers.{i}.feedforward.shared.{p}.*"),
+    *LLAMA_WEIGHTS,
 )
 
 WEIGHTS = (
     IgnorePredictionLayers(LAYER),
     *SHARED_RULES,
-    SplitHeads(
-        LAYER + "self_attn.kv_b_proj.weight",
-        "layers.{i}.mixer.key_up.weight",
-        "layers.{i}.mixer.value_up.weight",
-    ),
-    *(
-        Stack(
-            LAYER + f"mlp.experts.{{e}}.{part}_proj.weight",
-            f"layers.{{i}}.feedforward.experts.{part}.weight",
-        )
-        for part in PARTS
-    ),
+    SplitHeads(LAYER + "self_attn.kv_b_proj.weight", KEY_UP, VALUE_UP),
+    Stack(LAYER + "mlp.experts.{e}.{p}_proj.weight", "layers.{i}.feedforward.experts.{p}.weight"),
 )
 MLX_WEIGHTS = (
     *SHARED_RULES,
     Rename(LAYER + "self_attn.embed_q.*", "layers.{i}.mixer.key_up.*"),
     Rename(LAYER + "self_attn.unembed_out.*", "layers.{i}.mixer.value_up.*"),
-    *(
-        Rename(LAYER + f"mlp.switch_mlp.{part}_proj.*", f"layers.{{i}}.feedforward.experts.{part}.*")
-        for part in PARTS
-    ),
+    Rename(LAYER + "mlp.switch_mlp.{p}_proj.*", "layers.{i}.feedforward.experts.{p}.*"),
 )
 
-KEY_UP, VALUE_UP = "layers.{i}.mixer.key_up.weight", "layers.{i}.mixer.value_up.weight"
 GGUF_WEIGHTS = (
     Rename("blk.{i}.attn_q_a.*", "layers.{i}.mixer.query_down.*"),
     Rename("blk.{i}.attn_q_a_norm.*", "layers.{i}.mixer.query_norm.*"),

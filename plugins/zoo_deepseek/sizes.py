@@ -1,13 +1,11 @@
 """The numbers of config.json files: the pocket checkpoint's and published ones. Imports no mlx."""
 
+from zoo_llama import POCKET as LLAMA_POCKET
+
 # Under 3 million parameters, 1.2 million of them active for a token.
-POCKET = dict(
-    hidden_size=128,
-    intermediate_size=384,
+POCKET = LLAMA_POCKET | dict(
     moe_intermediate_size=96,
-    num_hidden_layers=4,
     first_k_dense_replace=1,
-    num_attention_heads=4,
     num_key_value_heads=4,
     kv_lora_rank=32,
     q_lora_rank=64,
@@ -20,9 +18,6 @@ POCKET = dict(
     n_group=4,
     topk_group=2,
     routed_scaling_factor=1.0,
-    max_position_embeddings=128,
-    vocab_size=2048,
-    tie_word_embeddings=True,
 )
 TINY = POCKET | dict(
     hidden_size=64,

@@ -16,6 +16,7 @@ from zoo.architecture import (
     hookimpl,
     pocket,
 )
+from zoo.gguf import DECODER
 from zoo.recipe import Decoder, Embedding, Head, RMSNorm, repeat
 from zoo_mamba.spec import MixerLayer, SelectiveStateSpace
 from zoo_mamba.weights import NegativeExp
@@ -86,8 +87,6 @@ MIXER = "layers.{i}.mixer."
 MAMBA_GGUF = GGUF(
     "mamba",
     (
-        Rename("token_embd.*", "embedding.tokens.*"),
-        Rename("blk.{i}.attn_norm.*", "layers.{i}.mixer_norm.*"),
         Rename("blk.{i}.ssm_in.*", MIXER + "input.*"),
         Transpose("blk.{i}.ssm_conv1d.weight", MIXER + "convolution.weight"),
         Rename("blk.{i}.ssm_conv1d.bias", MIXER + "convolution.bias"),
@@ -96,8 +95,7 @@ MAMBA_GGUF = GGUF(
         NegativeExp("blk.{i}.ssm_a", MIXER + "A_log"),
         Rename("blk.{i}.ssm_d", MIXER + "D"),
         Rename("blk.{i}.ssm_out.*", MIXER + "output.*"),
-        Rename("output_norm.*", "norm.*"),
-        OutputHead("output.*", "head.output.*"),
+        *DECODER,
     ),
     keys={
         "ssm.conv_kernel": "conv_kernel",

@@ -3,7 +3,17 @@
 from zoo.architecture import GGUF, Architecture, Preset, Rename, Split, Stack, hookimpl, pocket
 from zoo.gguf import DECODER, MOE, Row
 from zoo.recipe import Experts, GatedMLP, MoE, RMSNorm, Router
-from zoo_llama import LLAMA_GGUF, POCKET, TINY, WEIGHTS, layer_windows, llama, published, sliding_window
+from zoo_llama import (
+    EIGHT_BILLION,
+    LLAMA_GGUF,
+    POCKET,
+    TINY,
+    WEIGHTS,
+    layer_windows,
+    llama,
+    published,
+    sliding_window,
+)
 
 
 def mixtral(config):
@@ -195,16 +205,11 @@ def zoo_architectures():
                 "8x7b",
                 "mistralai/Mixtral-8x7B-v0.1",
                 "Apache-2.0",
-                hidden_size=4096,
-                intermediate_size=14336,
-                num_hidden_layers=32,
-                num_attention_heads=32,
-                num_key_value_heads=8,
+                **EIGHT_BILLION,
                 num_local_experts=8,
                 num_experts_per_tok=2,
                 vocab_size=32000,
                 max_position_embeddings=32768,
-                rms_norm_eps=1e-5,
                 rope_theta=1000000.0,
             ),
             Preset("tiny", config=TINY | dict(num_local_experts=4, sliding_window=6)),

@@ -14,32 +14,29 @@ from zoo.architecture import (
 from zoo_translation import recipes, rules
 from zoo_translation.relative import RelativeBias
 
-POCKET = dict(
-    d_model=128,
-    encoder_layers=2,
-    decoder_layers=2,
-    encoder_attention_heads=4,
-    decoder_attention_heads=4,
-    encoder_ffn_dim=384,
-    decoder_ffn_dim=384,
+
+def sized(layers, dim, heads, hidden, **numbers):
+    """The config numbers of a model whose encoder and decoder are alike."""
+    return dict(
+        d_model=dim,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        encoder_ffn_dim=hidden,
+        decoder_ffn_dim=hidden,
+        **numbers,
+    )
+
+
+POCKET = sized(
+    *(2, 128, 4, 384),
     max_position_embeddings=128,
     vocab_size=2048,
     decoder_start_token_id=0,
     pad_token_id=1,
 )
-
-TINY = dict(
-    d_model=32,
-    encoder_layers=2,
-    decoder_layers=2,
-    encoder_attention_heads=4,
-    decoder_attention_heads=4,
-    encoder_ffn_dim=64,
-    decoder_ffn_dim=64,
-    max_position_embeddings=64,
-    vocab_size=128,
-    decoder_start_token_id=2,
-)
+TINY = sized(2, 32, 4, 64, max_position_embeddings=64, vocab_size=128, decoder_start_token_id=2)
 POCKET_T5 = dict(
     d_model=128,
     d_kv=32,
@@ -56,20 +53,6 @@ TINY_T5 = dict(d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=4, vocab_si
 def tiny(**numbers):
     """Numbers small enough to build anywhere, for tests and drawings."""
     return Preset("tiny", config=numbers)
-
-
-def sized(layers, dim, heads, hidden, **numbers):
-    """The config numbers of a model whose encoder and decoder are alike."""
-    return dict(
-        d_model=dim,
-        encoder_layers=layers,
-        decoder_layers=layers,
-        encoder_attention_heads=heads,
-        decoder_attention_heads=heads,
-        encoder_ffn_dim=hidden,
-        decoder_ffn_dim=hidden,
-        **numbers,
-    )
 
 
 @hookimpl
