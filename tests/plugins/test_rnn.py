@@ -111,7 +111,7 @@ def test_training_starts_from_the_seed(family):
 
 def test_the_embedding_starts_as_large_as_it_is_told():
     model = small(lstm)
-    initialise(model, seed=0, layers=2, spread=0.3)
+    initialise(model, seed=0, layers=2, init_std=0.3)
     assert model.embedding.tokens.weight.square().mean().sqrt().item() == pytest.approx(0.3, rel=0.1)
 
 
