@@ -1,4 +1,4 @@
-"""Engines that translate: a source of ids to exactly so many tokens, the likeliest each time, without an end token."""
+"""CTranslate2: it translates ids to exactly so many tokens, the likeliest each time, without an end token."""
 
 from __future__ import annotations
 
@@ -8,24 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from zoo.errors import SourceError, in_words
-from zoo.loading import Loaded
 from zoo_bench.engine import BenchmarkEngine, Job, process_peak
-
-
-def zoo_translate(loaded: Loaded, rows: list[list[int]], new: int) -> float:
-    """Seconds in which the zoo writes `new` tokens for each of these sources, side by side.
-
-    Where `loaded` knows an end token, a text may be shorter: it should have no tokenizer and no settings.
-    """
-    from zoo.generation.loop.engine import Engine as TextEngine
-
-    engine = TextEngine(loaded, rows=len(rows))
-    began = time.perf_counter()
-    for ids in rows:
-        engine.add(ids, max_tokens=new, temperature=0.0)
-    for _ in engine.run():
-        pass
-    return time.perf_counter() - began
 
 
 class CTranslate2(BenchmarkEngine):

@@ -1,4 +1,4 @@
-"""The engines that a checkpoint is run by, and what each does with the same prompt.
+"""The interface of an engine that runs a checkpoint, and the job that its process is given.
 
 An engine loads a folder; then it reads ids and writes the likeliest token each time, without an end token.
 """
@@ -6,7 +6,6 @@ An engine loads a folder; then it reads ids and writes the likeliest token each 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import SourceError, ZooError
-from zoo.inspect.timing import timed_tokens
 from zoo_bench.lengths import Lengths
 
 # What `pip install` takes to have an engine, by the module that is then there.
@@ -100,123 +98,6 @@ class BenchmarkEngine:
         import mlx.core as mx
 
         return mx.get_peak_memory()
-
-
-class Mlx(BenchmarkEngine):
-    """MLX's own reading of the same files, and nothing else: what no loading can be faster than."""
-
-    def __init__(self, job: Job) -> None:
-        import mlx.core as mx
-        import numpy
-
-        from zoo.checkpoint.checkpoint import open_checkpoint
-        from zoo.host.registry import default_registry
-
-        files = open_checkpoint(job.path, default_registry()).weight_files()
-        # Of other files the bytes: MLX's own reader of GGUF crashes at a damaged one.
-        self.arrays = [
-            mx.load(str(file))
-            if file.suffix == ".safetensors"
-            else mx.array(numpy.fromfile(file, numpy.uint8))
-            for file in files
-        ]
-        mx.eval(self.arrays)
-
-
-class MlxLm(BenchmarkEngine):
-    """mlx-lm, on the BLAS that the zoo uses."""
-
-    def __init__(self, job: Job) -> None:
-        import mlx.core as mx
-        from mlx_lm.utils import load_model
-
-        self.model, config = load_model(job.path)
-        if job.dtype:
-            self.model.set_dtype(getattr(mx, job.dtype))
-            mx.eval(self.model.parameters())
-        self.vocab: int = config["vocab_size"]
-        self.context = config.get("max_position_embeddings", config.get("n_positions"))
-
-    def write(self, ids: list[int], new: int) -> tuple[float, float]:
-        """Seconds to the first token, and of those after it."""
-        import mlx.core as mx
-        from mlx_lm.generate import generate_step
-
-        return timed_tokens(generate_step(mx.array(ids), self.model, max_tokens=new))
-
-    def write_rows(self, rows: list[list[int]], new: int) -> float:
-        """Seconds of the tokens after the first of texts side by side."""
-        from mlx_lm.generate import BatchGenerator
-
-        engine = BatchGenerator(self.model, max_tokens=new, completion_batch_size=len(rows))
-        engine.insert(rows)
-        found: list[Any] = []
-        while len(found) < len(rows):
-            found = engine.next()[-1]
-        began = time.perf_counter()
-        while engine.next()[-1]:
-            pass
-        return time.perf_counter() - began
-
-    def step(self) -> tuple[Callable[[Any], Any], Callable[[Any], list[Any]]]:
-        """The function that builds one step as mlx-lm's own generation does, and the one for the arrays to evaluate."""
-        import mlx.core as mx
-        from mlx_lm.models.cache import make_prompt_cache
-
-        cache = make_prompt_cache(self.model)
-        self.model(mx.array([[1, 2, 3, 4]]), cache=cache)
-
-        def build(ids: Any) -> Any:
-            logits = self.model(ids, cache=cache)[:, -1, :]
-            scores = logits - mx.logsumexp(logits, keepdims=True)
-            return mx.argmax(scores, axis=-1), scores
-
-        return build, lambda found: [*found, [one.state for one in cache]]
-
-
-class Transformers(BenchmarkEngine):
-    """transformers on torch."""
-
-    def __init__(self, job: Job) -> None:
-        import torch
-        from transformers import AutoModelForCausalLM
-
-        kind = getattr(torch, job.dtype or "float32")
-        self.model = AutoModelForCausalLM.from_pretrained(job.path, dtype=kind).eval()
-        self.vocab: int = self.model.config.vocab_size
-        self.context = self.model.config.max_position_embeddings
-
-    def write(self, ids: list[int], new: int) -> tuple[float, float]:
-        """Seconds to the first token, and of those after it."""
-        return timed_tokens(self._tokens(ids, new))
-
-    def _tokens(self, ids: list[int], new: int) -> Any:
-        import torch
-
-        given, past = torch.tensor([ids]), None
-        with torch.inference_mode():
-            for _ in range(new):
-                out = self.model(given, past_key_values=past, use_cache=True, logits_to_keep=1)
-                past, given = out.past_key_values, out.logits[:, -1:].argmax(-1)
-                yield given.item()
-
-    def write_rows(self, rows: list[list[int]], new: int) -> float:
-        """Seconds of the tokens after the first of texts side by side."""
-        import torch
-
-        given, past, began = torch.tensor(rows), None, 0.0
-        with torch.inference_mode():
-            for number in range(new):
-                if number == 1:
-                    began = time.perf_counter()
-                out = self.model(given, past_key_values=past, use_cache=True, logits_to_keep=1)
-                past, given = out.past_key_values, out.logits[:, -1:].argmax(-1)
-                given.tolist()
-        return time.perf_counter() - began
-
-    def peak(self) -> int:
-        """The most bytes that the process has held."""
-        return process_peak()
 
 
 def process_peak() -> int:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.inspect.timing import timed_tokens
 from zoo.loading import Loaded
-from zoo_bench.ctranslate2 import zoo_translate
 from zoo_bench.engine import BenchmarkEngine, Job
 from zoo_bench.lengths import Lengths
 from zoo_bench.limits import needs
+
+if TYPE_CHECKING:
+    from zoo.generation.loop.engine import Engine
 
 DRAFT = 8  # tokens that are looked up a step
 
@@ -30,7 +32,7 @@ def zoo(job: Job) -> BenchmarkEngine:
 
 
 class ZooEngine(BenchmarkEngine):
-    """A loaded model, of which nothing is job."""
+    """A model that the zoo has loaded; of its works only the loading is timed."""
 
     refused: str | None = (
         "not a model that writes a text token by token: `zoo compare --measure` times it, and --only load its loading"
@@ -43,6 +45,15 @@ class ZooEngine(BenchmarkEngine):
         self.vocab: int = loaded.recipe.embedding.vocab
         self.context = loaded.recipe.context
 
+    def _writing(self, rows: list[list[int]], new: int) -> Engine:
+        """The zoo's engine with these prompts, each of which it answers by `new` tokens."""
+        from zoo.generation.loop.engine import Engine
+
+        engine = Engine(self.loaded, rows=len(rows))
+        for ids in rows:
+            engine.add(ids, max_tokens=new, temperature=0.0)
+        return engine
+
 
 class ZooTranslator(ZooEngine):
     """A model that translates."""
@@ -51,7 +62,10 @@ class ZooTranslator(ZooEngine):
 
     def translate(self, rows: list[list[int]], new: int) -> float:
         """Seconds of the translations of texts side by side."""
-        return zoo_translate(self.loaded, rows, new)
+        began = time.perf_counter()
+        for _ in self._writing(rows, new).run():
+            pass
+        return time.perf_counter() - began
 
 
 class ZooDecoder(ZooEngine):
@@ -105,11 +119,7 @@ class ZooDecoder(ZooEngine):
 
     def write_rows(self, rows: list[list[int]], new: int) -> float:
         """Seconds of the tokens after the first of texts side by side."""
-        from zoo.generation.loop.engine import Engine as Texts
-
-        engine = Texts(self.loaded, rows=len(rows))
-        for ids in rows:
-            engine.add(ids, max_tokens=new, temperature=0.0)
+        engine = self._writing(rows, new)
         while len(engine.step()) < len(rows):
             pass
         began = time.perf_counter()
