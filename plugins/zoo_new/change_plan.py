@@ -56,13 +56,10 @@ class CodeValue:
     def layer_norm(key: str | None) -> CodeValue:
         """A LayerNorm, whose epsilon is the config's `key`, else the base's."""
         if key is None:
-            return CodeValue(
-                "LayerNorm(eps=layer.mixer_norm.eps)",
-                lambda config, recipe: LayerNorm(eps=recipe.layers[0].mixer_norm.eps),
-            )
-        return CodeValue(
-            f'LayerNorm(eps=config.number("{key}"))', lambda config, recipe: LayerNorm(eps=config.number(key))
-        )
+            eps = CodeValue("layer.mixer_norm.eps", lambda config, recipe: recipe.layers[0].mixer_norm.eps)
+        else:
+            eps = CodeValue(f'config.number("{key}")', lambda config, recipe: config.number(key))
+        return CodeValue(f"LayerNorm(eps={eps.code})", lambda *given: LayerNorm(eps=eps.of(*given)))
 
 
 @dataclass(frozen=True)
@@ -78,17 +75,16 @@ class ChangePlan:
         """How many changes it has."""
         return len(self.defaults) + len(self.fields) + len(self.rules)
 
-    def with_defaults(self, **defaults: CodeValue) -> ChangePlan:
-        """A copy with more defaults."""
-        return replace(self, defaults={**self.defaults, **defaults})
-
-    def with_fields(self, fields: Mapping[str, CodeValue]) -> ChangePlan:
-        """A copy with more fields."""
-        return replace(self, fields={**self.fields, **fields})
-
-    def with_rules(self, rules: tuple[Rule, ...]) -> ChangePlan:
-        """A copy with more rules."""
-        return replace(self, rules=(*self.rules, *rules))
+    def extended(
+        self,
+        defaults: Mapping[str, CodeValue] | None = None,
+        fields: Mapping[str, CodeValue] | None = None,
+        rules: tuple[Rule, ...] = (),
+    ) -> ChangePlan:
+        """A copy with more changes."""
+        return ChangePlan(
+            {**self.defaults, **(defaults or {})}, {**self.fields, **(fields or {})}, (*self.rules, *rules)
+        )
 
     def applied(self, base: Architecture) -> Architecture:
         """The base with these changes."""

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import click
 
-KINDS = ("architecture", "encoder", "encoder-decoder", "block", "strategy", "command")
-BLOCKS = ("norm", "mixer", "feedforward", "router")
+from zoo_new.block_kinds import BLOCKS
+from zoo_new.write_plugin import ARCHITECTURE, KINDS, create
 
 
 @click.command()
 @click.argument("name")
 @click.option(
     "--kind",
-    type=click.Choice(KINDS),
+    type=click.Choice(list(KINDS)),
     default="architecture",
     help="What the plugin gives; an architecture is a decoder, or what its base is.",
 )
 @click.option("--base", metavar="ARCH", help="Make the architecture a variant of this one (llama).")
 @click.option(
     "--block",
-    type=click.Choice(BLOCKS),
+    type=click.Choice(list(BLOCKS)),
     is_flag=False,
     flag_value="norm",
     help="Give the decoder a block of its own, of this kind (norm), or the block of --kind block.",
@@ -46,10 +46,8 @@ def new(name: str, kind: str, base: str | None, block: str | None, source: Path 
 
         click.echo(create_from(name, source, base=base))
         return
-    from zoo_new.write_plugin import create
-
     folder = create(name, kind, base=base, block=block)
-    if kind in ("architecture", "encoder", "encoder-decoder"):
+    if KINDS[kind] is ARCHITECTURE:
         following = f"pip install -e {folder} && zoo test {folder.name}"
     else:
         following = f"pip install -e '{folder}[test]' && pytest {folder}"

@@ -61,7 +61,7 @@ def _renamed(
     architecture: Architecture, plain: Fit, source: SourceCheckpoint, registry: Registry
 ) -> tuple[ChangePlan, Fit]:
     """The fit with rules for tensors whose names differ from the family's in a prefix alone, where that is better."""
-    plan = ChangePlan().with_rules(prefix_rules(plain))
+    plan = ChangePlan(rules=prefix_rules(plain))
     better = _tried(architecture, plan, source, registry) if plan.rules else None
     return (
         (plan, better) if better is not None and better.distance < plain.distance else (ChangePlan(), plain)
@@ -95,12 +95,12 @@ def candidates(plan: ChangePlan, best: Fit) -> Iterator[ChangePlan]:
     """The plan with one change more, for each change that may fit better."""
     for key, value in _defaults(best):
         if key not in plan.defaults:
-            yield plan.with_defaults(**{key: value})
+            yield plan.extended(defaults={key: value})
     for fields in _fields(best):
         if not fields.keys() <= plan.fields.keys():
-            yield plan.with_fields(fields)
+            yield plan.extended(fields=fields)
     if rules := certain_rules(best):
-        yield plan.with_rules(rules)
+        yield plan.extended(rules=rules)
 
 
 def _defaults(best: Fit) -> Iterator[tuple[str, CodeValue]]:
@@ -143,12 +143,7 @@ def _fields(best: Fit) -> Iterator[dict[str, CodeValue]]:
                 biased[where] = CodeValue.layer_norm(_epsilon(best))
             if side == "wrong" and isinstance(spec, RMSNorm) and where.startswith("layers.mixer."):
                 joint[where] = _joint(where)
-    if added:
-        yield added
-    if joint:
-        yield joint
-    if biased:
-        yield biased
+    yield from filter(None, (added, joint, biased))
     yield from ({path: value} for path, value in flags.items())
 
 

@@ -111,7 +111,6 @@ def _is_bridged(record: Record) -> bool:
 def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
     """Every installed plugin, ordered by distribution and entry-point name, loaded or set aside with its error."""
     allowed, denied = _names(environ, "ZOO_PLUGINS"), _names(environ, "ZOO_BLOCK")
-    strict = environ.get("ZOO_STRICT", "") not in ("", "0")
     plugins = []
     for point in sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p.dist)[0], p.name)):
         plugin = Plugin(point.name, *_distribution(point.dist), module=_module(point))
@@ -122,13 +121,18 @@ def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
             plugin.state, plugin.error = "blocked", "ZOO_BLOCK names it"
         else:
             load_plugin(plugin, point)
-            if strict and plugin.state != "loaded":
+            if is_strict(environ) and plugin.state != "loaded":
                 raise PluginError(f"plugin {plugin.name} ({plugin.label}): {plugin.error}")
         plugins.append(plugin)
     known = {name for plugin in plugins for name in (plugin.name, plugin.distribution)}
     for name in sorted((allowed | denied) - known):
         warnings.warn(f"ZOO_PLUGINS or ZOO_BLOCK names {name!r}, which is no plugin", stacklevel=2)
     return plugins
+
+
+def is_strict(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a broken plugin is an error."""
+    return environ.get("ZOO_STRICT", "") not in ("", "0")
 
 
 def _names(environ: Mapping[str, str], variable: str) -> set[str]:

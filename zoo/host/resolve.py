@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 from zoo.architecture import Architecture
 from zoo.config import CONFIG_JSON, Origin
 from zoo.errors import ConfigError, PluginError, contained, in_words
-from zoo.host.discovery import Plugin
+from zoo.host.discovery import Plugin, is_strict
 from zoo.host.recipes import recipe_architecture
 from zoo.host.registry import RECIPE_TYPE, Registry
 
@@ -95,6 +94,6 @@ def _resolved(
                     yield plugin, own[0] if own else registry.architecture(name)
             except Exception as error:
                 line = f"plugin {plugin.name}: zoo_resolve: {in_words(error)}"
-                if os.environ.get("ZOO_STRICT", "") not in ("", "0"):
+                if is_strict():
                     raise PluginError(line) from error
                 warnings.warn(f"{line}; it is passed over", stacklevel=2)
