@@ -6,7 +6,6 @@ Differences have a heavy frame or the mark ≠, with or without colours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rich.cells import cell_len as cells
 
@@ -269,17 +268,3 @@ def _row(texts: Sequence[str], room: int) -> list[str]:
         else:
             lines.append(text)
     return [part for line in lines for part in wrapped(line, room)]
-
-
-def rich_text(lines: Sequence[Line], accent: str = "bold yellow") -> Any:
-    """The lines as a `rich.text.Text`, for a terminal with colours."""
-    from rich.text import Text
-
-    styles = {"": "", "title": "bold", "quiet": "dim", "line": "dim", "differs": accent}
-    text = Text(no_wrap=True)
-    for number, line in enumerate(lines):
-        if number:
-            text.append("\n")
-        for style, part in line:
-            text.append(part, styles[style])
-    return text
