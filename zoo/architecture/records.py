@@ -10,7 +10,7 @@ from zoo.architecture.base_record import Record, TargetRecord
 from zoo.architecture.checks import check_target, check_tuples, import_target
 from zoo.architecture.settings import Setting
 from zoo.architecture.shared_settings import SHARED
-from zoo.errors import PluginError, PromptError, did_you_mean
+from zoo.errors import PluginError, did_you_mean
 from zoo.frozen import frozen
 from zoo.recipe import Spec
 from zoo.recipe.models import CAUSALITIES
@@ -76,10 +76,8 @@ class Strategy(TargetRecord):
         return tuple(dict.fromkeys(s if isinstance(s, str) else s.name for s in self.settings))
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings given, checked, and the defaults of its own; PromptError names one that cannot be."""
+        """The settings given, each of which it takes, checked, and the defaults of its own; PromptError names a bad one."""
         declared = SHARED | {setting.name: setting for setting in self.own_settings}
-        if unknown := next((name for name in given if name not in self.setting_names), None):
-            raise PromptError(f"`{unknown}`: {self.name} generation has no such setting")
         defaults = {s.name: s.default for s in self.own_settings if s.default is not None}
         return defaults | {
             name: declared[name].checked(value) if name in declared else value

@@ -109,9 +109,7 @@ class Setting(Frozen):
     def _within(self, value: Any) -> bool:
         if self.choices:
             return value in self.choices
-        if self.kind not in (int, float):
-            return True
-        if self.kind is float and value in self.also:
+        if self.kind not in (int, float) or value in self.also:
             return True
         return (
             math.isfinite(value)
@@ -129,11 +127,8 @@ class Setting(Frozen):
         if self.choices:
             what = f"one of {', '.join(map(str, self.choices))}"
         else:
-            bounds = [
-                *([f"at least {_shown(self.minimum)}"] if self.minimum is not None else []),
-                *([f"more than {_shown(self.above)}"] if self.above is not None else []),
-                *([f"at most {_shown(self.maximum)}"] if self.maximum is not None else []),
-            ]
+            limits = (("at least", self.minimum), ("more than", self.above), ("at most", self.maximum))
+            bounds = [f"{words} {_shown(bound)}" for words, bound in limits if bound is not None]
             what = f"{kind}{' of ' if bounds else ''}{' and '.join(bounds)}"
         more = f"{what}{' or a list of them' if self.several else ''}"
         return f"{more}{''.join(f', or {str(extra).lower()}' for extra in self.also)}"

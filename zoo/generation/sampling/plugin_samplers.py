@@ -38,8 +38,6 @@ class PluginFilter:
     def _guarded(self, function: Any, *arguments: Any, **settings: Any) -> Any:
         try:
             return function(*arguments, **settings)
-        except KeyboardInterrupt:
-            raise
         except Exception as error:
             raise PluginError(f"sampler {self.name}: {in_words(error)}") from error
 

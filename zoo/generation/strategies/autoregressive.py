@@ -61,7 +61,7 @@ def batch(
 ) -> Iterator[tuple[int, Step]]:
     """The steps of several prompts that run side by side, each with the index of its prompt.
 
-    PromptError, before anything runs, naming the prompt that cannot be.
+    PromptError, before anything runs, names the prompt that cannot be.
     """
     engine = Engine(loaded, prompt_cache=prompt_cache)
     add = partial(engine.add_sequence, settings=settings_for(loaded, settings))

@@ -67,9 +67,8 @@ def contrastive_search(
         probabilities = mx.softmax(scores)[likeliest]
         upcoming = decoder.next(likeliest[:, None])  # (K, V)
         score = (1 - alpha) * probabilities - alpha * states.nearest()  # (K,)
-        score = mx.where(
-            scores[likeliest] > NEG_INF, score, NEG_INF
-        )  # where fewer may come than are asked for
+        # Fewer tokens than candidates may be allowed.
+        score = mx.where(scores[likeliest] > NEG_INF, score, NEG_INF)
         highest = logits.max()
         mx.eval(score, upcoming, highest)
         check_numbers(highest.item(), f"token {len(sequence.tokens) + 1}")
