@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
 from zoo.describe.language import Message, joined, message
@@ -97,16 +99,6 @@ class Sheet(Frozen):
         found = self.get(name)
         return None if found is None else found.value
 
-    @property
-    def roles(self) -> set[str]:
-        """The stacks that it has facts of."""
-        return {fact.role for fact in self.facts if fact.role}
-
-    @property
-    def short(self) -> tuple[Fact, ...]:
-        """What a person asks first."""
-        return tuple(fact for fact in self.facts if not fact.detail)
-
     def to_json(self) -> dict[str, Any]:
         """All facts by name, and the numbers behind those of cache and weights."""
         return {
@@ -175,33 +167,19 @@ def _three(number: float) -> str:
     return f"{number:.0f}" if number >= 999.5 else f"{number:.3g}"
 
 
-def runs(items: Iterable[str]) -> list[tuple[str, int]]:
-    """Equal neighbours together, each with how many they are."""
-    found: list[tuple[str, int]] = []
-    for item in items:
-        if found and found[-1][0] == item:
-            found[-1] = (item, found[-1][1] + 1)
-        else:
-            found.append((item, 1))
-    return found
-
-
 def runs_text(items: Iterable[str]) -> str:
-    """One value when all are the same; else how many of each, and in which order when that is short."""
-    found = runs(items)
-    values = {item for item, _ in found}
-    if len(values) == 1:
-        return found[0][0]
-    if len(values) == 2 and ABSENT in values:
-        value = next(iter(values - {ABSENT}))
-        total, having = sum(count for _, count in found), sum(count for item, count in found if item == value)
-        template = "{value} in {n} of {m} layers" + ("" if len(found) <= 3 else ", in turn")
-        return message(template, value=value, n=having, m=total)
-    if len(found) <= 3:
-        return _with_counts(found)
-    counts: dict[str, int] = {}
-    for item, count in found:
-        counts[item] = counts.get(item, 0) + count
+    """The value when all are equal; else the number of each, in their order when that is short."""
+    items = list(items)
+    counts = Counter(items)
+    if len(counts) == 1:
+        return items[0]
+    runs = [(item, len(list(equal))) for item, equal in groupby(items)]
+    if len(counts) == 2 and ABSENT in counts:
+        value = next(item for item in counts if item != ABSENT)
+        template = "{value} in {n} of {m} layers" + ("" if len(runs) <= 3 else ", in turn")
+        return message(template, value=value, n=counts[value], m=len(items))
+    if len(runs) <= 3:
+        return _with_counts(runs)
     return message("{values} in turn", values=_with_counts(counts.items()))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from zoo.describe.facts.stacks import is_opaque, with_widths
 from zoo.recipe import Model
 
@@ -30,13 +32,13 @@ def by_part(recipe: Model) -> dict[str, int]:
     """The parameters of each kind of part, by its label; their sum is the recipe's. {} where parts are not known."""
     if is_opaque(recipe):
         return {}
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for _, spec, width in with_widths(recipe, recipe.dim):
-        label = PARTS.get(spec.kind, "other")
-        if spec.kind == "mixer" and spec.recurrent:
-            label = "recurrent mixers"
-        found[label] = found.get(label, 0) + spec.own_parameters(width)
-    rest = recipe.parameters(recipe.dim) - sum(found.values())
-    found["other"] = found.get("other", 0) + rest  # of a spec that counts its parts in a way of its own
+        recurrent = spec.kind == "mixer" and spec.recurrent
+        label = "recurrent mixers" if recurrent else PARTS.get(spec.kind, "other")
+        found[label] += spec.own_parameters(width)
+    found["other"] += (
+        recipe.parameters(recipe.dim) - found.total()
+    )  # of a spec that counts in a way of its own
     order = [*PARTS.values(), "recurrent mixers", "other"]
-    return {label: found[label] for label in order if found.get(label)}
+    return {label: found[label] for label in order if found[label]}

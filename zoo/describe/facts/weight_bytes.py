@@ -6,6 +6,7 @@ all else stays whole. An architecture's own `quantizes` may change what a matrix
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -94,12 +95,11 @@ class Weights(Frozen):
 
         With `bytes` by format where `quantizes` has its own rule.
         """
-        rows: dict[bool, dict[int, int]] = {False: {}, True: {}}
+        rows, routers = Counter[int](), Counter[int]()
         for path, inputs, numbers in self.matrices:
-            into = rows[_is_router(path)]
-            into[inputs] = into.get(inputs, 0) + numbers
-        plain, routers = (sorted(map(list, into.items())) for into in rows.values())
-        found: dict[str, Any] = {"rows": plain, "router_rows": routers, "whole": self.whole}
+            (routers if _is_router(path) else rows)[inputs] += numbers
+        plain, routed = (sorted(map(list, counts.items())) for counts in (rows, routers))
+        found: dict[str, Any] = {"rows": plain, "router_rows": routed, "whole": self.whole}
         if self.quantizes is not None:
             found["bytes"] = {name: self.bytes(name) for name in NAMES}
         return found
