@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from zoo.describe.diagram.style import DARK, LIGHT, RULES, STYLE, properties
+from zoo.describe.diagram.style import DARK, LIGHT, properties, rules, style
 
 
 def colours() -> str:
@@ -20,7 +20,7 @@ def colours() -> str:
             f"@media (prefers-color-scheme:dark){{{rule('body:not([data-theme=light])', DARK)}}}",
             rule("body[data-theme=dark]", DARK),
             rule("body[data-theme=light]", LIGHT),
-            RULES,
+            rules(),
         )
     )
 
@@ -34,7 +34,7 @@ def write(app: Any, error: Exception | None) -> None:
 def share_styles(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Take out of diagrams the sheet that each has for itself: the page's own has the same."""
     if "body" in context:
-        context["body"] = context["body"].replace(f"<style>{STYLE}</style>", "")
+        context["body"] = context["body"].replace(f"<style>{style()}</style>", "")
 
 
 def setup(app: Any) -> None:

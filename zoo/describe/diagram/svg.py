@@ -33,7 +33,7 @@ from zoo.describe.diagram.geometry import (
     summary_lines,
 )
 from zoo.describe.diagram.model import ENDS, MARK, Box, Diagram, Frame
-from zoo.describe.diagram.style import STYLE
+from zoo.describe.diagram.style import style
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
@@ -85,7 +85,7 @@ def _document(
             f'aria-labelledby="{ident}-title" aria-describedby="{ident}-desc">',
             f'<title id="{ident}-title">{escaped(title_of(diagrams))}</title>',
             f'<desc id="{ident}-desc">{escaped(about)}</desc>',
-            f"<style>{STYLE}</style>",
+            f"<style>{style()}</style>",
             f'<rect class="ground" width="{_n(width)}" height="{_n(height)}"/>',
             *parts,
             "</svg>\n",

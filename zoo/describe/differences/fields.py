@@ -14,20 +14,8 @@ from zoo.recipe.parts import ACTIVATION_TITLES
 # Fields that are sizes: left out where a variant has its base's numbers.
 SIZES = frozenset(
     (
-        *(
-            "heads",
-            "kv_heads",
-            "head_dim",
-            "hidden",
-            "vocab",
-            "dim",
-            "context",
-            "count",
-            "experts",
-            "top_k",
-            "eps",
-        ),
-        *("theta", "token_types", "module", "settings", "depth", "parameter_count"),
+        *("heads", "kv_heads", "head_dim", "hidden", "vocab", "dim", "context", "count", "experts", "top_k"),
+        *("eps", "theta", "token_types", "module", "settings", "depth", "parameter_count"),
     )
 )
 
@@ -121,6 +109,10 @@ def _activation(old: str, new: str) -> str:
     return message("{new} instead of {old} as activation", new=titles[1], old=titles[0])
 
 
+def _untold(old: object, new: object) -> str:
+    return ""
+
+
 FIELDS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
     ("layer", "parallel"): _yes(
         "mixer and feed-forward are parallel: one residual sum takes both",
@@ -135,13 +127,13 @@ FIELDS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
     ("mixer", "bias"): _yes("biases on queries, keys and values", "no biases on queries, keys and values"),
     ("mixer", "output_bias"): _yes("a bias on attention's output", "no bias on attention's output"),
     ("mixer", "query_norm"): _head_norm,
-    ("mixer", "key_norm"): lambda old, new: "",
+    ("mixer", "key_norm"): _untold,
     ("mixer", "scale"): _scale,
-    ("cross", "scale"): lambda old, new: "",  # as that of the mixer
-    ("cross", "heads"): lambda old, new: "",
-    ("cross", "head_dim"): lambda old, new: "",
+    ("cross", "scale"): _untold,  # as that of the mixer
+    ("cross", "heads"): _untold,
+    ("cross", "head_dim"): _untold,
     ("cross", "bias"): _yes("biases in cross-attention", "no biases in cross-attention"),
-    ("cross", "output_bias"): lambda old, new: "",
+    ("cross", "output_bias"): _untold,
     ("feedforward", "hidden"): _instead("feed-forward {n} wide"),
     ("feedforward", "activation"): _activation,
     ("feedforward", "bias"): _yes("biases in the feed-forward", "no biases in the feed-forward"),
@@ -149,11 +141,11 @@ FIELDS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
     ("experts", "count"): _instead("{n} experts"),
     ("experts", "hidden"): _instead("experts {n} wide"),
     ("experts", "activation"): _activation,
-    ("router", "experts"): lambda old, new: "",  # as many as there are
+    ("router", "experts"): _untold,  # as many as there are
     ("router", "top_k"): _instead("a token uses {n} experts"),
     ("router", "normalised"): _yes(
         "the weights of the experts used sum to one", "the weights of the experts used need not sum to one"
     ),
-    ("norm", "eps"): lambda old, new: "",
+    ("norm", "eps"): _untold,
 }
 TOGETHER = {"query_norm": {"key_norm"}}

@@ -12,7 +12,7 @@ from typing import Any
 
 from zoo.checkpoint.quantization_modes import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP
 from zoo.describe.described import Described
-from zoo.describe.diagram.style import RULES
+from zoo.describe.diagram.style import rules
 from zoo.describe.differences import differences
 from zoo.describe.facts.cache_bytes import POLICIES, STATE_BYTES
 from zoo.describe.facts.checkpoint import pocket_facts
@@ -85,7 +85,7 @@ def compare_page(
 
 def app_style() -> str:
     """The style sheet of the comparison and its diagrams; the colours are custom properties, which the page sets."""
-    return RULES + asset("compare.css")
+    return rules() + asset("compare.css")
 
 
 def app_script(language: str = "en", *, record: str = "", before: Sequence[str] = ()) -> str:
