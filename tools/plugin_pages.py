@@ -48,7 +48,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.blocks.head": ("Head",),
     "zoo.blocks.mask": ("dense",),
     "zoo.generation": ("Generated", "Step"),
-    "zoo.generation.loop.prompt": ("encode_prompt", "end_ids", "mask_id"),
+    "zoo.generation.loop.prompt": ("encode_prompt", "eos_ids_of", "mask_id"),
     "zoo.generation.settings": ("Settings", "settings_for"),
     "zoo.generation.sampling.draw": ("sampler",),
     "zoo.generation.loop.text_stream": ("TextStream",),

@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from zoo.errors import TokenizerError
-from zoo.tokenizer import end_ids, load_tokenizer
+from zoo.tokenizer import eos_ids_of, load_tokenizer
 
 
 def write_json(path: Path, value) -> None:
@@ -30,7 +30,7 @@ def test_end_ids_are_gathered_from_every_file(tmp_path, byte_level):
     loaded = load_tokenizer(tmp_path, {"eos_token_id": 5, "bos_token_id": 3})
     assert loaded.eos_ids == {byte_level.token_to_id("a"), 5, 7, 9}
     assert loaded.bos_id == 3
-    assert end_ids({"eos_token_id": [1, -1]}, {}) == {1}
+    assert eos_ids_of({"eos_token_id": [1, -1]}, {}) == {1}
 
 
 def test_the_chat_template_of_its_own_file_wins(tmp_path, byte_level):
@@ -71,9 +71,9 @@ def test_a_value_of_the_wrong_type_is_named(tmp_path, byte_level, values, key):
 @pytest.mark.parametrize("value", ["2", True, [1, "2"], 1.5])
 def test_an_end_id_of_the_wrong_type_is_named(value):
     with pytest.raises(TokenizerError, match=r"config\.json: eos_token_id"):
-        end_ids({"eos_token_id": value}, {})
+        eos_ids_of({"eos_token_id": value}, {})
     with pytest.raises(TokenizerError, match=r"generation_config\.json: eos_token_id"):
-        end_ids({}, {"eos_token_id": value})
+        eos_ids_of({}, {"eos_token_id": value})
 
 
 GOOD_VOCAB = '{"a": 0, "b": 1}'

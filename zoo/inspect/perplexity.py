@@ -18,7 +18,7 @@ from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.source import find, is_architecture, split_preset
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.loop.prompt import pieces
+from zoo.generation.loop.prompt import split_special_ids
 from zoo.generation.sampling.logits import check_numbers
 from zoo.generation.settings.settings import check_policy
 from zoo.host.registry import default_registry
@@ -259,7 +259,7 @@ def _ids(loaded: Loaded, tokenizer: Tokenizer, text: str) -> tuple[list[int], li
     """The ids that the tokenizer puts before a text, and the text's own."""
     if not text:
         raise PromptError("the text is empty")
-    before, own, _ = pieces(tokenizer, text)
+    before, own, _ = split_special_ids(tokenizer, text)
     vocab = loaded.recipe.embedding.vocab
     outside = next((id for id in (*before, *own) if not 0 <= id < vocab), None)
     if outside is not None:

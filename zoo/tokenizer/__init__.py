@@ -6,7 +6,7 @@ from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer
 from zoo.tokenizer.settings import TokenizerSettings
 from zoo.tokenizer.token_bytes import TextBytes
-from zoo.tokenizer.tokenizer import Tokenizer, end_ids, load_tokenizer
+from zoo.tokenizer.tokenizer import Tokenizer, eos_ids_of, load_tokenizer
 
 __all__ = [
     "Backend",
@@ -14,6 +14,6 @@ __all__ = [
     "TextBytes",
     "Tokenizer",
     "TokenizerSettings",
-    "end_ids",
+    "eos_ids_of",
     "load_tokenizer",
 ]

@@ -145,12 +145,12 @@ def load_tokenizer(
     return Tokenizer(
         backend,
         bos_id=bos_id,
-        eos_ids=end_ids(config, read_json(path), backend.id(end) if end is not None else None, path),
+        eos_ids=eos_ids_of(config, read_json(path), backend.id(end) if end is not None else None, path),
         chat_template=chat_template(folder, settings),
     )
 
 
-def end_ids(
+def eos_ids_of(
     config: Mapping[str, Any],
     generation_config: Mapping[str, Any],
     eos_id: int | None = None,

@@ -81,7 +81,7 @@ def tokenize_prompt(loaded: Loaded, prompt: str | Sequence[int], settings: Setti
     constraints = constraints_of(
         generation_config_of(loaded),
         loaded.recipe.head.vocab or loaded.recipe.embedding.vocab,
-        eos_ids=end_ids(loaded) | set(settings.stop_tokens),
+        eos_ids=eos_ids_of(loaded) | set(settings.stop_tokens),
         prompt=(start_token(loaded),) if loaded.model.translates else ids,
         max_tokens=limit,
         first_token=first_token(loaded, settings.target_language) if named else None,
@@ -191,8 +191,8 @@ def start_token(loaded: Loaded) -> int:
     return start
 
 
-def pieces(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int], list[int]]:
-    """The ids of a text in three: those that the tokenizer puts before it, the text's own, those put after it."""
+def split_special_ids(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int], list[int]]:
+    """The ids of a text in three parts: special tokens before it, its own, special tokens after it."""
     ids, own = tokenizer.encode(text), tokenizer.encode(text, special_tokens=False)
     around = len(ids) - len(own)
     start = next((index for index in range(around + 1) if ids[index : index + len(own)] == own), 0)
@@ -209,8 +209,8 @@ def mask_id(loaded: Loaded) -> int:
     return id
 
 
-def end_ids(loaded: Loaded) -> frozenset[int]:
+def eos_ids_of(loaded: Loaded) -> frozenset[int]:
     """Every id that ends a text: those that config, generation_config and tokenizer name."""
     if loaded.tokenizer is not None:
         return loaded.tokenizer.eos_ids
-    return tokenizer.end_ids(loaded.config, loaded.generation_config)
+    return tokenizer.eos_ids_of(loaded.config, loaded.generation_config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from zoo.generation.loop.prompt import end_ids
+from zoo.generation.loop.prompt import eos_ids_of
 from zoo.generation.loop.step import Step
 from zoo.generation.loop.stop import StopText
 from zoo.loading import Loaded
@@ -37,7 +37,7 @@ class TextStream:
         stop_regex: str | None = None,
     ) -> None:
         """PromptError for an expression that is none."""
-        self.eos_ids = end_ids(loaded).union(stop_tokens)
+        self.eos_ids = eos_ids_of(loaded).union(stop_tokens)
         self.limit = limit
         self.count = 0
         self._detokenizer = loaded.tokenizer.detokenizer() if loaded.tokenizer else None

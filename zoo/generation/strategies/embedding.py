@@ -16,7 +16,7 @@ from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.pooling import POOLINGS
 from zoo.errors import PromptError
 from zoo.generation import check_loaded
-from zoo.generation.loop.prompt import encode_prompt, pieces
+from zoo.generation.loop.prompt import encode_prompt, split_special_ids
 from zoo.generation.loop.prompt_batches import in_batches, padded
 from zoo.generation.sampling.logits import check_numbers
 from zoo.loading import Loaded
@@ -81,7 +81,7 @@ def _encode(loaded: Loaded, text: str, limit: int | None) -> list[int]:
     """
     if limit is None or loaded.tokenizer is None or not isinstance(text, str) or not text:
         return encode_prompt(loaded, text)
-    before, own, after = pieces(loaded.tokenizer, text)
+    before, own, after = split_special_ids(loaded.tokenizer, text)
     room = max(limit - len(before) - len(after), 0)
     if len(own) > room:
         warnings.warn(
