@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import CheckpointError
-from zoo.gguf import DECODER
+from zoo.gguf import DECODER, MOE
 from zoo.weights import Join, Rename, Rule, Stack, Tensors, fill, matches
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
@@ -111,8 +111,8 @@ GGUF_WEIGHTS = (
     SplitHeadsOnce("blk.{i}.attn_kv_b.weight", KEY_UP, VALUE_UP),  # until the spring of 2025
     Rename("blk.{i}.ffn_gate_inp.weight", "layers.{i}.feedforward.router.weight"),
     Rename("blk.{i}.exp_probs_b.bias", "layers.{i}.feedforward.router.correction_bias"),
-    Rename("blk.{i}.ffn_{p}_exps.*", "layers.{i}.feedforward.experts.{p}.*"),
     Rename("blk.{i}.ffn_{p}_shexp.*", "layers.{i}.feedforward.shared.{p}.*"),
+    *MOE,
     *DECODER,
 )
 GGUF_KEYS = {

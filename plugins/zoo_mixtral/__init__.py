@@ -175,16 +175,9 @@ QWEN2_GGUF = GGUF(
 
 # 2.8 million parameters, of which a token uses one million.
 MIXTRAL_POCKET = POCKET | dict(intermediate_size=192, num_local_experts=8, num_experts_per_tok=2)
-QWEN3_POCKET = POCKET | dict(
-    head_dim=32, moe_intermediate_size=96, num_experts=16, num_experts_per_tok=4, norm_topk_prob=True
-)
-QWEN2_POCKET = POCKET | dict(
-    moe_intermediate_size=96,
-    num_experts=16,
-    num_experts_per_tok=4,
-    norm_topk_prob=True,
-    shared_expert_intermediate_size=192,
-)
+QWEN_EXPERTS = dict(moe_intermediate_size=96, num_experts=16, num_experts_per_tok=4, norm_topk_prob=True)
+QWEN3_POCKET = POCKET | QWEN_EXPERTS | dict(head_dim=32)
+QWEN2_POCKET = POCKET | QWEN_EXPERTS | dict(shared_expert_intermediate_size=192)
 SMALL_EXPERTS = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32)
 
 

@@ -8,7 +8,7 @@ Axes: … stacked matrices, O outputs, I inputs, W words of 32 bits a row, G gro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -108,15 +108,13 @@ class QuantizedMatrix(Frozen):
                     f"{self.name}: rows of {groups * self.quantization.group_size} numbers, not {inputs}"
                 )
             return self
-        bits, odd_bits = divmod(words * WORD, inputs)
-        group, odd_group = divmod(inputs, groups)
-        mode = "affine" if self.biases is not None else mode_of(bits, group)
-        known = (bits in AFFINE_BITS and group in AFFINE_GROUPS) if mode == "affine" else mode is not None
-        if odd_bits or odd_group or not known:
+        specs = possible_specs(words, groups, self.biases is not None)
+        found = next((spec for spec in specs if spec.group_size * groups == inputs), None)
+        if found is None:
             raise CheckpointError(
                 f"{self.name}: {words} words and {groups} scales a row hold no {inputs} numbers in a known quantization"
             )
-        return replace(self, quantization=QuantizationSpec(bits, group, mode or "affine"))
+        return replace(self, quantization=found)
 
     def dequantize(self, dtype: mx.Dtype | None = None) -> mx.array:
         """The numbers themselves, and the matrix on record as unpacked."""
@@ -189,9 +187,15 @@ class QuantizedMatrix(Frozen):
         return replace(self, **parts)
 
 
-def mode_of(bits: int, group_size: int) -> str | None:
-    """The mode without biases that packs so."""
-    return next((mode for mode, sizes in FLOAT_MODES.items() if sizes == (bits, group_size)), None)
+def possible_specs(words: int, groups: int, affine: bool) -> Iterator[QuantizationSpec]:
+    """The quantizations in which rows of so many words may have so many groups; `affine` ones have biases."""
+    for group_size in AFFINE_GROUPS if affine else sorted({group for _, group in FLOAT_MODES.values()}):
+        bits, rest = divmod(words * WORD, groups * group_size)
+        modes = [mode for mode, sizes in FLOAT_MODES.items() if sizes == (bits, group_size)]
+        if affine:
+            modes = ["affine"] if bits in AFFINE_BITS else []
+        if not rest:
+            yield from (QuantizationSpec(bits, group_size, mode) for mode in modes)
 
 
 def quantize_matrix(name: str, matrix: mx.array, quantization: QuantizationSpec) -> QuantizedMatrix:

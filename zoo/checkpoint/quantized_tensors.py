@@ -16,7 +16,7 @@ import mlx.core as mx
 from zoo.architecture import QuantizedFormat
 from zoo.checkpoint.quantization_modes import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES
 from zoo.checkpoint.quantization_settings import QuantizationSettings, origin_of, refused
-from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMatrix, mode_of
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, possible_specs
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import Origin
 from zoo.deferred_warnings import warn
@@ -196,13 +196,7 @@ def _guess(
 ) -> QuantizationSpec:
     """The quantization the config names where the shapes allow it, else the first that they do allow."""
     words, groups = weight.shape[-1], scales.shape[-1]
-    sizes = AFFINE_GROUPS if biases is not None else sorted({group for _, group in FLOAT_MODES.values()})
-    possible = []
-    for group_size in sizes:
-        bits, rest = divmod(words * WORD, groups * group_size)
-        mode = "affine" if biases is not None else mode_of(bits, group_size)
-        if not rest and mode and (mode != "affine" or bits in AFFINE_BITS):
-            possible.append(QuantizationSpec(bits, group_size, mode))
+    possible = list(possible_specs(words, groups, biases is not None))
     if expected in possible:
         return expected
     if not possible:
