@@ -9,7 +9,7 @@ from typing import Any
 from zoo.architecture import Architecture, Corpus, import_target
 from zoo.errors import PluginError, ZooError
 from zoo.generation import generate
-from zoo.generation.loop.prompt import mask_id, pieces
+from zoo.generation.loop.prompt import mask_id, split_special_ids
 from zoo.generation.strategies.fill_mask import fill
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
@@ -56,7 +56,7 @@ def fills_mask(loaded: Loaded, question: Any) -> bool:
     """
     sentence, tokenizer = question.prompt + question.continuation, loaded.tokenizer
     assert tokenizer is not None
-    before, ids, after = pieces(tokenizer, sentence + question.ending)
+    before, ids, after = split_special_ids(tokenizer, sentence + question.ending)
     shown = tokenizer.encode(sentence.removesuffix(question.answer), special_tokens=False)
     start = next(
         (n for n, (left, right) in enumerate(zip(shown, ids, strict=False)) if left != right), len(shown)
