@@ -78,15 +78,11 @@ def compare(
     words = [differences(found[0].recipe, one.recipe) for one in found[1:]]
     fields = aligned([fields_of(one.recipe) for one in found]) if everything else []
     if as_json:
-        record: dict[str, Any] = {
-            "models": titles,
-            "rows": rows,
-            "differences": [
-                {"from": titles[0], "to": title, "sentences": sentences}
-                for title, sentences in zip(titles[1:], words, strict=True)
-            ],
-            "sheets": sheets,
-        }
+        record: dict[str, Any] = {"models": titles, "rows": rows, "sheets": sheets}
+        record["differences"] = [
+            {"from": titles[0], "to": title, "sentences": sentences}
+            for title, sentences in zip(titles[1:], words, strict=True)
+        ]
         if everything:
             record["fields"] = fields
         if measured:

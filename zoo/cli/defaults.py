@@ -112,7 +112,7 @@ def _prefix(path: Sequence[str]) -> str:
     return f"ZOO_{'_'.join(re.sub('[^a-z0-9]', '_', name.lower()) for name in path).upper()}_"
 
 
-def _value(source: str, option: click.Option, value: Any, ctx: click.Context) -> Any:
+def _value(source: str, option: click.Option, value: object, ctx: click.Context) -> Any:
     """A default in the form that the option takes on the command line. UsageError, with its source, for an invalid value."""
     values = value if option.multiple and isinstance(value, list) else [value]
     texts = [item if isinstance(item, str) else json.dumps(item, default=str) for item in values]

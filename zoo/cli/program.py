@@ -125,7 +125,7 @@ def cli(debug: bool) -> None:
         gc.enable()
 
 
-def notice(message: Any, *_: Any, **__: Any) -> None:
+def notice(message: object, *_: object, **__: object) -> None:
     """Print one line to the error stream, with arguments of the library written as the command's options."""
     say(f"zoo: {with_option_names(' '.join(str(message).split()), cli.running)}")
 

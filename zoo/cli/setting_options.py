@@ -43,7 +43,7 @@ class SettingType(click.ParamType):
             self.name = "|".join(map(str, setting.choices))
         self.name += "".join(f"|{extra}" for extra in setting.also)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The checked value. UsageError, with the option and the file, for an invalid one."""
         if not isinstance(value, str):
             return value

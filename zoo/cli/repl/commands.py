@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zoo.cli.progress import say
 from zoo.cli.table import wrapped
@@ -95,7 +95,7 @@ def _unset(repl: Repl, text: str) -> None:
     say(f"{name} is not set: the checkpoint decides")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
