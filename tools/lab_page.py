@@ -16,7 +16,7 @@ from zoo_lab.intervals import LEVEL
 from zoo_lab.page import file_name, line, page
 from zoo_lab.record import ExperimentRecord
 from zoo_lab.record_file import read
-from zoo_lab.summary import told
+from zoo_lab.summary import alt_text
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES, RECORDS = DOCS / "lab", DOCS / "records" / "lab"
@@ -44,7 +44,7 @@ the same intervals.
 """
 
 FIGURE = """```{{drawing}} lab_chart {file}
-:alt: {told}
+:alt: {alt}
 ```"""
 
 CODE = """## Its code
@@ -64,7 +64,8 @@ def pages() -> dict[str, str]:
 def _page(record: ExperimentRecord) -> str:
     charts = drawn_charts(record)
     figures = [
-        FIGURE.format(file=f"{file_name(record)}-{chart.name}", told=told(record, chart)) for chart in charts
+        FIGURE.format(file=f"{file_name(record)}-{chart.name}", alt=alt_text(record, chart))
+        for chart in charts
     ]
     code = CODE.format(target=default_registry().table(Experiment).require(record.experiment).target)
     return page(record, figures, f"../records/lab/{file_name(record)}.json", code)

@@ -103,7 +103,7 @@ def _run(name: str, out: Path, how: dict[str, Any]) -> ExperimentRecord:
                 say(f"{current + 1}/{total} {run.arm}, {run.seed}: {run.seconds:.1f} s")
             bar((current + 1) * 1000, total * 1000)
 
-        return run_experiment(name, out, watch=ExperimentCallbacks(begun, run, progress, over), **how)
+        return run_experiment(name, out, callbacks=ExperimentCallbacks(begun, run, progress, over), **how)
 
 
 def _stopped(path: Path) -> str:

@@ -189,21 +189,21 @@ class Plan:
                 f"{label}: {both[0]!r} is a metric and a value of the arms: a chart could mean either"
             )
         for chart in self.charts:
-            told = f"{label}: chart {chart.name}"
+            where = f"{label}: chart {chart.name}"
             if chart.kind not in CHARTS:
-                raise PluginError(f"{told}: {chart.kind!r} is not one of {', '.join(CHARTS)}")
-            _check_known(told, chart.y, curves if chart.kind == "curves" else metrics)
+                raise PluginError(f"{where}: {chart.kind!r} is not one of {', '.join(CHARTS)}")
+            _check_known(where, chart.y, curves if chart.kind == "curves" else metrics)
             if chart.kind == "points":
-                _check_known(told, chart.x, metrics | values)
+                _check_known(where, chart.x, metrics | values)
             if chart.panel:
-                _check_known(told, chart.panel, values)
+                _check_known(where, chart.panel, values)
         for claim in self.claims:
-            told = f"{label}: claim {claim.text!r}"
-            _check_known(told, claim.metric, metrics)
+            where = f"{label}: claim {claim.text!r}"
+            _check_known(where, claim.metric, metrics)
             for arm in claim.contrast:
-                _check_known(told, arm, arms)
+                _check_known(where, arm, arms)
             if claim.expect not in EXPECTATIONS:
-                raise PluginError(f"{told}: {claim.expect!r} is not one of {', '.join(EXPECTATIONS)}")
+                raise PluginError(f"{where}: {claim.expect!r} is not one of {', '.join(EXPECTATIONS)}")
 
 
 def _names(label: str, items: Iterable[Any]) -> set[str]:

@@ -62,7 +62,7 @@ def run_experiment(
     seeds: int | None = None,
     scale: Scale | None = None,
     fresh: bool = False,
-    watch: ExperimentCallbacks | None = None,
+    callbacks: ExperimentCallbacks | None = None,
     registry: Registry | None = None,
 ) -> ExperimentRecord:
     """Run an experiment and write its record `out`/NAME.json; gives the record.
@@ -72,7 +72,7 @@ def run_experiment(
     `seeds` is the least number of runs an arm (default: the experiment's own). PluginError for an experiment that is not
     there or breaks its contract.
     """
-    watch = watch or ExperimentCallbacks()
+    callbacks = callbacks or ExperimentCallbacks()
     experiment = (registry or default_registry()).table(Experiment).require(name)
     count = experiment.seeds if seeds is None else seeds
     if not 1 <= count <= MOST_SEEDS:
@@ -85,16 +85,16 @@ def run_experiment(
     with _claimed(path):
         if path.exists() and not fresh:
             _take_over(record, read(path), path)
-        watch.begun(record.seeds * len(plan.arms), len(record.runs))
+        callbacks.begun(record.seeds * len(plan.arms), len(record.runs))
         # Seed by seed: arms that are compared run close to one another in time, whatever else the machine does.
         pairs = [(arm, seed) for seed in range(record.seeds) for arm in plan.arms]
         for number, (arm, seed) in enumerate(pairs):
             if record.run_of(arm.name, seed) is None:
-                watch.run(number, arm.name, seed)
-                run = _run(experiment, plan, arm, Trial(seed, watch.progress))
+                callbacks.run(number, arm.name, seed)
+                run = _run(experiment, plan, arm, Trial(seed, callbacks.progress))
                 record.runs.append(run)
                 save(record, path)
-                watch.over(run)
+                callbacks.over(run)
         save(record, path)  # with what is computed now, where nothing was left to run
     return record
 

@@ -76,7 +76,7 @@ def text_of(found: Interval | None) -> str:
     return f"{found.mean:.{places}f} ± {half:.{places}f}".replace("-", "−")
 
 
-def described(record: ExperimentRecord, chart: Chart) -> str:
+def axes_text(record: ExperimentRecord, chart: Chart) -> str:
     """The axes of a figure, in words."""
     if chart.kind == "curves":
         curve = next(curve for curve in record.curves if curve.name == chart.y)
@@ -88,7 +88,7 @@ def described(record: ExperimentRecord, chart: Chart) -> str:
     return f"{axis} against {names.get(chart.x, chart.x)}"
 
 
-def told(record: ExperimentRecord, chart: Chart) -> str:
+def alt_text(record: ExperimentRecord, chart: Chart) -> str:
     """The text alternative of a figure: its axes, and each arm's value, or the extremes where there are many."""
     found = [(arm.name, ends) for arm in record.arms if (ends := _values(record, chart, arm))]
     values = [(f"{name}: {text_of(interval(ends))}", sum(ends) / len(ends)) for name, ends in found]
@@ -97,7 +97,7 @@ def told(record: ExperimentRecord, chart: Chart) -> str:
         lowest, highest = (extreme(values, key=lambda value: value[1])[0] for extreme in (min, max))
         texts = [f"lowest {lowest}", f"highest {highest}"]
     where = ", at the right end" if chart.kind == "curves" else ""
-    return f"{described(record, chart)}{where}. {'; '.join(texts)}"
+    return f"{axes_text(record, chart)}{where}. {'; '.join(texts)}"
 
 
 def _values(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> list[float]:

@@ -18,7 +18,7 @@ from zoo.training.objective import END, TrainingObjective, documents, next_token
 OTHER = 1_000_000  # a seed of documents that no training here begins with
 
 
-def own_tokens(share: float, steps: int) -> TrainingObjective:
+def scheduled_sampling(share: float, steps: int) -> TrainingObjective:
     """Teacher forcing in which a growing share of the tokens shown are the model's own (Bengio et al., 2015).
 
     The share rises from 0 to `share` over so many steps. Targets stay the true ones; held-out text is measured with the
@@ -52,9 +52,9 @@ def errors_by_position(
     end = token(loaded.tokenizer, END)
     known = known_runs(loaded.tokenizer, gram, documents)
     if free:
-        shown = drawn = written(loaded, rows, length, end, seed)
+        shown = drawn = free_running(loaded, rows, length, end, seed)
     else:
-        shown, drawn = read(loaded, rows, length, end, seed)
+        shown, drawn = teacher_forced(loaded, rows, length, end, seed)
     found = [(0, 0)] * length
     for true, own in zip(shown, drawn, strict=True):
         for place in range(gram - 1, length + 1):
@@ -66,7 +66,7 @@ def errors_by_position(
     return found
 
 
-def written(loaded: Any, rows: int, length: int, end: int, seed: int) -> list[list[int]]:
+def free_running(loaded: Any, rows: int, length: int, end: int, seed: int) -> list[list[int]]:
     """Rows of the end token and `length` tokens that the model draws, each after those before it."""
     cache, keys = loaded.model.make_cache(), mx.random.split(mx.random.key(seed), length)
     tokens = [mx.full((rows, 1), end)]
@@ -77,7 +77,9 @@ def written(loaded: Any, rows: int, length: int, end: int, seed: int) -> list[li
     return mx.concatenate(tokens, axis=1).tolist()
 
 
-def read(loaded: Any, rows: int, length: int, end: int, seed: int) -> tuple[list[list[int]], list[list[int]]]:
+def teacher_forced(
+    loaded: Any, rows: int, length: int, end: int, seed: int
+) -> tuple[list[list[int]], list[list[int]]]:
     """Rows of the end token and `length` true tokens; and the same with each drawn after the true ones before it."""
     texts = corpus("atlas", "generate").training(OTHER + seed)
     settings = TrainingSettings(batch=rows, length=length)

@@ -10,7 +10,7 @@ import mlx.core as mx
 from zoo.training.record import TrainingSettings
 from zoo_lab import training
 from zoo_lab.experiments.common import LOSS, extent, recorded, settings_of, small_llama
-from zoo_lab.experiments.scheduled_sampling import errors_by_position, own_tokens
+from zoo_lab.experiments.scheduled_sampling import errors_by_position, scheduled_sampling
 from zoo_lab.plan import Arm, Chart, Claim, Curve, Metric, Plan, Result, Scale, Trial, higher, lower
 from zoo_lab.training import Trained
 
@@ -75,7 +75,7 @@ def _arm(how: str, what: str, scale: Scale, settings: TrainingSettings) -> Arm:
 def _model(share: float, seed: int, scale: Scale, settings: TrainingSettings) -> Trained:
     """The model trained with a share of its own tokens."""
     mx.random.seed(seed)  # of the tokens that are drawn in training
-    objective = own_tokens(share, settings.steps) if share else None
+    objective = scheduled_sampling(share, settings.steps) if share else None
     return training.trained(small_llama(), settings, Trial(seed), objective=objective, **extent(scale))
 
 

@@ -10,7 +10,7 @@ from zoo_lab.figures import draw, drawn_charts
 from zoo_lab.page import line, page
 from zoo_lab.record import ArmRecord, RunRecord
 from zoo_lab.record_file import read, save
-from zoo_lab.summary import told
+from zoo_lab.summary import alt_text
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -77,11 +77,11 @@ def test_a_page_has_what_was_asked_measured_and_seen(made_up):
 def test_a_figure_is_told_by_its_values_or_the_extremes_of_many(made_up):
     record = made_up([1.0, 3.0], [4.0, 6.0])
     curves, rows, _ = record.charts
-    assert told(record, rows) == "loss (nats) of each arm. a: 2 ± 13; b: 5 ± 13"
-    assert told(record, curves).endswith("a line an arm, at the right end. a: 2 ± 13; b: 5 ± 13")
+    assert alt_text(record, rows) == "loss (nats) of each arm. a: 2 ± 13; b: 5 ± 13"
+    assert alt_text(record, curves).endswith("a line an arm, at the right end. a: 2 ± 13; b: 5 ± 13")
     record.arms = tuple(ArmRecord(name) for name in ("a", *"cdefg", "b"))
     record.runs += [RunRecord(name, 0, {"loss": 3.0}, {}, 1.0) for name in "cdefg"]
-    assert told(record, rows) == "loss (nats) of each arm. lowest a: 2 ± 13; highest b: 5 ± 13"
+    assert alt_text(record, rows) == "loss (nats) of each arm. lowest a: 2 ± 13; highest b: 5 ± 13"
 
 
 def test_names_of_crowded_points_cover_neither_each_other_nor_the_points():

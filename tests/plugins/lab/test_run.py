@@ -12,14 +12,14 @@ from zoo_lab.run import ExperimentCallbacks, Failed, plan_of, run_experiment
 
 
 def counted():
-    """A watch, and the runs that it saw."""
+    """Callbacks, and the runs that they saw."""
     seen = []
     return ExperimentCallbacks(run=lambda number, arm, seed: seen.append((arm, seed))), seen
 
 
 def test_a_third_partys_experiment_runs_every_arm_with_every_seed(dice, tmp_path):
-    watch, seen = counted()
-    record = run_experiment("dice", tmp_path / "out", watch=watch)
+    callbacks, seen = counted()
+    record = run_experiment("dice", tmp_path / "out", callbacks=callbacks)
     assert seen == [(arm, seed) for seed in range(3) for arm in ("2 dice", "10 dice")]
     assert record.complete and all(2 <= value <= 12 for value in record.values("2 dice", "sum"))
     written = json.loads((tmp_path / "out" / "dice.json").read_text())
@@ -36,12 +36,12 @@ def test_a_record_read_back_is_the_record(dice, tmp_path):
 
 def test_what_was_run_is_not_run_again(dice, tmp_path):
     first = run_experiment("dice", tmp_path)
-    watch, seen = counted()
-    more = run_experiment("dice", tmp_path, seeds=4, watch=watch)
+    callbacks, seen = counted()
+    more = run_experiment("dice", tmp_path, seeds=4, callbacks=callbacks)
     assert seen == [("2 dice", 3), ("10 dice", 3)] and more.runs[:6] == first.runs
     fewer = run_experiment("dice", tmp_path, seeds=2)
     assert fewer.runs == more.runs
-    anew = run_experiment("dice", tmp_path, seeds=2, fresh=True, watch=watch)
+    anew = run_experiment("dice", tmp_path, seeds=2, fresh=True, callbacks=callbacks)
     assert len(seen) == 6 and anew.complete and anew.seeds == 2
 
 
@@ -51,8 +51,8 @@ def test_a_record_of_other_settings_is_neither_taken_over_nor_lost(dice, tmp_pat
     with pytest.raises(ZooError, match=r"dice\.json: is a record of other settings"):
         run_experiment("dice", tmp_path, scale=Scale(quick=True))
     assert (tmp_path / "dice.json").read_bytes() == written
-    watch, seen = counted()
-    run_experiment("dice", tmp_path, scale=Scale(quick=True), fresh=True, watch=watch)
+    callbacks, seen = counted()
+    run_experiment("dice", tmp_path, scale=Scale(quick=True), fresh=True, callbacks=callbacks)
     assert len(seen) == 6
 
 
@@ -62,11 +62,11 @@ def test_an_interrupted_experiment_goes_on(dice, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_experiment("dice", tmp_path, watch=ExperimentCallbacks(over=stop))
+        run_experiment("dice", tmp_path, callbacks=ExperimentCallbacks(over=stop))
     kept = read(tmp_path / "dice.json")
     assert len(kept.runs) == 3 and not kept.complete
-    watch, seen = counted()
-    assert run_experiment("dice", tmp_path, watch=watch).complete and len(seen) == 3
+    callbacks, seen = counted()
+    assert run_experiment("dice", tmp_path, callbacks=callbacks).complete and len(seen) == 3
     assert [path.name for path in tmp_path.glob("*part*")] == []
 
 
