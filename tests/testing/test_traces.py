@@ -93,7 +93,7 @@ def puts_columns_first(patch):
 # The architecture, the check, the fault, and a part of what the check must say.
 FAULTS = [
     ("llama", "traced_equals_untraced", forgets_a_class, "its class is not its own again"),
-    ("llama", "traced_equals_untraced", doubles_heads, "logits of the watched model differ"),
+    ("llama", "traced_equals_untraced", doubles_heads, "logits of the traced model differ"),
     ("llama", "traced_values_fit_together", tells_other_axes, "axes 'B V' of a value of shape"),
     ("llama", "traced_values_fit_together", tells_a_shorter_axis, "embedding.vectors: 23 along T"),
     ("llama", "traced_values_fit_together", sees_all_alike, "layers.0.mixer.heads, beside its pattern"),

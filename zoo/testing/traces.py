@@ -40,7 +40,7 @@ def traced_equals_untraced(subject: Subject) -> None:
         seen = [run(subject), *in_pieces(subject)]
     check_released(subject, before)
     for what, expected, found in zip(("logits", "logits in pieces"), plain, seen, strict=False):
-        assert mx.array_equal(found, expected).item(), f"{what} of the watched model differ"
+        assert mx.array_equal(found, expected).item(), f"{what} of the traced model differ"
     loaded = loaded_with_mask(subject)
     try:
         steps = list(stream(loaded, PROMPT, **settings_of(subject)))

@@ -1,4 +1,4 @@
-"""A model is watched for as long as it is asked for, by itself, and a third party's probes cannot harm it."""
+"""A model has hooks for as long as a block asks for them, each model its own, and third-party probes cannot harm it."""
 
 import re
 import sys
@@ -33,11 +33,11 @@ def classes(model):
     return {path: type(module) for path, module in modules_of(model).items()}
 
 
-def is_watched(model):
+def has_hooks(model):
     return any(isinstance(module, Probe) for module in modules_of(model).values())
 
 
-def test_two_models_are_watched_at_once_each_by_its_own(llama):
+def test_two_models_have_hooks_at_once_each_its_own(llama):
     other = zoo.load("llama")
     first, second = Recorder(), Recorder()
     with hooked(llama.model, first, llama.registry), hooked(other.model, second, other.registry):
@@ -45,7 +45,7 @@ def test_two_models_are_watched_at_once_each_by_its_own(llama):
         assert first.passes and not second.passes
         other.model(mx.array([IDS[:2]]))
     assert [p.tokens for p in second.passes] == [IDS[:2]]
-    assert not is_watched(llama.model) and not is_watched(other.model)
+    assert not has_hooks(llama.model) and not has_hooks(other.model)
 
 
 def test_trace_within_an_intervention_sees_what_it_changed(llama):
@@ -54,10 +54,10 @@ def test_trace_within_an_intervention_sees_what_it_changed(llama):
         with zoo.intervene(llama, {"layers.2.mixer": 0}):
             both = zoo.trace(llama, PROMPT, max_tokens=1)
         one = zoo.trace(llama, PROMPT, max_tokens=1)
-        assert is_watched(llama.model)
+        assert has_hooks(llama.model)
     assert not both["layers.1.mixer"].any() and not both["layers.2.mixer"].any()
     assert not one["layers.1.mixer"].any() and one["layers.2.mixer"].any()
-    assert classes(llama.model) == before and not is_watched(llama.model)
+    assert classes(llama.model) == before and not has_hooks(llama.model)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit])
@@ -77,7 +77,7 @@ def test_stream_that_is_not_exhausted_goes_on_without_the_intervention(llama):
     with zoo.intervene(llama, {"layers.0": lambda value: value * 2}):
         steps = zoo.stream(llama, PROMPT, max_tokens=4)
         next(steps)
-    assert not is_watched(llama.model)
+    assert not has_hooks(llama.model)
     assert len(list(steps)) >= 1
 
 
@@ -233,7 +233,7 @@ def test_mistake_of_a_probe_is_one_line_that_names_it(third, body, message):
     with pytest.raises(PluginError, match=message) as caught:
         zoo.trace(loaded, IDS, max_tokens=1)
     assert "\n" not in str(caught.value)
-    assert not is_watched(loaded.model) and zoo.generate(loaded, IDS, max_tokens=2).tokens
+    assert not has_hooks(loaded.model) and zoo.generate(loaded, IDS, max_tokens=2).tokens
 
 
 @pytest.mark.parametrize(
