@@ -202,6 +202,25 @@ def zoo_architectures():
 @hookimpl
 def zoo_tokenizers():
     yield TokenizerFormat(
+        "marian",
+        "zoo_translation.tokenizers:MarianBackend",
+        files=("source.spm", "vocab.json"),
+        summary="Marian's, of a sentencepiece model and a table of ids",
+    )
+    yield TokenizerFormat(
+        "m2m-100",
+        "zoo_translation.tokenizers:read_m2m",
+        files=("vocab.json", "sentencepiece.bpe.model"),
+        summary="M2M-100's, with a token for each language",
+    )
+    yield TokenizerFormat(
+        "nllb",
+        "zoo_translation.tokenizers:read_nllb",
+        files=("tokenizer.json",),
+        classes=("NllbTokenizer",),
+        summary="NLLB's, with a token for each language",
+    )
+    yield TokenizerFormat(
         "byt5",
         "zoo_translation.byte_tokenizer:read",
         files=("tokenizer_config.json",),

@@ -11,8 +11,9 @@ import sentencepiece
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from zoo import tokenizer as zoo_tokenizer
+from zoo.architecture import TokenizerFormat
 from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer
-from zoo.tokenizer import load_tokenizer
+from zoo.host.registry import default_registry
 
 BYTES = [f"<0x{value:02X}>" for value in range(256)]
 PIECES = ["<unk>", "<s>", "</s>", *BYTES, "▁", "▁▁", "a", "▁a", "b", "你", " ", "c▁d", "<0x+A>"]
@@ -95,6 +96,12 @@ MODELS = {
     "pieces, squeezed": dict(model_type="unigram", user_defined_symbols=["<x>"], control_symbols=["<ctl>"]),
     "pieces, no bytes": dict(model_type="unigram", byte_fallback=False, vocab_size=60),
 }
+
+
+def load_tokenizer(folder):
+    """The tokenizer of a folder, by the formats of the installed plugins too."""
+    formats = default_registry().table(TokenizerFormat).listed()
+    return zoo_tokenizer.load_tokenizer(folder, formats=formats)
 
 
 def load(folder, tokenizer, **config):

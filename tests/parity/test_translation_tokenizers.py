@@ -8,13 +8,13 @@ import pytest
 import sentencepiece
 import torch
 import transformers
+from tokenizer_kinds import load_tokenizer
 from transformers import M2M100Tokenizer, MarianTokenizer, NllbTokenizer
 
 import zoo
 from zoo.errors import PromptError
-from zoo.tokenizer import load_tokenizer
-from zoo.tokenizer.seq2seq import FAIRSEQ_LANGUAGES
 from zoo_corpora import phrasebook
+from zoo_translation.tokenizers import FAIRSEQ_LANGUAGES
 
 TEXTS = [
     *(

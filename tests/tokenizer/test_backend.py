@@ -5,7 +5,7 @@ import pytest
 from zoo.tokenizer import Backend, Tokenizer
 from zoo.tokenizer.huggingface import TokenizersBackend
 from zoo.tokenizer.sentencepiece import SentencePieceBackend
-from zoo.tokenizer.seq2seq import M2MBackend, MarianBackend
+from zoo_translation.tokenizers import M2MBackend, MarianBackend
 
 
 class Letters:

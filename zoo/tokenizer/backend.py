@@ -1,16 +1,29 @@
-"""`Backend`: the base class of kinds of tokenizers."""
+"""`Backend` and `Languages`: the base classes of kinds of tokenizers, and of the languages that one may have."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
+from zoo.frozen import Frozen, frozen
 from zoo.tokenizer.detokenizer import Detokenizer
 from zoo.tokenizer.token_bytes import TextBytes
 
-if TYPE_CHECKING:
-    from zoo.tokenizer.languages import Languages
+
+@frozen()
+class Languages(Frozen):
+    """The languages of a tokenizer: `codes` with the ids of their tokens; `encode_text` encodes a text without these."""
+
+    codes: Mapping[str, int]
+    encode_text: Callable[[str], list[int]]
+
+    def encode(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
+        """The ids of a source text with the tokens of its language; PromptError for an unknown code."""
+        raise NotImplementedError
+
+    def first(self, target: str | None = None) -> int | None:
+        """The id of the token that the target must begin with, or None; PromptError for an unknown code."""
+        return None
 
 
 class Backend(ABC):

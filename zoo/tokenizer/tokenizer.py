@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zoo.architecture import TokenizerFormat
 from zoo.errors import PluginError, TokenizerError
 from zoo.files.reading import file_in_folder
-from zoo.tokenizer.backend import Backend
+from zoo.tokenizer.backend import Backend, Languages
 from zoo.tokenizer.detokenizer import Detokenizer, VisibleTokenDetokenizer
 from zoo.tokenizer.huggingface import from_json, from_merges, from_word_pieces
 from zoo.tokenizer.settings import (
@@ -22,9 +22,6 @@ from zoo.tokenizer.settings import (
     vocabulary_files,
 )
 from zoo.tokenizer.token_bytes import TextBytes
-
-if TYPE_CHECKING:
-    from zoo.tokenizer.languages import Languages
 
 
 class Tokenizer:
@@ -125,9 +122,8 @@ def load_tokenizer(
 ) -> Tokenizer | None:
     """The tokenizer of a model folder, None where the folder holds none.
 
-    It is read from `source.spm` and `vocab.json`; else `tokenizer.json`; else `vocab.json` and `merges.txt`, or
-    `sentencepiece.bpe.model`; else `vocab.txt`; else `tokenizer.model` or `spiece.model`. Before all of these come the
-    `formats` of plugins, by name. `config` is the parsed `config.json`. TokenizerError names the file (and key) that is damaged
+    The `formats` of plugins, by name, come first. Else it is read from `tokenizer.json`; else `vocab.json` and `merges.txt`;
+    else `vocab.txt`; else `tokenizer.model` or `spiece.model`. `config` is the parsed `config.json`. TokenizerError names the file (and key) that is damaged
     or cannot be followed; PluginError the formats that both serve this folder.
     """
     folder = Path(folder)
@@ -190,23 +186,10 @@ def _backend_of_plugin(
 def _backend_of_files(folder: Path, settings: TokenizerSettings) -> Backend | None:
     """The backend of the first kind of tokenizer file that the folder holds."""
     match vocabulary_files(lambda name: file_in_folder(folder, name) is not None):
-        case ("source.spm", _):
-            from zoo.tokenizer.seq2seq import MarianBackend
-
-            return MarianBackend(folder, settings)
         case ("tokenizer.json",):
-            backend = from_json(folder / "tokenizer.json", settings)
-            if settings.tokenizer_class not in ("NllbTokenizer", "NllbTokenizerFast"):
-                return backend
-            from zoo.tokenizer.seq2seq import add_nllb_languages
-
-            return add_nllb_languages(backend, settings)
+            return from_json(folder / "tokenizer.json", settings)
         case (_, "merges.txt"):
             return from_merges(folder, settings)
-        case (_, "sentencepiece.bpe.model"):
-            from zoo.tokenizer.seq2seq import M2MBackend
-
-            return M2MBackend(folder, settings)
         case ("vocab.txt",):
             return from_word_pieces(folder / "vocab.txt", settings)
         case (name,):

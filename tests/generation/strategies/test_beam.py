@@ -18,7 +18,7 @@ from zoo.generation.settings.constraints import Constraints, constraints_of
 from zoo.generation.strategies.beam_search import BeamConfig, Hypothesis, beam_search, likeliest
 from zoo.loading import Loaded
 from zoo.testing import subject
-from zoo.tokenizer.languages import LanguageTokens, TargetLanguagePrefix
+from zoo_translation.tokenizers import LanguageTokens, TargetLanguagePrefix
 
 SOURCE = [5, 6, 7, 8, 9]
 

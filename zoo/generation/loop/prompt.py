@@ -17,7 +17,7 @@ from zoo.recipe import learned_context
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from zoo.tokenizer.languages import Languages
+    from zoo.tokenizer.backend import Languages
 
 SEVERAL = "call it for each of them, [zoo.generate(loaded, prompt) for prompt in prompts]"
 MESSAGES = (

@@ -8,11 +8,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from zoo.errors import TokenizerError
-from zoo.tokenizer.backend import Backend
+from zoo.errors import PromptError, TokenizerError, did_you_mean
+from zoo.files.reading import file_in_folder
+from zoo.frozen import frozen
+from zoo.tokenizer.backend import Backend, Languages
 from zoo.tokenizer.detokenizer import Detokenizer, PieceDetokenizer
-from zoo.tokenizer.huggingface import TokenizersBackend
-from zoo.tokenizer.languages import LanguageTokens, TargetLanguagePrefix
+from zoo.tokenizer.huggingface import TokenizersBackend, from_json
 from zoo.tokenizer.sentencepiece import load_sentencepiece, piece_bytes
 from zoo.tokenizer.settings import TokenizerSettings, read_bytes, read_vocabulary
 
@@ -23,6 +24,54 @@ FAIRSEQ_LANGUAGES = {
         pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu""",
     "wmt21": "en ha is ja cs ru zh de",
 }
+
+
+@frozen()
+class LanguageTokens(Languages):
+    """Languages whose token marks the source text and begins the target (M2M-100, NLLB).
+
+    `end` is the end token. In the `legacy` layout of NLLB the language token comes last.
+    """
+
+    end: int
+    source: str
+    target: str | None = None
+    legacy: bool = False
+
+    def encode(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
+        language = language_id(self.codes, source or self.source, "source")
+        ids = self.encode_text(text)
+        return [*ids, self.end, language] if self.legacy else [language, *ids, self.end]
+
+    def first(self, target: str | None = None) -> int | None:
+        target = target or self.target
+        if target is None:
+            example = next(
+                (code for code in ("fra_Latn", "fr") if code in self.codes), next(iter(self.codes))
+            )
+            raise PromptError(
+                f"`target_language`: say which of {len(self.codes)}, such as {example}, to translate into"
+            )
+        return language_id(self.codes, target, "target")
+
+
+@frozen()
+class TargetLanguagePrefix(Languages):
+    """Languages of multilingual Marian: the source text begins with the target language, ">>fra<<"."""
+
+    def encode(self, text: str, source: str | None = None, target: str | None = None) -> list[int]:
+        if source is not None:
+            raise PromptError("`source_language`: this model recognises the source's language by itself")
+        ids = self.encode_text(text)
+        return ids if target is None else [language_id(self.codes, target, "target"), *ids]
+
+
+def language_id(codes: Mapping[str, int], code: str, which: str) -> int:
+    """The id of a language's token; PromptError, with the nearest codes, for one that the model lacks."""
+    if code in codes:
+        return codes[code]
+    hint = did_you_mean(code, codes, f"; it has {', '.join(list(codes)[:8])} …", most=3, alike=0.4)
+    raise PromptError(f"`{which}_language`: the model has no language {code!r}{hint}")
 
 
 class VocabularyBackend(Backend):
@@ -157,8 +206,16 @@ class M2MBackend(VocabularyBackend):
         self.languages = language_tokens(codes, self, settings, default="en")
 
 
-def add_nllb_languages(backend: TokenizersBackend, settings: TokenizerSettings) -> TokenizersBackend:
-    """Give the backend of NLLB's `tokenizer.json` the languages that it has tokens for ("fra_Latn")."""
+def read_m2m(folder: Path, settings: TokenizerSettings) -> Backend:
+    """M2M-100's tokenizer of a folder, or the one in its `tokenizer.json`."""
+    if file_in_folder(folder, "tokenizer.json") is not None:
+        return from_json(folder / "tokenizer.json", settings)
+    return M2MBackend(folder, settings)
+
+
+def read_nllb(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
+    """NLLB's tokenizer, whose `tokenizer.json` has tokens for languages ("fra_Latn")."""
+    backend = from_json(folder / "tokenizer.json", settings)
     added = backend.tokenizer.get_added_tokens_decoder().items()
     codes = {
         token.content: id
