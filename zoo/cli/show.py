@@ -84,17 +84,16 @@ def show(
     names = weight_names(found.architecture, found.recipe, registry) if weights else {}
     declared = weight_rules(found.architecture) if rules else {}
     if as_json:
+        record = _about(found, registry) | sheet.to_json()
         optional = {
             "differences": {} if base is None else {"from": base[0], "sentences": words},
             "fields": {fact.name: fact.to_json() for fact in fields},
             "parameters": paths,
-            "weights": {layout: [vars(pair) for pair in pairs] for layout, pairs in names.items()},
-            "rules": {layout: [vars(entry) for entry in entries] for layout, entries in declared.items()},
+            "weights": names,
+            "rules": declared,
         }
-        asked = {key: value for key, value in optional.items() if value}
-        click.echo(
-            json.dumps(_about(found, registry) | sheet.to_json() | asked, ensure_ascii=False, indent=1)
-        )
+        record |= {key: value for key, value in optional.items() if value}
+        click.echo(json.dumps(record, default=vars, ensure_ascii=False, indent=1))
         return
     print_diagrams(diagrams)
     sections = [_head(found, registry), _sheet(sheet, everything)]
