@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 import zoo
 from zoo.cli import progress
-from zoo.cli.repl.loop import Repl
+from zoo.cli.repl.loop import completions, run
 from zoo.cli.repl.markdown import BOLD, CODE, DIM, RESET, Painter
 from zoo.cli.repl.reader import PipeReader
+from zoo.cli.repl.repl import Repl
 from zoo.generation.chat.conversation import Conversation
 from zoo.generation.chat.session import ChatSession, DroppedTurns
 
@@ -98,26 +99,26 @@ def repl():
 @pytest.mark.parametrize("end", ["/exit", "exit", "quit", "/quit", "/bye", " exit "])
 def test_it_ends(repl, end):
     reader = Typed(end, "more")
-    repl.run(reader)
+    run(repl, reader)
     assert reader.lines == ["more"] and not repl.session.conversation.messages
 
 
 def test_two_interrupts_on_empty_lines_end_it_and_one_does_not(repl, capsys):
     reader = Typed(KeyboardInterrupt(), "/undo", KeyboardInterrupt(), KeyboardInterrupt(), "more")
-    repl.run(reader)
+    run(repl, reader)
     assert reader.lines == ["more"]
     told = capsys.readouterr().err
     assert told.count("Ctrl-C again") == 2 and "there is no question to take back" in told
 
 
 def test_a_line_that_is_no_text_is_told(repl, capsys):
-    repl.run(Typed(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")))
+    run(repl, Typed(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")))
     assert "not UTF-8" in capsys.readouterr().err
 
 
 def test_settings_are_checked_as_they_are_set(repl, capsys):
     def told(line):
-        repl.run(Typed(line))
+        run(repl, Typed(line))
         return capsys.readouterr().err.strip()
 
     first, others = told("/set").split("\n", 1)
@@ -140,7 +141,7 @@ def test_three_quotes_begin_and_end_a_question_of_several_lines(repl, capsys, mo
     def asked(text):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         repl.session.conversation = Conversation()
-        repl.run(PipeReader())
+        run(repl, PipeReader())
         return [m["content"] for m in repl.session.conversation.messages if m["role"] == "user"]
 
     assert asked('"""one\ntwo\n"""\nthree\n') == ["one\ntwo", "three"]
@@ -167,13 +168,13 @@ def test_words_are_completed(repl, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "talk.json").write_text("{}")
     (tmp_path / "talks").mkdir()
-    assert set(repl.completions("/s")) == {"/set ", "/save ", "/system "}
-    assert set(repl.completions("/un")) == {"/undo", "/unset "}
-    assert "temperature " in set(repl.completions("/set tem"))
-    assert list(repl.completions("/unset ")) == ["max_tokens"]
-    assert list(repl.completions("/load ta")) == ["talk.json", "talks/"]
-    assert list(repl.completions("/load nowhere/")) == []
-    assert list(repl.completions("what /s")) == []
+    assert set(completions(repl, "/s")) == {"/set ", "/save ", "/system "}
+    assert set(completions(repl, "/un")) == {"/undo", "/unset "}
+    assert "temperature " in set(completions(repl, "/set tem"))
+    assert list(completions(repl, "/unset ")) == ["max_tokens"]
+    assert list(completions(repl, "/load ta")) == ["talk.json", "talks/"]
+    assert list(completions(repl, "/load nowhere/")) == []
+    assert list(completions(repl, "what /s")) == []
 
 
 def test_a_pipe_is_a_conversation_too(folder, command):

@@ -5,16 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from zoo.cli.progress import say
+from zoo.cli.repl.repl import Repl, plain
 from zoo.cli.table import wrapped
 from zoo.cli.terminal import columns
 from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
-
-if TYPE_CHECKING:
-    from zoo.cli.repl.loop import Repl
 
 EXIT_WORDS = ("/exit", "/quit", "/bye", "exit", "quit")
 
@@ -49,11 +46,6 @@ def run_command(repl: Repl, line: str) -> None:
         command.act(repl, argument.strip())
     except ZooError as error:
         repl.refuse(error)
-
-
-def plain(message: str) -> str:
-    """A message of the library without the backquotes around the names of settings."""
-    return message.replace("`", "")
 
 
 def _system(repl: Repl, text: str) -> None:
