@@ -88,7 +88,7 @@ def did_you_mean(
 
 @contextmanager
 def contained() -> Iterator[None]:
-    """Turns what is no Exception (SystemExit, KeyboardInterrupt) in a plugin's code into a PluginError.
+    """Turns a SystemExit, KeyboardInterrupt or other BaseException of a plugin's code into a PluginError.
 
     A Ctrl-C meanwhile is a KeyboardInterrupt, whatever the plugin makes of it.
     """
@@ -105,7 +105,7 @@ def contained() -> Iterator[None]:
 
 @contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """Collects the SIGINTs that arrive, each of which its handler is then told."""
+    """Collects the SIGINTs that arrive, and passes each to the previous handler."""
     found: list[int] = []
     before: Any = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):

@@ -90,7 +90,7 @@ def _modules(plugin: Plugin) -> Iterator[tuple[str, ModuleType]]:
 
 
 def _expression(value: Any, plugin: Plugin) -> str | None:
-    """The public name of this very object in the plugin: "zoo_llama.WEIGHTS"; None when it has none."""
+    """The public name of an object in the plugin: "zoo_llama.WEIGHTS"; None when it has none."""
     for module, found in _modules(plugin):
         for name, given in vars(found).items():
             if given is value and not name.startswith("_"):
@@ -99,7 +99,7 @@ def _expression(value: Any, plugin: Plugin) -> str | None:
 
 
 def _record(architecture: Architecture, plugin: Plugin) -> str:
-    """The expression for the architecture's record, found by its name among those of its plugin."""
+    """The expression that finds the architecture's record in its plugin by its name."""
     module = sys.modules.get(plugin.module)
     if module is None or "zoo_architectures" not in vars(module):
         raise ScaffoldError(f'`base="{architecture.name}"`: {plugin.module} gives it no name to build on')

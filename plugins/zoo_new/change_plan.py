@@ -1,4 +1,4 @@
-"""What a new architecture changes of its base: defaults of its config, fields of its recipe, weight rules before the base's.
+"""The changes of a new architecture to its base: config defaults, recipe fields, and weight rules before the base's.
 
 Imports no mlx.
 """
@@ -17,7 +17,7 @@ from zoo.weights import Rule
 
 @dataclass(frozen=True)
 class CodeValue:
-    """A value as Python code, and a function of the config and the base's recipe that gives it."""
+    """A value as Python code, and the function that computes it from the config and the base's recipe."""
 
     code: str
     of: Callable[[Config, Any], Any]

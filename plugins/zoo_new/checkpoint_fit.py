@@ -1,4 +1,4 @@
-"""How well an architecture's recipe and rules fit a checkpoint: the parameters and tensors that the other side lacks."""
+"""Measures how well an architecture fits a checkpoint: parameters without tensors, tensors without parameters."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Fit:
 
     @property
     def surplus(self) -> dict[str, Shape]:
-        """The parameters that rules make and the model does not have."""
+        """The parameters that the rules produce and the model lacks."""
         return {path: shape for path, shape in self.found.items() if path not in self.wanted}
 
     @property
@@ -106,7 +106,7 @@ class Fit:
 
 
 def fit(architecture: Architecture, source: SourceCheckpoint, registry: Registry) -> Fit:
-    """The architecture on the checkpoint; a `ZooError` when its recipe cannot be made of the config."""
+    """How the architecture fits the checkpoint; ZooError when its recipe cannot be made of the config."""
     config = Config(source.values, tensors=source.tensors.arrays)
     recipe = architecture.recipe_of(config)
     if recipe.parameters(recipe.dim) > MOST:

@@ -31,7 +31,7 @@ EMBEDDING = Change("embedding", "embedding_multiplier", 12.0, "its embeddings mu
 
 
 def change_of(recipe: Callable[[Config], Any], numbers: Mapping[str, Any]) -> Change:
-    """The first change that does something to the base's recipe, made of `numbers`, and whose key it does not read."""
+    """The first change that has an effect on the base's recipe, and whose key the base does not read."""
     base = recipe(Config(numbers))
     for change, applies in ((EXPERTS, has_scaled_router), (ATTENTION, normalises_embeddings)):
         config = Config({**numbers, change.key: change.value})
@@ -48,7 +48,7 @@ def has_scaled_router(recipe: Any) -> bool:
 
 
 def normalises_embeddings(recipe: Any) -> bool:
-    """Whether a norm follows the embedding, which undoes its scale, and attention's scale is the usual one."""
+    """Whether a norm after the embedding undoes its scale, and attention's scale is the usual one."""
     side = recipe.encoder if isinstance(recipe, EncoderDecoder) else recipe
     return side.embedding.norm is not None and all(
         getattr(layer.mixer, "scale", 1.0) is None for layer in recipe.layers

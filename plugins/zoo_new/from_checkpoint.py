@@ -59,7 +59,7 @@ def create_from(
     where: Path = Path("."),
     registry: Registry | None = None,
 ) -> str:
-    """Write the plugin `name` for the checkpoint in `folder`, into `where`/`name`; gives what is left to do, in lines.
+    """Write the plugin `name` for the checkpoint in `folder`, into `where`/`name`; returns a report with what is left to do.
 
     `base` is the family to write it from, else the nearest. Nothing is written after an error: ScaffoldError for a name or
     a folder that cannot be, ConfigError or CheckpointError for a checkpoint that cannot be read, or by no family.
@@ -83,7 +83,7 @@ def create_from(
 
 
 def refuse_known(source: SourceCheckpoint, registry: Registry) -> None:
-    """ScaffoldError where the architecture of the checkpoint's `model_type` reads it as it is."""
+    """ScaffoldError when an installed architecture can already load the checkpoint."""
     model_type = source.values.get("model_type")
     if not isinstance(model_type, str) or model_type not in registry.model_types:
         return
@@ -146,7 +146,7 @@ def printable(value: Any, default: str) -> str:
 
 
 def rule_code(rule: Any) -> str:
-    """A rule as Python code; the weight and the bias of one matrix have one."""
+    """A rule as Python code; one rule for the weight and the bias of a matrix."""
     source, target = rule.source, getattr(rule, "target", None)
     for end in (".weight", ".bias"):
         if target and source.endswith(end) and target.endswith(end) and "{e}" not in source:
@@ -160,7 +160,7 @@ def rule_code(rule: Any) -> str:
 
 
 def todo_lines(best: Fit) -> Iterator[str]:
-    """What is said of the tensors and parameters that do not fit, one line a kind."""
+    """One line for each kind of tensor or parameter that does not fit."""
     guessed: set[str] = set()
     for kind, all_names in sorted(kinds(best.left).items()):
         shape, like = best.left[all_names[0]], guess(best, kind)
@@ -189,7 +189,7 @@ def key_meanings() -> dict[str, str]:
 
 
 def unknown_lines(pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """Keys that the base does not read, with their values and what is known of them."""
+    """One line for each key that the base does not read, with its value and its meaning where that is known."""
     meanings = key_meanings()
     for key, value in pairs:
         meaning = f", {meanings[key]}" if key in meanings else ""
@@ -197,7 +197,7 @@ def unknown_lines(pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
 
 
 def wrapped(lines: Iterable[str], width: int) -> list[str]:
-    """Lines of comments, broken at `width`, what follows a break indented."""
+    """Lines wrapped at `width`, continuation lines indented."""
     return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="  ")]
 
 

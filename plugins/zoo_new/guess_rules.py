@@ -1,4 +1,4 @@
-"""Weight rules for tensors that a family's rules do not take, by their names and shapes."""
+"""Guesses weight rules for tensors that a family's rules do not take, by their names and shapes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MEANINGLESS = {"model", "layers", "layer", "block", "blocks", "h", "proj", "weig
 
 
 def prefix_rules(fit: Fit) -> tuple[Rule, ...]:
-    """Rules for tensors that the family's rules take when the first step of their names is left out or another."""
+    """Rules for tensors whose names differ from the family's only in the first step."""
     rules: dict[str, Rule] = {}
     for kind, (name, *_) in kinds(fit.left).items():
         shape, rest = fit.left[name], name.partition(".")[2]
@@ -59,7 +59,7 @@ def _path(fit: Fit, name: str, shape: Shape) -> str | None:
 
 
 def certain_rules(fit: Fit) -> tuple[Rule, ...]:
-    """Rules for tensors that can be one missing parameter alone, and for computed buffers."""
+    """Rules for tensors that fit exactly one missing parameter, and for computed buffers."""
     found: list[Rule] = []
     for kind, names in kinds(fit.left).items():
         if kind.endswith(BUFFERS):
@@ -75,13 +75,13 @@ def certain_rules(fit: Fit) -> tuple[Rule, ...]:
 
 
 def guess(fit: Fit, kind: str) -> Rule | None:
-    """A rule for what tensors of a kind are likely to be, one missing parameter or several; None where none is like them."""
+    """A rule from tensors of a kind to the missing parameter or parameters that they resemble most; None for none."""
     score, target = max(_likely(fit, kind, kinds(fit.left)[kind]), default=(0.0, ""))
     return _rule(kind, target) if score >= LIKELY else _split(fit, kind)
 
 
 def _split(fit: Fit, kind: str) -> Rule | None:
-    """A rule that takes a fused tensor apart, if its name says that it is one and its rows are those of its parts."""
+    """A rule that splits a fused tensor, if its name says that it is fused and its rows are those of its parts."""
     shape, missing = fit.left[kinds(fit.left)[kind][0]], kinds(fit.missing)
     for parts in (parts for name, parts in FUSED.items() if name in kind.lower()):
         targets = [target for part in parts for target in missing if target.endswith(f".{part}.weight")]
@@ -94,7 +94,7 @@ def _split(fit: Fit, kind: str) -> Rule | None:
 
 
 def _likely(fit: Fit, kind: str, names: list[str]) -> Iterator[tuple[float, str]]:
-    """The kinds of missing parameters of the tensors' shape, each with how many words of the names agree."""
+    """The kinds of missing parameters of the tensors' shape, each with the likeness of its name."""
     shape = fit.left[names[0]]
     if "{e}" in kind:
         experts = {name.split(".experts.")[1].partition(".")[0] for name in names if ".experts." in name}
@@ -110,7 +110,7 @@ def _rule(kind: str, target: str) -> Rule:
 
 
 def _likeness(name: str, path: str) -> float:
-    """The share of the words of the shorter of two names that stand in the other."""
+    """The share of the words of the shorter name that are also in the other."""
     first, second = words(name), words(path)
     return len(first & second) / (min(len(first), len(second)) or 1)
 

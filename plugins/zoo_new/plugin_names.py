@@ -19,7 +19,7 @@ USED = {"config", "dataclass", "hookimpl", "names", "pocket", "recipe", "repeat"
 
 
 class ScaffoldError(ZooError):
-    """A new plugin that cannot be written: a bad or taken name, a folder that is there, a base it cannot build on."""
+    """A new plugin cannot be written: its name is invalid or taken, its folder exists, or its base is unsuitable."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Names:
         return f"{plain}_" if taken else plain
 
     def class_name(self, suffix: str) -> str:
-        """The class of a block whose kind's classes end so: "MyArchNorm"."""
+        """The name of a block's class, with its kind's suffix: "MyArchNorm"."""
         return "".join(part.capitalize() for part in self.module.split("_")[1:]) + suffix
 
 
 def named(name: str) -> Names:
-    """The names made from `name`, with or without "zoo-" before it; ScaffoldError for one that cannot be."""
+    """The names made from `name`, with or without "zoo-" before it; ScaffoldError for an invalid name."""
     plain = name.removeprefix("zoo-")
     if not PATTERN.fullmatch(plain) or len(plain) > LONGEST:
         raise ScaffoldError(

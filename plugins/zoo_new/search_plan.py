@@ -1,4 +1,4 @@
-"""Searches the plan by which an architecture fits a checkpoint: each change must fit more than there was before it."""
+"""Searches the changes that make an architecture fit a checkpoint; each change must improve the fit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def nearest(
 
 
 def families(registry: Registry) -> list[Architecture]:
-    """The architectures that a plugin can be written from: run by the zoo, and with numbers of a small model."""
+    """The architectures that a plugin can be written from: those with a preset of a small model."""
     return [
         architecture
         for architecture in registry.architectures.values()
@@ -60,7 +60,7 @@ def families(registry: Registry) -> list[Architecture]:
 def _renamed(
     architecture: Architecture, plain: Fit, source: SourceCheckpoint, registry: Registry
 ) -> tuple[ChangePlan, Fit]:
-    """The fit with rules for tensors whose names differ from the family's in a prefix alone, where that is better."""
+    """The fit with rules for tensors whose names differ from the family's only in a prefix, if that is better."""
     plan = ChangePlan(rules=prefix_rules(plain))
     better = _tried(architecture, plan, source, registry) if plan.rules else None
     return (
@@ -71,7 +71,7 @@ def _renamed(
 def improved(
     base: Architecture, plan: ChangePlan, best: Fit, source: SourceCheckpoint, registry: Registry
 ) -> tuple[ChangePlan, Fit]:
-    """The plan with every change added that makes the base fit better, and how it fits then."""
+    """The plan with every change that improves the fit, and the resulting fit."""
     for _ in range(MOST):
         for candidate in candidates(plan, best):
             trial = _tried(base, candidate, source, registry)
@@ -84,7 +84,7 @@ def improved(
 
 
 def _tried(base: Architecture, plan: ChangePlan, source: SourceCheckpoint, registry: Registry) -> Fit | None:
-    """The fit of the plan; None where the family cannot read the config, or its code fails on that of another family."""
+    """The fit of the plan; None when the family's code fails on the config."""
     try:
         return fit(plan.applied(base), source, registry)
     except Exception:
@@ -92,7 +92,7 @@ def _tried(base: Architecture, plan: ChangePlan, source: SourceCheckpoint, regis
 
 
 def candidates(plan: ChangePlan, best: Fit) -> Iterator[ChangePlan]:
-    """The plan with one change more, for each change that may fit better."""
+    """The plan with one more change, for each change that may improve the fit."""
     for key, value in _defaults(best):
         if key not in plan.defaults:
             yield plan.extended(defaults={key: value})
@@ -104,7 +104,7 @@ def candidates(plan: ChangePlan, best: Fit) -> Iterator[ChangePlan]:
 
 
 def _defaults(best: Fit) -> Iterator[tuple[str, CodeValue]]:
-    """Keys that the config lacks and whose default gives a parameter the wrong size, and what gives the right one."""
+    """Keys that the config lacks and whose default gives a parameter the wrong size, each with the right value."""
     for key, default in best.config.defaults().items():
         if isinstance(default, bool) or not isinstance(default, int) or not key.isidentifier():
             continue
@@ -125,7 +125,7 @@ def _defaults(best: Fit) -> Iterator[tuple[str, CodeValue]]:
 
 
 def _fields(best: Fit) -> Iterator[dict[str, CodeValue]]:
-    """Fields of the recipe whose change may fit: flags turned, norms added, norms of another kind."""
+    """Changes of recipe fields that may fit: flags turned, norms added, norms of another kind."""
     flags: dict[str, CodeValue] = {}
     added: dict[str, CodeValue] = {}
     joint: dict[str, CodeValue] = {}
@@ -176,7 +176,7 @@ def _flags(spec: Any, turned: bool) -> Iterator[str]:
 
 
 def _flag(best: Fit, value: bool) -> CodeValue:
-    """A flag's value: by the config's key that is about biases and has it, if there is one that is not read."""
+    """A flag's value: from an unread key of the config about biases that has this value, else a constant."""
     keys = (key for key in best.config.unread() if "bias" in key and best.values[key] is value)
     key = next((key for key in keys if key.isidentifier()), None)
     return CodeValue.flag(key) if key and value else CodeValue.literal(value)

@@ -62,7 +62,7 @@ def create(
     where: Path = Path("."),
     registry: Registry | None = None,
 ) -> Path:
-    """Write the plugin `name` as a package in the new folder `where`/`name`, and give that.
+    """Write the plugin `name` as a package in the new folder `where`/`name`, and return the folder.
 
     `kind` is one of `KINDS`; "architecture" is a decoder, or what its base is. `base`, of an architecture, is the one that
     it is a variant of; `block` gives a decoder a block of its own, of one of the kinds in `BLOCKS`, and says which kind a
@@ -92,7 +92,7 @@ def create(
 
 
 def free_folder(folder: Path) -> Path:
-    """The folder; ScaffoldError where something is there."""
+    """The folder; ScaffoldError when it exists."""
     if folder.exists():
         raise ScaffoldError(f"{folder}: is there already")
     return folder
@@ -175,7 +175,7 @@ def template_values(
 
 
 def zoo_source() -> str:
-    """What pip installs this zoo from: the URL that it was installed from, or its name in a package index."""
+    """The requirement from which pip installs this zoo: its source URL, or its name in a package index."""
     origin = json.loads(distribution("mlx-zoo").read_text("direct_url.json") or "{}")
     url, vcs = origin.get("url", ""), origin.get("vcs_info")
     if vcs:
@@ -231,7 +231,7 @@ def render(template: str, values: Mapping[str, Any]) -> str:
 
 
 def imports(names: Iterable[str]) -> str:
-    """The statement that imports these from `zoo.recipe`, in the order and form that linters want."""
+    """The statement that imports these names from `zoo.recipe`, sorted and wrapped as ruff does."""
     ordered = sorted(names, key=lambda name: (name[0].islower(), name))
     line = f"from zoo.recipe import {', '.join(ordered)}"
     if len(line) <= 110:

@@ -117,7 +117,10 @@ def warn_of_ignored(loaded: Loaded, strategy: Strategy) -> None:
     if "max_tokens" not in strategy.setting_names:  # it writes no text of any length
         return
     config = not loaded.generation_config
-    found = ignored_keys(generation_config_of(loaded), strategy.setting_names, known_only=config)
+    # A setting with a default of the strategy's own never takes the checkpoint's value.
+    fixed = {setting.name for setting in strategy.own_settings if setting.default is not None}
+    taken = set(strategy.setting_names) - fixed
+    found = ignored_keys(generation_config_of(loaded), taken, known_only=config)
     if found:
         file = "config.json" if config else "generation_config.json"
         message = f"{loaded.folder}: {file}: ignored, {strategy.name} generation does not have it: {', '.join(found)}"
