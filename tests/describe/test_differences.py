@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from zoo.describe import base_of, describe, described
+from zoo.describe import base_of, describe
 from zoo.describe.differences.recipes import differences, where
 from zoo.host.registry import default_registry
 from zoo.recipe import Attention, GatedMLP, LayerNorm, Spec
@@ -15,7 +15,7 @@ NAMES = sorted(default_registry().architectures)
 
 @cache
 def recipe(name):
-    return described(name, default_registry())[2]
+    return describe(name, default_registry()).recipe
 
 
 def from_base(name):

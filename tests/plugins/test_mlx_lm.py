@@ -25,7 +25,7 @@ from zoo.cli.compare import compare
 from zoo.cli.show import show
 from zoo.cli.test import test as suite
 from zoo.config import Config
-from zoo.describe import describe, described, facts_of, fields_of
+from zoo.describe import describe, facts_of, fields_of
 from zoo.describe.plugin_card import card
 from zoo.errors import CheckpointError, ConfigError, PromptError, SourceError, ZooError
 from zoo.host.registry import default_registry, isolated
@@ -307,7 +307,7 @@ def test_show_and_compare_take_folders(tmp_path):
     compared = CliRunner().invoke(compare, ["llama:pocket", str(tmp_path / "model"), "--all"])
     assert str(tmp_path / "model") in compared.stdout and "≠  hidden_size" in compared.stdout
     with pytest.raises(SourceError, match="mlx-lm::olmo2 has no numbers of its own"):
-        described("mlx-lm::olmo2", default_registry())
+        describe("mlx-lm::olmo2", default_registry())
     with pytest.raises(SourceError, match="mlx-lm::olmo2 has no checkpoint of its own"):
         zoo.load("mlx-lm::olmo2")
 

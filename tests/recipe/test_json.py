@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from zoo.config import Config
-from zoo.describe import described
+from zoo.describe import describe
 from zoo.errors import RecipeError
 from zoo.host.recipes import read_recipe, recipe_from_json
 from zoo.host.registry import default_registry, isolated
@@ -22,7 +22,7 @@ PRESETS = [
 
 
 def recipe_of(name):
-    return described(name, REGISTRY)[2]
+    return describe(name, REGISTRY).recipe
 
 
 def edited(name="llama:pocket"):

@@ -97,11 +97,11 @@ def test_parameters_are_counted_by_hand():
 
 
 def test_a_published_count():
-    from zoo.describe import described
+    from zoo.describe import describe
     from zoo.host.registry import default_registry
 
     for name, parameters in (("gpt2", 124_439_808), ("qwen3", 596_049_920), ("llama:8b", 8_030_261_248)):
-        recipe = described(name, default_registry())[2]
+        recipe = describe(name, default_registry()).recipe
         assert recipe.parameters(recipe.dim) == parameters
 
 

@@ -9,7 +9,7 @@ import zoo
 from zoo.architecture import Block, Corpus, hookimpl
 from zoo.assemble import assemble
 from zoo.checkpoint.convert import convert
-from zoo.describe import described
+from zoo.describe import describe
 from zoo.errors import ConfigError, RecipeError, ZooError
 from zoo.host.recipes import recipe_architecture, recipe_config, recipe_from_json
 from zoo.host.registry import default_registry, isolated
@@ -29,7 +29,7 @@ SHORT = dict(batch=2, length=16, warmup=2)
 
 def json_of(name, dim=16):
     """The JSON of a preset's recipe, made small."""
-    value = json.loads(json.dumps(described(name, REGISTRY)[2].to_json()))
+    value = json.loads(json.dumps(describe(name, REGISTRY).recipe.to_json()))
     value["embedding"]["dim"] = dim
     (run,) = value["layers"]
     run["repeat"] = 2
@@ -136,7 +136,7 @@ def test_an_encoder_and_a_translator_say_what_they_do(tmp_path, tokenizer_folder
         ("prefix-lm:pocket", "generate", PREFIX_LM),
         ("transformer:pocket", "translate", objective.TRANSLATION),
     ):
-        recipe = described(name, REGISTRY)[2]
+        recipe = describe(name, REGISTRY).recipe
         assert settings_of(recipe, {}).steps == method.steps
         assert objective.objective_of(recipe_architecture(recipe_config(recipe), REGISTRY)) is method
         out = tmp_path / task / name.partition(":")[0]

@@ -3,7 +3,7 @@
 Nothing here knows a family: a third party's specs are described like the zoo's own, and its plugin may add facts.
 """
 
-from zoo.describe.described import Described, base_of, describe, described
+from zoo.describe.described import Described, base_of, describe
 from zoo.describe.facts.compare import FactRow, aligned, compare
 from zoo.describe.facts.fact import Fact, Sheet, amount, text_of
 from zoo.describe.facts.fields import fields_of
@@ -22,7 +22,6 @@ __all__ = [
     "common_context",
     "compare",
     "describe",
-    "described",
     "facts_of",
     "fields_of",
     "short",

@@ -79,8 +79,8 @@ class Described(Frozen):
         )
 
 
-def described(name: str, registry: Registry) -> tuple[Architecture, Preset, Any]:
-    """The architecture, preset and recipe of "llama" (its full-size preset) or "llama:pocket".
+def _of_preset(name: str, registry: Registry) -> Described:
+    """Describe "llama" (its full-size preset) or "llama:pocket".
 
     SourceError when there is no such preset, or it carries no numbers.
     """
@@ -93,7 +93,8 @@ def described(name: str, registry: Registry) -> tuple[Architecture, Preset, Any]
         has = ", ".join(p.name for p in architecture.presets if p.config) or "none"
         what = f"preset {wanted!r}" if wanted else "preset"
         raise SourceError(f"{name}: {architecture.name} has no {what} with numbers; it has: {has}")
-    return architecture, preset, architecture.recipe_of(Config(preset.config))
+    recipe = architecture.recipe_of(Config(preset.config))
+    return Described(architecture, f"{architecture.name}:{preset.name}", recipe, preset, dict(preset.config))
 
 
 def describe(source: str, registry: Registry, revision: str | None = None) -> Described:
@@ -115,9 +116,7 @@ def describe(source: str, registry: Registry, revision: str | None = None) -> De
     if is_architecture(source, registry) or not ("/" in source or Path(source).exists()):
         if revision is not None:
             raise SourceError(f"{source}: has no revision {revision!r}: only a hub id has revisions")
-        architecture, preset, recipe = described(source, registry)
-        numbers = dict(preset.config or {})
-        return Described(architecture, f"{architecture.name}:{preset.name}", recipe, preset, numbers)
+        return _of_preset(source, registry)
     from zoo.checkpoint.checkpoint import open_checkpoint
 
     checkpoint = open_checkpoint(find(source, registry, revision, weights=False).path, registry)
@@ -128,7 +127,7 @@ def describe(source: str, registry: Registry, revision: str | None = None) -> De
     )
 
 
-def base_of(found: Described, registry: Registry) -> tuple[str, Any] | None:
+def base_of(found: Described, registry: Registry) -> tuple[str, Model] | None:
     """The name and recipe of the architecture that this one is described as a variant of, with the same numbers.
 
     Where the base cannot read its config, the base's own numbers; None where there is no base, with a warning where
@@ -144,6 +143,6 @@ def base_of(found: Described, registry: Registry) -> tuple[str, Any] | None:
         with suppress(ZooError):
             return base, registry.architecture(base).recipe_of(Config(found.config))
     try:
-        return base, described(base, registry)[2]
+        return base, _of_preset(base, registry).recipe
     except ZooError:
         return None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoo.describe import described
+from zoo.describe import describe
 from zoo.describe.diagram import diagram_of
 from zoo.host.registry import default_registry
 
@@ -13,7 +13,8 @@ def draw():
 
     def of(name):
         registry = default_registry()
-        _, preset, recipe = described(name, registry)
+        found = describe(name, registry)
+        preset, recipe = found.preset, found.recipe
         return diagram_of(recipe, f"{name.partition(':')[0]}:{preset.name}", registry)
 
     return of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from zoo.architecture import Drawing, hookimpl
-from zoo.describe import described
+from zoo.describe import describe
 from zoo.describe.diagram import Box, Frame, Residual, diagram_of
 from zoo.describe.diagram.labels import which
 from zoo.describe.diagram.model import boxes
@@ -94,7 +94,7 @@ def test_layers_that_differ_in_numbers_are_one_frame_and_others_have_their_own(e
 
 def test_many_kinds_of_layers_share_a_frame_at_last():
     registry = default_registry()
-    recipe = described("llama:8b", registry)[2]
+    recipe = describe("llama:8b", registry).recipe
     activations = ("relu", "relu2", "gelu", "silu", "tanh", "sigmoid", "quick_gelu")
     recipe = recipe.change_layers(
         lambda index, layer: dict(feedforward=dict(activation=activations[index % len(activations)]))
@@ -105,7 +105,7 @@ def test_many_kinds_of_layers_share_a_frame_at_last():
 
 def test_many_numbers_are_told_by_the_first_and_the_last():
     registry = default_registry()
-    recipe = described("llama:8b", registry)[2]
+    recipe = describe("llama:8b", registry).recipe
     recipe = recipe.change_layers(lambda index, layer: dict(feedforward=dict(hidden=100 + index)))
     (frame,) = frames(diagram_of(recipe, "growing", registry))
     assert frame.count == 32
@@ -187,12 +187,12 @@ class Plugin:
 
 def third_party(layer, *drawings):
     registry = isolated(Plugin(*drawings))
-    recipe = described("llama:8b", registry)[2]
+    recipe = describe("llama:8b", registry).recipe
     return diagram_of(dataclasses.replace(recipe, layers=(layer,) * 3), "theirs", registry)
 
 
 def parts():
-    layer = described("llama:8b", default_registry())[2].layers[0]
+    layer = describe("llama:8b", default_registry()).recipe.layers[0]
     return dict(mixer=layer.mixer, feedforward=layer.feedforward)
 
 
@@ -212,24 +212,24 @@ def test_a_layer_that_nobody_draws_claims_no_order():
 
 
 def test_a_mixer_that_nobody_draws_has_its_fields():
-    layer = described("llama:8b", default_registry())[2].layers[0]
+    layer = describe("llama:8b", default_registry()).recipe.layers[0]
     diagram = third_party(layer.change(mixer=Unknown(order=3)))
     found = box(diagram, "attention")
     assert found.title == "Strange mixer" and texts(found) == ["order 3", "weighed"]
 
 
 def test_a_subclass_is_drawn_as_its_base_with_what_it_adds():
-    layer = described("llama:8b", default_registry())[2].layers[0]
+    layer = describe("llama:8b", default_registry()).recipe.layers[0]
     found = box(third_party(layer.change(mixer_norm=Doubled())), "norm")
     assert found.title == "RMSNorm" and texts(found) == ["doubled", "times 2"]
 
 
 def test_a_layer_of_a_subclass_is_not_drawn_as_its_base():
     @dataclass(frozen=True)
-    class Swapped(type(described("llama:8b", default_registry())[2].layers[0])):
+    class Swapped(type(describe("llama:8b", default_registry()).recipe.layers[0])):
         kind, name = "layer", "swapped"
 
-    llama = described("llama:8b", default_registry())[2].layers[0]
+    llama = describe("llama:8b", default_registry()).recipe.layers[0]
     layer = Swapped(**{field.name: getattr(llama, field.name) for field in dataclasses.fields(llama)})
     assert shape(frames(third_party(layer))[0].items) == ["layer"]
 
@@ -265,7 +265,7 @@ def in_parallel(subject):
 
 
 def test_parts_that_read_the_same_stand_side_by_side():
-    llama = described("llama:8b", default_registry())[2].layers[0]
+    llama = describe("llama:8b", default_registry()).recipe.layers[0]
     layer = Parallel(**{field.name: getattr(llama, field.name) for field in dataclasses.fields(llama)})
     found = box(third_party(layer, Drawing(Parallel, f"{__name__}:in_parallel")), "attention")
     assert [[cell.title for cell in row] for row in found.rows] == [

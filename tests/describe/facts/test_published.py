@@ -7,7 +7,7 @@ buffers. The sources are those that the numbers were read from.
 import pytest
 
 from zoo.config import Config
-from zoo.describe import described, facts_of
+from zoo.describe import describe, facts_of
 from zoo.host.registry import default_registry
 
 HEADERS = "total_size of the checkpoint's model.safetensors.index.json, 2 bytes a parameter"
@@ -53,13 +53,13 @@ PUBLISHED = [
 
 @pytest.mark.parametrize(("preset", "published", "source", "left_out"), PUBLISHED, ids=lambda v: str(v)[:20])
 def test_parameters_are_as_many_as_published(preset, published, source, left_out):
-    recipe = described(preset, default_registry())[2]
+    recipe = describe(preset, default_registry()).recipe
     assert facts_of(recipe).value("parameters.total") == published - left_out, source
 
 
 def test_the_larger_gpt_oss_has_as_many_as_published():
     # 116,829,156,672: the total of the safetensors of openai/gpt-oss-120b in lists of the hub's models; model cards: 117B.
-    small = described("gpt-oss:20b", default_registry())[1].config
+    small = describe("gpt-oss:20b", default_registry()).preset.config
     large = Config({**small, "num_hidden_layers": 36, "num_local_experts": 128, "layer_types": None})
     recipe = default_registry().architecture("gpt-oss").recipe(large)
     assert facts_of(recipe).value("parameters.total") == 116_829_156_672
@@ -73,21 +73,21 @@ def test_active_parameters_are_those_that_papers_round():
         ("deepseek-v3:671b", 37.6, True),
         ("qwen2-moe:a2.7b", 2.7, True),
     ):
-        sheet = facts_of(described(preset, default_registry())[2])
+        sheet = facts_of(describe(preset, default_registry()).recipe)
         counted = sheet.value("parameters.active") + table * sheet.value("parameters.embedding")
         assert round(counted / 1e9, 1) == billions
 
 
 @pytest.mark.parametrize(("preset", "read"), [("llama:8b", "embedding"), ("gpt2:small", "positions")])
 def test_a_table_of_which_a_token_reads_one_row_is_not_active_unless_it_is_the_head(preset, read):
-    sheet = facts_of(described(preset, default_registry())[2])
+    sheet = facts_of(describe(preset, default_registry()).recipe)
     idle = sheet.value("parameters.total") - sheet.value("parameters.active")
     assert idle == sheet.value(f"parameters.{read}")
 
 
 def test_only_models_with_idle_experts_are_said_to_use_a_part():
     for preset, shown in (("llama:8b", False), ("gpt2:small", False), ("gpt-oss:20b", True)):
-        sheet = facts_of(described(preset, default_registry())[2])
+        sheet = facts_of(describe(preset, default_registry()).recipe)
         (active,) = (fact for fact in sheet if fact.name == "parameters.active")
         assert active.detail is not shown
 
@@ -96,7 +96,7 @@ def test_only_models_with_idle_experts_are_said_to_use_a_part():
 def test_parts_add_up_to_the_whole(name):
     for preset in default_registry().architecture(name).presets:
         if preset.config is not None:
-            sheet = facts_of(described(f"{name}:{preset.name}", default_registry())[2])
+            sheet = facts_of(describe(f"{name}:{preset.name}", default_registry()).recipe)
             parts = {fact.name: fact.value for fact in sheet if fact.name.startswith("parameters.")}
             whole = parts.pop("parameters.total")
             parts.pop("parameters.active")

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 import zoo
-from zoo.describe import aligned, amount, compare, describe, described, facts_of, fields_of, text_of
+from zoo.describe import aligned, amount, compare, describe, facts_of, fields_of, text_of
 from zoo.describe.facts.cache_bytes import POLICIES, STATE_BYTES
 from zoo.describe.facts.weight_bytes import GROUP, format_of
 from zoo.errors import ZooError
@@ -17,7 +17,7 @@ NAMES = sorted(default_registry().architectures)
 
 @cache
 def recipe(name):
-    return described(name, default_registry())[2]
+    return describe(name, default_registry()).recipe
 
 
 def sheet(name, **how):

@@ -13,18 +13,16 @@ from zoo.describe.diagram.model import Box, Diagram, Frame, LayerStack, Residual
 
 
 class Sizes(Protocol):
-    """The heights of what a renderer draws."""
+    """The heights of what a renderer draws: gaps, forks, sums, the lower and upper edges of frames, boxes."""
 
     gap: float
     fork: float
     sum: float
     open: float
+    close: float
 
     def box(self, box: Box) -> float:
         """The height of a box, its notes included."""
-
-    def close(self, frame: Frame) -> float:
-        """The height of a frame's upper edge."""
 
 
 @dataclasses.dataclass
@@ -98,7 +96,7 @@ def elements(stack: LayerStack, sizes: Sizes) -> list[Element]:
                 first = Element("open", item, f"{key} open", sizes.open)
                 yield first
                 yield from visit(item.items)
-                yield Element("close", item, f"{key} close", sizes.close(item), partner=first)
+                yield Element("close", item, f"{key} close", sizes.close, partner=first)
             else:
                 first = Element("fork", item, f"{key} fork", sizes.fork)
                 yield first

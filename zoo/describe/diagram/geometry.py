@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from zoo.describe.diagram.arrange import Element, align, elements
-from zoo.describe.diagram.model import ENDS, MARK, Box, Cell, Diagram, Frame, LayerStack, Note
+from zoo.describe.diagram.model import ENDS, MARK, Box, Cell, Diagram, LayerStack, Note
 from zoo.describe.diagram.text_width import lines_within, text_width
 
 EDGE, LANE, BOX, SPACE, NOTES = 14, 30, 244, 14, 178
@@ -69,14 +69,11 @@ class Column:
 class Pixels:
     """The heights of what is drawn, in pixels."""
 
-    gap, fork, sum, open = 14.0, 8.0, 20.0, 6.0
+    gap, fork, sum, open, close = 14.0, 8.0, 20.0, 6.0, 26.0
 
     def box(self, box: Box) -> float:
         notes = len(note_lines(box)) * NOTE_LINE
         return max(inside(box).height, notes)
-
-    def close(self, frame: Frame) -> float:
-        return 26.0
 
 
 def inside(box: Box) -> Inside:

@@ -11,7 +11,7 @@ from rich.cells import cell_len as cells
 
 from zoo.describe.diagram.arrange import Element, align, elements
 from zoo.describe.diagram.canvas import Canvas
-from zoo.describe.diagram.model import ENDS, MARK, Box, Diagram, Frame, LayerStack
+from zoo.describe.diagram.model import ENDS, MARK, Box, Diagram, LayerStack
 from zoo.describe.diagram.text_width import wrapped
 
 LEAST, MOST = 34, 74  # the width of a column
@@ -104,17 +104,13 @@ def _stripped(line: Line) -> Line:
 class _Pen:
     """Draws elements in a column of `room` cells; its heights are in lines."""
 
-    gap, fork, sum, open = 0.0, 1.0, 1.0, 1.0
+    gap, fork, sum, open, close = 0.0, 1.0, 1.0, 1.0, 1.0
 
     def __init__(self, room: int) -> None:
         self.room = room
         self.beside = room >= BESIDE
         self.box_width = BOX if self.beside else room - LEFT - 2
         self.middle = LEFT + self.box_width // 2
-
-    def close(self, frame: Frame) -> int:
-        """One line, with the number of layers; a label that finds no room there has its own."""
-        return 1
 
     def box(self, box: Box) -> int:
         """The lines of a box."""

@@ -101,7 +101,7 @@ def _stack(ours: Model, theirs: Model, sizes: bool) -> Iterator[str]:
         yield from _part(name, before.get(name), after.get(name), len(theirs.layers), sizes)
     yield from positions_changed(ours, theirs)
     yield from norms_changed(ours, theirs)
-    yield from layers_changed(ours, theirs, sizes)
+    yield from layers_changed(ours, theirs)
     yield from embedding_changed(ours.embedding, theirs.embedding)
 
 

@@ -99,7 +99,7 @@ def _norm_titles(stack: Model) -> tuple[str, ...]:
     return tuple(dict.fromkeys(norm.title for norm in _all_norms(stack)))
 
 
-def layers_changed(ours: Model, theirs: Model, sizes: bool) -> Iterator[str]:
+def layers_changed(ours: Model, theirs: Model) -> Iterator[str]:
     """Sentences about another kind of layer, and about its plain fields."""
     old, new = common(ours.layers), common(theirs.layers)
     assert old is not None and new is not None

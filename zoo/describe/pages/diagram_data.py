@@ -21,8 +21,7 @@ GEOMETRY = {
         for name in ("EDGE", "LANE", "BOX", "SPACE", "NOTES", "COLUMN", "BETWEEN", "MARGIN", "TITLE_LINE")
     },
     **{name.lower(): getattr(geometry, name) for name in ("CELL_LINE", "NOTE_LINE", "PAD")},
-    **{name: getattr(Pixels, name) for name in ("gap", "fork", "sum", "open")},
-    "close": Pixels().close(Frame((), 1)),
+    **{name: getattr(Pixels, name) for name in ("gap", "fork", "sum", "open", "close")},
     "sizes": {"title": geometry.TITLE, "cell": geometry.CELL, "note": geometry.NOTE},
     "mark": MARK,
 }
