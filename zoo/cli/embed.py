@@ -11,7 +11,14 @@ import click
 
 from zoo.cli.completion import complete_source
 from zoo.cli.downloads import yes_option
-from zoo.cli.source_options import FILE, architecture_option, dtype_option, overwrite_option, revision_option
+from zoo.cli.source_options import (
+    FILE,
+    architecture_option,
+    dtype_option,
+    load_model,
+    overwrite_option,
+    revision_option,
+)
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -50,7 +57,6 @@ def embed(
     Without TEXT it reads one text from each line of the input. It prints a JSON object a line, or writes --out: a .npy
     array of shape (texts, width), or a .json list of the objects.
     """
-    from zoo.cli.progress import Progress
     from zoo.cli.run import read_pipe
     from zoo.errors import PromptError
     from zoo.files.writing import check_outputs, write_output
@@ -62,10 +68,8 @@ def embed(
     if not lines:
         raise PromptError("there is no text to embed")
     from zoo.generation.strategies.embedding import embed as vectors_of
-    from zoo.loading import load
 
-    with Progress("loading", waits=True) as report:
-        loaded = load(source, architecture=architecture, dtype=dtype, revision=revision, report=report)
+    loaded = load_model(source, architecture=architecture, dtype=dtype, revision=revision)
     vectors = vectors_of(loaded, lines, pooling=pooling, normalise=normalise)
     if out is None:
         for text, vector in zip(lines, vectors.tolist(), strict=True):

@@ -17,7 +17,6 @@ from zoo.cli.setting_options import with_defaults
 from zoo.frozen import Frozen, frozen
 
 if TYPE_CHECKING:
-    from zoo.architecture import Architecture
     from zoo.generation.prefix_cache import PromptCache
     from zoo.host.registry import Registry
     from zoo.loading import Loaded
@@ -103,15 +102,9 @@ class ModelOptions(Frozen):
     prompt_cache: Path | None
 
     def load(self, source: str, context: int | None = None) -> Loaded:
-        """Load the model of a source, with a progress bar, and name the plugin that serves it when a third party's does."""
-        from zoo.loading import load
-
+        """Load a source as these options say."""
         names = ("adapter", "architecture", "revision", "repack", "unpack", "dtype", "force")
-        how: dict[str, Any] = {name: getattr(self, name) for name in names}
-        with Progress("loading", waits=True) as report:
-            loaded = load(source, context=context, report=report, **how)
-        print_serving_plugin(loaded.architecture)
-        return loaded
+        return load_model(source, context=context, **{name: getattr(self, name) for name in names})
 
     def settings(self, loaded: Loaded, given: dict[str, Any]) -> dict[str, Any]:
         """The settings for `zoo.stream`: those given, a person's defaults for others, strategy, samplers, prompt cache."""
@@ -138,13 +131,20 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return gathered
 
 
-def print_serving_plugin(architecture: Architecture) -> None:
-    """Print to the error stream which plugin runs a model, if it is a third party's."""
-    from zoo.host.registry import default_registry
+def load_model(source: str, **how: Any) -> Loaded:
+    """Load a source with a progress bar, and name the plugin that runs it if it is a third party's.
 
-    plugin = default_registry().plugin_of(architecture)
+    `how` are arguments of `zoo.load`.
+    """
+    from zoo.host.registry import default_registry
+    from zoo.loading import load
+
+    with Progress("loading", waits=True) as report:
+        loaded = load(source, report=report, **how)
+    plugin = default_registry().plugin_of(loaded.architecture)
     if not plugin.first_party:
-        click.echo(f"zoo: {architecture.name} is served by the plugin {plugin.label}", err=True)
+        click.echo(f"zoo: {loaded.architecture.name} is served by the plugin {plugin.label}", err=True)
+    return loaded
 
 
 def samplers_of(registry: Registry, texts: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -17,8 +17,8 @@ from zoo.cli.source_options import (
     FILE,
     architecture_option,
     dtype_option,
+    load_model,
     overwrite_option,
-    print_serving_plugin,
     revision_option,
     sampler_option,
     samplers_of,
@@ -144,11 +144,8 @@ def _traced(
     from zoo.inspect.tracing.hooks import values_of
     from zoo.inspect.tracing.intervention import resolve
     from zoo.inspect.tracing.run import trace as run
-    from zoo.loading import load
 
-    with Progress("loading", waits=True) as report:
-        loaded = load(source, report=report, **how)
-    print_serving_plugin(loaded.architecture)
+    loaded = load_model(source, **how)
     only = () if address is None else (resolve(address, values_of(loaded.model, loaded.registry))[0],)
     if samplers:
         settings["samplers"] = samplers_of(loaded.registry, samplers)
