@@ -29,45 +29,28 @@ def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iter
     default one a token). A step without a token carries a draft of the block under way; once that is whole, each of its
     tokens is a step. Ends after an end token. PromptError, before anything runs, for a setting that cannot be.
     """
-    return (step for _, step in _answers(loaded, [prompt], several=False, **settings))
+    return (step for _, step in batch(loaded, [prompt], **settings))
 
 
 def batch(
-    loaded: Loaded, prompts: Sequence[str | Sequence[int]], *, batch_size: int = BATCH, **settings: Any
+    loaded: Loaded,
+    prompts: Sequence[str | Sequence[int]],
+    *,
+    max_tokens: int,
+    block_length: int,
+    steps: int | None = None,
+    batch_size: int = BATCH,
+    special_tokens: bool = True,
+    **given: Any,
 ) -> Iterator[tuple[int, Step]]:
     """The steps of `stream` for each prompt, with its index; `batch_size` prompts run in the same passes.
 
     PromptError, before anything runs, for a setting or a prompt that cannot be, with the prompt's index.
     """
-    return _answers(loaded, prompts, batch_size, **settings)
-
-
-def check_room(vocab: int, tokens: int) -> None:
-    """PromptError where one pass over a text of so many tokens would not fit in memory, for its logits alone."""
-    need, room = 4 * vocab * tokens, runtime.total_memory()
-    if room is not None and need > room:
-        raise PromptError(
-            f"`max_tokens`: the logits of {tokens:,} tokens are {need / 1e9:.1f} GB, "
-            f"this machine has {room / 1e9:.1f} GB"
-        )
-
-
-def _answers(
-    loaded: Loaded,
-    prompts: Sequence[str | Sequence[int]],
-    batch_size: int = BATCH,
-    several: bool = True,
-    *,
-    max_tokens: int,
-    steps: int | None = None,
-    block_length: int,
-    special_tokens: bool = True,
-    **given: Any,
-) -> Iterator[tuple[int, Step]]:
     # Masks are filled by draws alone: the penalties of a generation_config.json have no part in them.
     settings = settings_for(loaded, {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, **given})
     mask = mask_id(loaded)
-    texts = each_prompt(prompts, several, lambda prompt: encode_prompt(loaded, prompt, special_tokens))
+    texts = each_prompt(prompts, lambda prompt: encode_prompt(loaded, prompt, special_tokens))
     check_room(loaded.recipe.vocab, max(map(len, texts), default=0) + max_tokens)
     blocks = split_evenly(max_tokens, -(-max_tokens // block_length))
     if steps is not None and steps < len(blocks):
@@ -84,6 +67,16 @@ def _answers(
                 yield indices[place], step
 
     return run()
+
+
+def check_room(vocab: int, tokens: int) -> None:
+    """PromptError where one pass over a text of so many tokens would not fit in memory, for its logits alone."""
+    need, room = 4 * vocab * tokens, runtime.total_memory()
+    if room is not None and need > room:
+        raise PromptError(
+            f"`max_tokens`: the logits of {tokens:,} tokens are {need / 1e9:.1f} GB, "
+            f"this machine has {room / 1e9:.1f} GB"
+        )
 
 
 def _answer(

@@ -288,18 +288,16 @@ class Engine:
         self.prompt_cache.keep(ids, cache, sequence.settings.policy())
 
 
-def indexed_steps(
-    engine: Engine, indices: Mapping[int, int], several: bool = True
-) -> Iterator[tuple[int, Step]]:
+def indexed_steps(engine: Engine, indices: Mapping[int, int]) -> Iterator[tuple[int, Step]]:
     """The steps of an engine by the indices of its prompts, whose handles are the keys of `indices`.
 
-    The error of a sequence is raised and, where there are `several`, names its prompt. Who stops early cancels what still
+    The error of a sequence is raised and, of several, names its prompt. Who stops early cancels what still
     runs, so that a prompt cache keeps it.
     """
     try:
         for handle, step in engine.run():
             if step.error is not None:
-                name = f"prompts[{indices[handle]}]: " if several else ""
+                name = f"prompts[{indices[handle]}]: " if len(indices) > 1 else ""
                 raise type(step.error)(f"{name}{step.error}")
             yield indices[handle], step
     except GeneratorExit:

@@ -14,16 +14,17 @@ Made = TypeVar("Made")
 BATCH = 16  # prompts that share the passes, unless a number is asked for
 
 
-def each_prompt(prompts: Any, several: bool, make: Callable[[Any], Made]) -> list[Made]:
-    """What `make` gives for each prompt; where they may be `several`, its PromptError says which cannot be."""
-    if several and (isinstance(prompts, str | bytes) or not isinstance(prompts, Iterable)):
+def each_prompt(prompts: Any, make: Callable[[Any], Made]) -> list[Made]:
+    """What `make` gives for each prompt; of several prompts its PromptError names the one that cannot be."""
+    if isinstance(prompts, str | bytes) or not isinstance(prompts, Iterable):
         raise PromptError(f"`prompts` must be a list of prompts, got {prompts!r:.60}")
-    made = []
+    made, prompts = [], list(prompts)
     for index, prompt in enumerate(prompts):
         try:
             made.append(make(prompt))
         except PromptError as error:
-            raise type(error)(f"prompts[{index}]: {error}" if several else str(error)) from error
+            name = f"prompts[{index}]: " if len(prompts) > 1 else ""
+            raise type(error)(f"{name}{error}") from error
     return made
 
 

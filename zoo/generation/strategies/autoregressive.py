@@ -49,7 +49,7 @@ def stream(
     handle = engine.add_sequence(
         prompt, settings_for(loaded, settings), checkpoints=checkpoints, report=report
     )
-    return (step for _, step in indexed_steps(engine, {handle: 0}, several=False))
+    return (step for _, step in indexed_steps(engine, {handle: 0}))
 
 
 def batch(
@@ -65,6 +65,6 @@ def batch(
     """
     engine = Engine(loaded, prompt_cache=prompt_cache)
     add = partial(engine.add_sequence, settings=settings_for(loaded, settings))
-    added = each_prompt(prompts, True, add)
+    added = each_prompt(prompts, add)
     handles = {handle: index for index, handle in enumerate(added)}
     return indexed_steps(engine, handles)

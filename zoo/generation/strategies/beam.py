@@ -47,27 +47,16 @@ def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iter
     defaults: one beam, a length penalty of 1, no early stopping. `max_tokens` (256) and `min_tokens` count new tokens,
     an end token included. PromptError, before anything runs, for a prompt or setting that cannot be.
     """
-    return (step for _, step in _answers(loaded, [prompt], 1, settings, several=False))
+    return (step for _, step in batch(loaded, [prompt], **settings))
 
 
 def batch(
-    loaded: Loaded, prompts: Sequence[str | Sequence[int]], *, batch_size: int = BATCH, **settings: Any
+    loaded: Loaded, prompts: Sequence[str | Sequence[int]], *, batch_size: int = BATCH, **given: Any
 ) -> Iterator[tuple[int, Step]]:
     """What `stream` gives for each of the prompts, `batch_size` of them in the same passes: its index and a step.
 
     PromptError, before anything runs, for a setting or a prompt that cannot be, with the prompt's index.
     """
-    return _answers(loaded, prompts, batch_size, settings, several=True)
-
-
-def _answers(
-    loaded: Loaded,
-    prompts: Sequence[str | Sequence[int]],
-    batch_size: int,
-    given: dict[str, Any],
-    *,
-    several: bool,
-) -> Iterator[tuple[int, Step]]:
     report: Report | None = given.pop("report", None)
     own = {name: given.pop(name, None) for name in (name for name, _ in SETTINGS.values())}
     beams = beam_config(generation_config_of(loaded), own)
@@ -76,8 +65,8 @@ def _answers(
     if beams.count == 1:
         engine = Engine(loaded, rows=batch_size)
         add = partial(engine.add_sequence, settings=settings, report=report)
-        index_of = {handle: index for index, handle in enumerate(each_prompt(prompts, several, add))}
-        return indexed_steps(engine, index_of, several)
+        index_of = {handle: index for index, handle in enumerate(each_prompt(prompts, add))}
+        return indexed_steps(engine, index_of)
     if settings.temperature:
         raise PromptError(
             "`beams`: several are searched, not sampled; give a `temperature` of 0, or one beam"
@@ -85,7 +74,7 @@ def _answers(
     for name in given:
         if name not in SEARCHED and getattr(settings, name) != getattr(NEUTRAL, name):
             raise PromptError(f"`{name}` cannot be given with several `beams`")
-    tokenized = each_prompt(prompts, several, lambda prompt: tokenize_prompt(loaded, prompt, settings))
+    tokenized = each_prompt(prompts, lambda prompt: tokenize_prompt(loaded, prompt, settings))
     return _searched(loaded, tokenized, beams, settings, batch_size, report)
 
 

@@ -23,35 +23,28 @@ def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iter
     the mask's number when there are several; its `candidate` has `mask`, `token`, `text` and `probability`.
     NothingToPredict, a PromptError, before anything runs, when there is no mask, or no head to fill it.
     """
-    return (step for _, step in _answers(loaded, [prompt], several=False, **settings))
+    return (step for _, step in batch(loaded, [prompt], **settings))
 
 
 def batch(
-    loaded: Loaded, prompts: Sequence[str | Sequence[int]], *, batch_size: int = BATCH, **settings: Any
+    loaded: Loaded,
+    prompts: Sequence[str | Sequence[int]],
+    *,
+    top_k: int,
+    batch_size: int = BATCH,
+    special_tokens: bool = True,
 ) -> Iterator[tuple[int, Step]]:
     """What `stream` gives for each of the prompts, `batch_size` of them in one pass: its index and a step.
 
     PromptError, before anything runs, for a setting or a prompt that cannot be, with the prompt's index.
     """
-    return _answers(loaded, prompts, batch_size, **settings)
-
-
-def _answers(
-    loaded: Loaded,
-    prompts: Sequence[str | Sequence[int]],
-    batch_size: int = BATCH,
-    several: bool = True,
-    *,
-    top_k: int,
-    special_tokens: bool = True,
-) -> Iterator[tuple[int, Step]]:
     if loaded.recipe.head is None:
         raise NothingToPredict(
             f"{loaded.folder}: has no head to fill a mask with; zoo.embed (`zoo embed`) gives its vectors"
         )
     if not 1 <= top_k <= loaded.recipe.head.vocab:
         raise PromptError(f"`top_k` must lie in 1..{loaded.recipe.head.vocab}, got {top_k}")
-    texts = each_prompt(prompts, several, lambda prompt: _masked(loaded, prompt, special_tokens))
+    texts = each_prompt(prompts, lambda prompt: _masked(loaded, prompt, special_tokens))
 
     def run() -> Iterator[tuple[int, Step]]:
         for indices in in_batches(loaded, [len(ids) for ids, _ in texts], batch_size):
