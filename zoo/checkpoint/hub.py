@@ -56,17 +56,16 @@ class Listing:
             if isinstance(file.rfilename, str) and file.rfilename.isprintable()
         }
         if not COMMIT.fullmatch(self.commit):
-            raise SourceError(f"{hub_id}: the hub names a commit that is none, {self.commit[:80]!r}")
+            raise self._invalid("a commit", self.commit)
         for name, file in self.files.items():
             blob, size = self._blob(name), file.size
             if not (blob is None or ETAG.fullmatch(str(blob))):
-                raise SourceError(
-                    f"{hub_id}: the hub names a hash of {name} that is none, {str(blob)[:80]!r}"
-                )
+                raise self._invalid(f"a hash of {name}", blob)
             if not (size is None or (isinstance(size, int) and 0 <= size < 2**63)):
-                raise SourceError(
-                    f"{hub_id}: the hub names a size of {name} that is none, {str(size)[:80]!r}"
-                )
+                raise self._invalid(f"a size of {name}", size)
+
+    def _invalid(self, what: str, value: object) -> SourceError:
+        return SourceError(f"{self.hub_id}: the hub names {what} that is none, {str(value)[:80]!r}")
 
     def _blob(self, name: str) -> str | None:
         """The name of a file's blob in the cache, None where the hub does not say."""
