@@ -171,6 +171,7 @@ def wanted(hub_id: str, names: Collection[str], registry: Registry) -> list[str]
             else ""
         )
         raise SourceError(f"{hub_id}: has no {CONFIG}, so no folder that can be loaded{has}")
+    tokenizers = [format.files for format in registry.table(TokenizerFormat).listed().values()]
     files = [
         *BESIDE,
         *(
@@ -178,7 +179,7 @@ def wanted(hub_id: str, names: Collection[str], registry: Registry) -> list[str]
             for format in registry.table(QuantizedFormat).listed().values()
             if format.settings_file
         ),
-        *(file for format in registry.table(TokenizerFormat).listed().values() for file in format.files),
+        *(file for files in tokenizers if all(name in names for name in files) for file in files),
         *vocabulary_files(names.__contains__),
     ]
     return [name for name in dict.fromkeys(files) if name in names]
