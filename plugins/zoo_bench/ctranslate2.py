@@ -1,4 +1,4 @@
-"""CTranslate2: it translates ids to exactly so many tokens, the likeliest each time, without an end token."""
+"""CTranslate2, which translates ids to a fixed number of tokens, the likeliest each time, without an end token."""
 
 from __future__ import annotations
 

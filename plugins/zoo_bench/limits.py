@@ -78,7 +78,7 @@ def needs(recipe: Model, weight_bytes: float, number_bytes: int, lengths: Length
     weights = written / 2 * weight_bytes  # two operations a weight
 
     def cached(tokens: int) -> float:
-        """The bytes of the caches after so many tokens; of 16-bit numbers two each."""
+        """The bytes of the caches after a number of tokens, two for each number of 16 bits."""
         return sum(kept.bytes(tokens) for kept in cache_sizes(recipe)) * number_bytes / 2
 
     return {

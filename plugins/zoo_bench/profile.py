@@ -94,7 +94,7 @@ def profile(asked: str) -> dict[str, dict[str, float]]:
         return model.decode(ids, None, cache) if translates else read(ids, cache)
 
     def passes(run: Callable[..., Any], count: int, cache: list[Any], times: int) -> dict[str, float]:
-        """The seconds of one pass over so many tokens of each row, on average."""
+        """The mean seconds of one pass over `count` tokens of each row."""
         clock.take()
         began = time.perf_counter()
         for _ in range(times):

@@ -46,7 +46,7 @@ class ZooEngine(BenchmarkEngine):
         self.context = loaded.recipe.context
 
     def _writing(self, rows: list[list[int]], new: int) -> Engine:
-        """The zoo's engine with these prompts, each of which it answers by `new` tokens."""
+        """The zoo's engine with these prompts; it answers each with `new` tokens."""
         from zoo.generation.loop.engine import Engine
 
         engine = Engine(self.loaded, rows=len(rows))

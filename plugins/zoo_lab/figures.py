@@ -65,7 +65,7 @@ def draw(
 
 
 def drawn_charts(record: ExperimentRecord) -> list[Chart]:
-    """The charts of which something was measured."""
+    """The charts with measurements."""
     return [chart for chart in record.charts if _drawn_arms(record, chart)]
 
 
@@ -96,7 +96,7 @@ def _write(figure: Any, path: Path, title: str, overwrite: bool) -> None:
 
 
 def _drawn_arms(record: ExperimentRecord, chart: Chart) -> list[ArmRecord]:
-    """The arms of which something was measured for a chart."""
+    """The arms with measurements for a chart."""
     return [arm for arm in record.arms if measured(record, chart, arm)]
 
 

@@ -57,17 +57,17 @@ def contrast(arms: Sequence[tuple[float, Sequence[float]]], paired: bool = False
 
 
 @cache
-def student(freedom: float, level: float = LEVEL) -> float:
-    """The t between whose −t and t Student's distribution of `freedom` (≥ 1) degrees has the probability `level`.
+def student(freedom: float) -> float:
+    """The t between whose −t and t Student's distribution of `freedom` (≥ 1) degrees has the probability `LEVEL`.
 
     With t = √ν · tan θ the density is proportional to cos^(ν−1) θ, whose integral up to θ is found by Simpson's rule
-    and set equal to `level` by bisection.
+    and set equal to `LEVEL` by bisection.
     """
     whole = _cosines(math.pi / 2, freedom - 1)
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         middle = (low + high) / 2
-        if _cosines(middle, freedom - 1) < level * whole:
+        if _cosines(middle, freedom - 1) < LEVEL * whole:
             low = middle
         else:
             high = middle

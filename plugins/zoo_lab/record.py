@@ -111,7 +111,7 @@ class ExperimentRecord:
 
 
 def planned(experiment: Experiment, plan: Plan, seeds: int, versions: Mapping[str, str]) -> ExperimentRecord:
-    """The record of an experiment of which nothing has been run."""
+    """The record of an experiment before its first run."""
     return ExperimentRecord(
         experiment=experiment.name,
         question=experiment.question,
@@ -130,19 +130,20 @@ def planned(experiment: Experiment, plan: Plan, seeds: int, versions: Mapping[st
     )
 
 
-def rounded(value: Any, digits: int = DIGITS) -> Any:
-    """A number to so many significant digits; whole numbers, and what is no number, as they are."""
+def rounded(value: Any) -> Any:
+    """A float rounded to `DIGITS` significant digits; any other value as it is."""
     if not isinstance(value, float):
         return value
     if not math.isfinite(value) or value == 0:
         return value
-    return round(value, digits - 1 - math.floor(math.log10(abs(value))))
+    return round(value, DIGITS - 1 - math.floor(math.log10(abs(value))))
 
 
-def thinned(points: Sequence[Sequence[float]], most: int = POINTS) -> list[list[float]]:
-    """At most `most` of the points, the first and the last among them, evenly spaced."""
-    if len(points) > most:
-        points = [points[round(index * (len(points) - 1) / (most - 1))] for index in range(most)]
+def thinned(points: Sequence[Sequence[float]]) -> list[list[float]]:
+    """At most `POINTS` of the points, evenly spaced, the first and the last among them."""
+    if len(points) > POINTS:
+        last = len(points) - 1
+        points = [points[round(index * last / (POINTS - 1))] for index in range(POINTS)]
     return [[rounded(float(value)) for value in point] for point in points]
 
 

@@ -71,7 +71,7 @@ def next_tokens(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSe
 
 
 def documents(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSettings) -> Iterator[Batch]:
-    """The same batches with one document a row, of which every token is a target."""
+    """The same batches with one document a row, every token a target."""
     return padded(texts, tokenizer.encode, batch=64, end=token(tokenizer, END))
 
 

@@ -48,7 +48,7 @@ class TrainingSettings:
             raise ZooError(f"`seed` must be a whole number from 0, got {self.seed}")
 
     def to(self, steps: int, done: int) -> TrainingSettings:
-        """These for a run of `steps` in all, of which `done` are done.
+        """The settings of the same run with `steps` in all, after `done` steps.
 
         A run that is not finished goes on with the rates of the longer or shorter one. A finished one gets another
         part: the rate warms up again to its peak and falls by a cosine to a tenth at the new end.

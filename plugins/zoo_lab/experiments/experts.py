@@ -69,7 +69,7 @@ def _claims() -> tuple[Claim, ...]:
 
 
 def _recipe(count: int, hidden: int) -> Any:
-    """The recipe with so many experts, or with one feed-forward of a width."""
+    """The recipe with `count` experts; 1: with a feed-forward of width `hidden`."""
     if count == 1:
         return small_llama(feedforward=dict(hidden=hidden))
     moe = MoE(router=Router(count, CHOSEN), experts=Experts(count, HIDDEN // CHOSEN))

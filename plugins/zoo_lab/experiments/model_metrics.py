@@ -26,7 +26,7 @@ def held_out(name: str = "atlas") -> list[str]:
 
 
 def loss_by_position(loaded: Any, settings: TrainingSettings, batches: int) -> list[float]:
-    """The held-out loss at each position of rows of `settings.length` tokens, in nats, over so many batches."""
+    """The held-out loss at each position of rows of `settings.length` tokens, in nats, over `batches` batches."""
     total, rows = mx.zeros((settings.length,)), 0
     for inputs, targets in islice(next_tokens(held_out(), loaded.tokenizer, settings), batches):
         total = total + token_losses(loaded.model(inputs), targets).sum(axis=0)  # (T,)

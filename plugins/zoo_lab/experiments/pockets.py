@@ -65,7 +65,7 @@ def quantization(scale: Scale) -> Plan:
 
 
 def _quantized(name: str, bits: int | None, documents: int) -> Arm:
-    """An arm that measures a pocket in so many bits; None: as it is."""
+    """An arm that measures a pocket rounded to `bits`; None: as it is."""
 
     def run(trial: Trial) -> Result:
         whole, texts = pocket_of(name), part_of_text(trial, documents)

@@ -15,7 +15,7 @@ WIDTH = 2  # bytes of a number that is not packed, as the checkpoint stores it
 
 @lru_cache(maxsize=1)
 def packed(name: str, bits: int, group: int) -> tuple[Loaded, int]:
-    """An embedded checkpoint rounded to so many bits by groups of `group` weights, and the bytes of its packed weights.
+    """An embedded checkpoint rounded to `bits` by groups of `group` weights, and the bytes of its packed weights.
 
     Which matrices are packed, and how, is what `zoo convert` would choose. Each is unpacked again, so that its products
     are those of a dense one: the same up to the order of sums, and on a CPU much faster.

@@ -91,7 +91,7 @@ def teacher_forced(
 
 @lru_cache(maxsize=1)
 def known_runs(tokenizer: Tokenizer, gram: int, count: int) -> frozenset[tuple[int, ...]]:
-    """Every run of `gram` tokens, and of one fewer, in so many documents of the corpus, between end tokens."""
+    """Every run of `gram` tokens, and of one fewer, in `count` documents of the corpus, between end tokens."""
     end = token(tokenizer, END)
     texts = corpus("atlas", "generate")
     runs: set[tuple[int, ...]] = set()

@@ -29,7 +29,7 @@ def distinct(loaded: Any, texts: int, seed: int, **settings: Any) -> float:
 
 
 def right(loaded: Loaded, count: int, seed: int, **settings: Any) -> float:
-    """The percentage of right answers to so many questions about capitals, drawn with `settings`."""
+    """The percentage of right answers to `count` questions about capitals, sampled with `settings`."""
     asked = chosen(questions_of(loaded.architecture, registry=loaded.registry), count, seed)
     return (
         100
@@ -44,7 +44,7 @@ def right(loaded: Loaded, count: int, seed: int, **settings: Any) -> float:
 def answered(
     loaded: Loaded, count: int, seed: int, report: Callable[[int, int], None] = lambda done, total: None
 ) -> float:
-    """The percentage of right answers to so many of all questions, as `zoo evaluate` counts them."""
+    """The percentage of right answers to `count` of all questions, as `zoo evaluate` counts them."""
     asked = chosen(questions_of(loaded.architecture, every=True, registry=loaded.registry), count, seed)
     found = 0
     for number, question in enumerate(asked):
