@@ -121,21 +121,15 @@ def read_settings(folder: Path) -> TokenizerSettings:
     """The tokenizer settings of a model folder; TokenizerError names the file and key of a wrong value."""
     path = folder / "tokenizer_config.json"
     values = read_json(path)
-    named = {
-        name: _content(values[name], path, name) for name in SPECIAL_NAMES if values.get(name) is not None
-    }
+    named = _special_tokens(values, path)
+    extra: tuple[str, ...] = ()
     # In folders older than `added_tokens_decoder`, the file special_tokens_map.json takes precedence.
     if values.get("added_tokens_decoder") is None:
         map_path = folder / "special_tokens_map.json"
         mapped = read_json(map_path)
-        named |= {
-            name: _content(mapped[name], map_path, name)
-            for name in SPECIAL_NAMES
-            if mapped.get(name) is not None
-        }
-        extra = _extra_special(mapped, map_path) or _extra_special(values, path)
-    else:
-        extra = _extra_special(values, path)
+        named |= _special_tokens(mapped, map_path)
+        extra = _extra_special(mapped, map_path)
+    extra = extra or _extra_special(values, path)
     return TokenizerSettings(
         path, values, named, extra, _added_tokens(folder, values, path, {*named.values(), *extra})
     )
@@ -181,6 +175,12 @@ def _content(value: Any, path: Path, key: str) -> str:
     return content
 
 
+def _special_tokens(values: Mapping[str, Any], path: Path) -> dict[str, str]:
+    """The texts of the special tokens that have a name."""
+    names = [name for name in SPECIAL_NAMES if values.get(name) is not None]
+    return {name: _content(values[name], path, name) for name in names}
+
+
 def _extra_special(values: Mapping[str, Any], path: Path) -> tuple[str, ...]:
     """The texts of special tokens that have no name, under either of the keys used for them."""
     texts: list[str] = []
@@ -200,9 +200,9 @@ def _added_tokens(
 ) -> tuple[AddedToken, ...]:
     """The added tokens in id order, from `added_tokens_decoder` or the older `added_tokens.json`."""
     decoder = values.get("added_tokens_decoder")
+    tokens = []
     if decoder is None:
         path = folder / "added_tokens.json"
-        tokens = []
         for content, id in read_json(path).items():
             if not isinstance(id, int) or isinstance(id, bool) or id < 0:
                 raise TokenizerError(f"{path}: {content!r} must have a token id, got {id!r}")
@@ -210,7 +210,6 @@ def _added_tokens(
         return tuple(sorted(tokens, key=lambda token: token.id))
     if not isinstance(decoder, dict):
         raise TokenizerError(f"{path}: added_tokens_decoder must be an object, got {type(decoder).__name__}")
-    tokens = []
     for id, entry in decoder.items():
         key = f"added_tokens_decoder[{id!r}]"
         if not id.isascii() or not id.isdigit() or len(id) > 9 or not isinstance(entry, dict):

@@ -67,14 +67,10 @@ def declarations(tools: Iterable[Tool]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for number, tool in enumerate(tools, 1):
         made = declaration(tool) if not isinstance(tool, Mapping) and callable(tool) else tool
-        function = made.get("function") if isinstance(made, Mapping) else None
+        is_declaration = isinstance(made, Mapping) and made.get("type") == "function"
+        function = made.get("function") if is_declaration else None
         name = function.get("name") if isinstance(function, Mapping) else None
-        if (
-            not isinstance(made, Mapping)
-            or made.get("type") != "function"
-            or not isinstance(function, Mapping)
-            or not isinstance(name, str)
-        ):
+        if not isinstance(function, Mapping) or not isinstance(name, str):
             raise PromptError(f"`tools`: tool {number} must be a function or {FORM}, got {tool!r:.60}")
         if not isinstance(function.get("parameters", {}), Mapping):
             raise PromptError(f"`tools`: {name}: parameters must be a JSON schema (an object)")
