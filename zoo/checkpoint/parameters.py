@@ -45,13 +45,13 @@ def match(
         problems.append(find_mismatches(wanted, parameters, left, layouts[layout], tensors, recipe))
     else:
         raise CheckpointError(str(min(problems, key=len)))  # of the layout that is nearest
-    settled = _resolved(model, parameters, wanted)
+    resolved = _resolved(model, parameters, wanted)
     warn_of_dequantized(
         tensors.dequantized.union(
             *(t.dequantized for t in tensors.arrays.values() if isinstance(t, QuantizedMatrix))
         )
     )
-    return settled, layout
+    return resolved, layout
 
 
 def placed(
@@ -125,13 +125,13 @@ def quantizations(
     tensors: Tensors, parameters: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, ...], QuantizationSpec | None]]:
     """Each matrix's names, in the checkpoint and as a parameter, and its quantization in the model or the checkpoint."""
-    settled = {
+    resolved = {
         tensor.name: (path, tensor)
         for path, tensor in parameters.items()
         if isinstance(tensor, QuantizedMatrix)
     }
     for name, tensor in tensors.arrays.items():
-        path, final = settled.get(name, (name, tensor))
+        path, final = resolved.get(name, (name, tensor))
         names = tuple(text.removesuffix(".weight") for text in (name, path))
         yield names, final.quantization if isinstance(final, QuantizedMatrix) else None
 

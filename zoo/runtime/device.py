@@ -56,7 +56,7 @@ def compute_dtype(asked: str | None = None) -> Any:
 
 
 def dequantized_dtype() -> Any:
-    """The dtype of matrices whose packing this library lacks: half precision on a GPU, float32 where that is fastest."""
+    """The dtype of matrices whose quantization this library lacks: half precision on a GPU, float32 where that is fastest."""
     import mlx.core as mx
 
     return mx.float16 if on_gpu() else mx.float32

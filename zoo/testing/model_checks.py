@@ -25,7 +25,7 @@ from zoo.loading import load
 from zoo.testing.outputs import checked_outputs
 from zoo.testing.pieces import logits_in_pieces
 from zoo.testing.subjects import (
-    PACKING,
+    QUANTIZATION,
     Subject,
     answer,
     check_greedy,
@@ -147,7 +147,7 @@ def quantized_and_loaded_is_identical(subject: Subject) -> None:
     """A quantized model must run, and be the same after it is saved and loaded."""
     with tempfile.TemporaryDirectory() as folder:
         model = saved_and_loaded(subject, subject.model, Path(folder, "plain"))
-        quantize(model, PACKING, quantizes(subject))
+        quantize(model, QUANTIZATION, quantizes(subject))
         loaded = saved_and_loaded(subject, model, Path(folder, "packed"))
     expected, found = (dict(tree_flatten(kind.parameters())) for kind in (model, loaded))
     lost = sorted(expected.keys() ^ found.keys())

@@ -98,7 +98,7 @@ def is_saved(subject: Subject) -> bool:
     return sum(array.nbytes for _, array in tree_flatten(subject.model.parameters())) <= MOST_SAVED
 
 
-PACKING = QuantizationSpec(8, 32)  # what the suite quantizes to
+QUANTIZATION = QuantizationSpec(8, 32)  # what the suite quantizes to
 
 
 def quantizes(subject: Subject) -> list[Any]:
@@ -110,7 +110,7 @@ def can_be_quantized(subject: Subject) -> bool:
     """Whether it is small enough to be saved, and some layer is or can be quantized."""
     layers = subject.model.named_modules()
     return is_saved(subject) and any(
-        "scales" in layer or choose(path, layer, PACKING, quantizes(subject)) for path, layer in layers
+        "scales" in layer or choose(path, layer, QUANTIZATION, quantizes(subject)) for path, layer in layers
     )
 
 
