@@ -14,10 +14,8 @@ Made = TypeVar("Made")
 BATCH = 16  # prompts that share the passes, unless a number is asked for
 
 
-def each_prompt(prompts: Any, make: Callable[[Any], Made]) -> list[Made]:
+def each_prompt(prompts: Iterable[Any], make: Callable[[Any], Made]) -> list[Made]:
     """What `make` gives for each prompt; of several prompts its PromptError names the one that cannot be."""
-    if isinstance(prompts, str | bytes) or not isinstance(prompts, Iterable):
-        raise PromptError(f"`prompts` must be a list of prompts, got {prompts!r:.60}")
     made, prompts = [], list(prompts)
     for index, prompt in enumerate(prompts):
         try:
