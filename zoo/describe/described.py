@@ -122,16 +122,15 @@ def describe(source: str, registry: Registry, revision: str | None = None) -> De
     checkpoint = open_checkpoint(find(source, registry, revision, weights=False).path, registry)
     architecture = checkpoint.architecture
     recipe = architecture.recipe_of(checkpoint.config_of())
-    return Described(
-        architecture, str(checkpoint.path), recipe, config=checkpoint.config, path=checkpoint.path
-    )
+    origin = str(checkpoint.path)
+    return Described(architecture, origin, recipe, config=checkpoint.config, path=checkpoint.path)
 
 
 def base_of(found: Described, registry: Registry) -> tuple[str, Model] | None:
-    """The name and recipe of the architecture that this one is described as a variant of, with the same numbers.
+    """The name and recipe of the architecture that this one is a variant of, with the same numbers.
 
-    Where the base cannot read its config, the base's own numbers; None where there is no base, with a warning where
-    no plugin has it.
+    The base's own numbers where it cannot read this one's config. None where there is no base; warns where no plugin has
+    it.
     """
     base = found.architecture.base
     if base is None:

@@ -59,11 +59,9 @@ class SourceCode(Frozen):
                 parts[-1] = (parts[-1][0], parts[-1][1] + text)
             else:
                 parts.append((colour, text))
+        plain = ((colour, escape(text, quote=False)) for colour, text in parts)
         return "".join(
-            f'<span class="{colour}">{escape(text, quote=False)}</span>'
-            if colour
-            else escape(text, quote=False)
-            for colour, text in parts
+            f'<span class="{colour}">{text}</span>' if colour else text for colour, text in plain
         ).rstrip()
 
 
@@ -74,9 +72,7 @@ def source_of(target: Any) -> SourceCode | None:
         lines, first = inspect.getsourcelines(target)
     except (OSError, TypeError):
         return None
-    bases: tuple[str, ...] = ()
-    if isinstance(target, type):
-        bases = tuple(map(_name, bases_of(target)))
+    bases = tuple(map(_name, bases_of(target))) if isinstance(target, type) else ()
     return SourceCode(_name(target), _place(Path(file or ""), target), first, "".join(lines), bases)
 
 
@@ -120,9 +116,7 @@ def block_parts(recipe: Spec) -> dict[str, tuple[str, ...]]:
     found: dict[str, dict[str, None]] = {}
     for _, spec in recipe.walk():
         parts = found.setdefault(spec.block(), {})
-        for _, value in spec.parts():
-            for part in value if isinstance(value, tuple) else (value,):
-                parts[part.block()] = None
+        parts.update((part.block(), None) for _, part in spec.children())
     return {block: tuple(parts) for block, parts in found.items() if parts}
 
 

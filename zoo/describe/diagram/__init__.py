@@ -1,7 +1,8 @@
 """Block diagrams of recipes, for the terminal and as SVG. Imports no mlx.
 
-`diagram_of` draws a recipe as data, `marked` marks what differs among several, `diagram_in` puts its
-texts into another language, `to_text` and `to_svg` render them. A plugin's drawings are made of `Box`, `Residual`, `Frame`, `LayerStack`, `Note` and `Cell`.
+`diagram_of` draws a recipe as data, `marked` marks the differences among several, `diagram_in` translates the texts,
+`to_text` and `to_svg` render them. A plugin's drawings are made of `Box`, `Residual`, `Frame`, `LayerStack`, `Note` and
+`Cell`.
 """
 
 from zoo.describe.diagram.draw import DrawnSpec, diagram_of

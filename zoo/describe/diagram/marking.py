@@ -16,8 +16,7 @@ Others = list[dict[str, Any]]  # the items of the stack in each other diagram th
 def marked(diagrams: Sequence[Diagram]) -> tuple[Diagram, ...]:
     """The diagrams with `differs` set on whatever is not in all of them, or not the same.
 
-    Stacks are compared by role, decoder with decoder, among the models that have one; and simply with each other where every
-    model has only one. A box
+    Stacks are compared by role, decoder with decoder. Where every model has a single stack, these are compared. A box
     differs when its title does, or when the others have none in its place; its notes and the parts inside are compared
     one by one. Raises nothing of its own.
 

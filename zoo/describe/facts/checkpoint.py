@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +41,15 @@ def pocket_facts(architecture: Architecture, record: Mapping[str, Any] | None = 
     )
 
 
-def _answers(scores: list[dict[str, Any]]) -> tuple[Fact, ...]:
+def _answers(scores: list[dict[str, Any]]) -> Iterator[Fact]:
     """The shares of right answers: to all questions, and to those that were not in the training text."""
-    found = []
     for name, label, right, questions in (
         ("right", "right answers", "right", "questions"),
         ("unseen", "right answers to what it was not trained on", "unseen_right", "unseen"),
     ):
         total, good = (sum(score.get(key, 0) for score in scores) for key in (questions, right))
         words = f"{100 * good / total:.1f} % ({good:,} / {total:,})" if total else NOT_MEASURED
-        found.append(Fact(name, label, good / total if total else None, words=words))
-    return tuple(found)
+        yield Fact(name, label, good / total if total else None, words=words)
 
 
 def _recorded(record: Mapping[str, Any], name: str, label: str, key: str, unit: str) -> Fact:

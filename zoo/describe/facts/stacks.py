@@ -33,13 +33,13 @@ def is_opaque(recipe: Model) -> bool:
 def with_widths(spec: Spec, dim: int, path: str = "") -> Iterator[tuple[str, Spec, int]]:
     """A spec and all specs below it, each with its path and its width."""
     yield path, spec, dim
-    for name, value in spec.parts():
-        below, width = (f"{path}.{name}" if path else name), spec.width(name, dim)
-        if isinstance(value, tuple):
-            for index, part in enumerate(value):
-                yield from with_widths(part, width, f"{below}.{index}")
-        else:
-            yield from with_widths(value, width, below)
+    for field, part in spec.children():
+        yield from with_widths(part, _width(spec, field, dim), f"{path}.{field}" if path else field)
+
+
+def _width(spec: Spec, field: str, dim: int) -> int:
+    """The width of a part at "mixer" or "layers.3"."""
+    return spec.width(field.partition(".")[0], dim)
 
 
 def memories(recipe: Model) -> Iterator[tuple[Spec, int]]:
@@ -52,10 +52,9 @@ def memories(recipe: Model) -> Iterator[tuple[Spec, int]]:
 
 
 def _remembering(spec: Spec, dim: int) -> Iterator[tuple[Spec, int]]:
-    for name, value in spec.parts():
-        for part in value if isinstance(value, tuple) else (value,):
-            width = spec.width(name, dim)
-            if part.remembers:
-                yield part, width
-            else:
-                yield from _remembering(part, width)
+    for field, part in spec.children():
+        width = _width(spec, field, dim)
+        if part.remembers:
+            yield part, width
+        else:
+            yield from _remembering(part, width)
