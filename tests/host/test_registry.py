@@ -144,7 +144,7 @@ def test_a_resolver_that_fails_is_passed_over_or_raises_when_strict(monkeypatch)
         raise ValueError("odd")
 
     found = known(plugin("zoo-bad", resolve=fails))
-    with pytest.warns(UserWarning, match="plugin zoo-bad: zoo_resolve: ValueError: odd; it is passed over"):
+    with pytest.warns(UserWarning, match="plugin zoo-bad: zoo_resolve: ValueError: odd; it is skipped"):
         assert resolve(found, {"model_type": "llama"}).name == "llama"
     monkeypatch.setenv("ZOO_STRICT", "1")
     with pytest.raises(PluginError, match="zoo-bad: zoo_resolve: ValueError"):
@@ -173,7 +173,7 @@ def test_blocks_follow_the_same_rule():
 
 def test_nobody_elses_module_runs_a_block_of_ours():
     third_party = plugin("aaa", zoo_blocks=[Block(LayerNorm, "json:loads")])
-    with pytest.warns(UserWarning, match="json:loads is passed over"):
+    with pytest.warns(UserWarning, match="json:loads is skipped"):
         found = Registry([third_party, *FIRST_PARTY])
     assert found.module(LayerNorm).__name__ == "LayerNorm"
 

@@ -69,8 +69,8 @@ class Registry:
         if (runs := self._modules.setdefault(block.spec, block)) is block:
             return True
         warnings.warn(
-            f"plugin {plugin.name}: {block.spec.__name__} is run by {runs.module} already; "
-            f"{block.module} is passed over",
+            f"plugin {plugin.name}: {runs.module} already runs {block.spec.__name__}; "
+            f"{block.module} is skipped",
             stacklevel=2,
         )
         return False

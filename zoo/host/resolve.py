@@ -96,4 +96,4 @@ def _resolved(
                 line = f"plugin {plugin.name}: zoo_resolve: {in_words(error)}"
                 if is_strict():
                     raise PluginError(line) from error
-                warnings.warn(f"{line}; it is passed over", stacklevel=2)
+                warnings.warn(f"{line}; it is skipped", stacklevel=2)
