@@ -5,6 +5,7 @@ import json
 
 import pytest
 import sentencepiece
+import tokenizer_kinds
 from gguf_tokenizers import written as write_gguf
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -136,7 +137,7 @@ def test_a_translators_pieces_have_the_ids_of_its_table(tmp_path):
     tokens = ["</s>", "<unk>", *known, ">>fra<<", "<pad>"]
     (tmp_path / "source.spm").write_bytes(model)
     (tmp_path / "vocab.json").write_text(json.dumps({token: id for id, token in enumerate(tokens)}))
-    tokenizer = load_tokenizer(tmp_path)
+    tokenizer = tokenizer_kinds.load_tokenizer(tmp_path)
     pieces = tokenize_pieces(tokenizer, ">>fra<< the cat")
     assert [piece.id for piece in pieces] == tokenizer.encode(">>fra<< the cat")
     assert pieces[0].bytes == b">>fra<<" and pieces[-1].added and pieces[-1].token == "</s>"

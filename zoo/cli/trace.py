@@ -93,7 +93,7 @@ def trace(
     are written, unless --max-tokens says otherwise.
     """
     from zoo.files.writing import check_outputs
-    from zoo.inspect.trace_view.export import value_json, value_lines, write_html, write_json
+    from zoo.inspect.trace_view.export import value_json, value_lines, write_json
 
     if prompt is None or prompt == "-":
         prompt = read_pipe()
@@ -115,7 +115,10 @@ def trace(
         view = build_view(found)
     chosen = view.patterns(layers, heads)
     if html is not None:
-        write_html(view, html, language, overwrite)
+        from zoo.files.writing import write_markup
+        from zoo.inspect.trace_view.page import page
+
+        write_markup(html, page(view, language), overwrite)
     if address is not None:
         return
     if as_json is not None:

@@ -10,16 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from zoo.files.writing import write_markup, write_record
-from zoo.inspect.trace_view.view import TraceView
+from zoo.files.writing import write_record
 from zoo.inspect.tracing.result import Trace
-
-
-def write_html(view: TraceView, path: Path, language: str = "en", overwrite: bool = False) -> None:
-    """Write the page of a view. SourceError when it cannot be written."""
-    from zoo.inspect.trace_view.page import page
-
-    write_markup(path, page(view, language), overwrite)
 
 
 def write_json(values: dict[str, Any], target: str, overwrite: bool = False) -> None:

@@ -124,15 +124,7 @@ class Trace(Mapping[str, np.ndarray]):
     @property
     def streams(self) -> list[str]:
         """The addresses of the residual stream: after the embedding, then after each layer, in order."""
-        found = [address for address in self._about if STREAM.match(address)]
-        return sorted(
-            found,
-            key=lambda a: (
-                a.startswith("decoder."),
-                "layers." in a,
-                int(a.rpartition(".")[2]) if "layers." in a else 0,
-            ),
-        )
+        return [address for address in self._about if STREAM.match(address)]
 
     @property
     def patterns(self) -> list[str]:
