@@ -1,6 +1,16 @@
 """LLaDA: a LLaMA without the causal mask, that writes by unmasking. Imports no mlx."""
 
-from zoo.architecture import Architecture, OutputHead, Preset, Rename, Setting, Strategy, hookimpl, pocket
+from zoo.architecture import (
+    Architecture,
+    Objective,
+    OutputHead,
+    Preset,
+    Rename,
+    Setting,
+    Strategy,
+    hookimpl,
+    pocket,
+)
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm, RoPE, repeat
 
 MOST = 2**31 - 1  # MLX counts in 32 bits
@@ -164,4 +174,15 @@ def zoo_strategies():
         ),
         summary="a text of masks, the most probable tokens uncovered first",
         batch="zoo_llada.unmask:batch",
+    )
+
+
+@hookimpl
+def zoo_objectives():
+    yield Objective(
+        "diffusion",
+        "zoo_llada.objective:DIFFUSION",
+        tasks=("denoise",),
+        causalities=("full",),
+        summary="any share of the tokens masked, as LLaDA's",
     )

@@ -6,9 +6,10 @@ from random import Random
 import pytest
 
 from zoo.tokenizer import load_tokenizer
-from zoo.training.masking import Span, Spans, hidden, prompt_length
+from zoo.training.masking import Span, Spans, hidden
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
 from zoo_corpora.atlas import answers, documents, names
+from zoo_llada.objective import prompt_length
 
 TEXTS = list(islice(documents("train", 0), 400))
 NAMES = {"New Delhi", "Niger", "Nigeria", "中国", "北京", "São Tomé"}

@@ -13,13 +13,12 @@ from zoo.training.loop import TrainingSettings
 from zoo.training.loss import cross_entropy
 from zoo.training.objective import (
     alike,
-    masked_diffusion,
-    masked_diffusion_loss,
     masked_lm,
     objective_of,
 )
 from zoo.training.run import settings_of, train_folder
 from zoo_corpora.atlas import documents as atlas
+from zoo_llada.objective import masked_diffusion, masked_diffusion_loss
 from zoo_prefix.objective import prefix_lm, prefix_lm_validation
 
 END, MASK, VOCAB = 0, 2, 60

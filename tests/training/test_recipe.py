@@ -21,6 +21,7 @@ from zoo.training.record import TrainingSettings
 from zoo.training.resuming import settings_to_resume
 from zoo.training.run import settings_of, train_folder
 from zoo.training.target import pocket_config
+from zoo_llada.objective import DIFFUSION
 from zoo_prefix.objective import PREFIX_LM
 
 REGISTRY = default_registry()
@@ -132,7 +133,7 @@ def test_an_encoder_and_a_translator_say_what_they_do(tmp_path, tokenizer_folder
     pairs.write_text('{"source": "one", "target": "eins"}\n{"source": "two", "target": "zwei"}\n')
     for name, task, method in (
         ("bert:pocket", "fill-mask", objective.MASKED_LM),
-        ("llada:pocket", "denoise", objective.DIFFUSION),
+        ("llada:pocket", "denoise", DIFFUSION),
         ("prefix-lm:pocket", "generate", PREFIX_LM),
         ("transformer:pocket", "translate", objective.TRANSLATION),
     ):

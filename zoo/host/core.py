@@ -201,13 +201,6 @@ def zoo_objectives() -> tuple[Objective, ...]:
             "masked tokens, as BERT's",
         ),
         Objective(
-            "diffusion",
-            f"{home}:DIFFUSION",
-            ("denoise",),
-            ("full",),
-            "any share of the tokens masked, as LLaDA's",
-        ),
-        Objective(
             "translation",
             f"{home}:TRANSLATION",
             ("translate",),

@@ -93,16 +93,3 @@ def _written(tokenizer: Tokenizer, names: Collection[str]) -> set[tuple[int, ...
 def hidden(spans: Iterable[Span], draw: Random, *, words: float, names: float) -> list[Span]:
     """The spans to mask: each name with the probability `names`, each other word with `words`."""
     return [span for span in spans if draw.random() < (names if span.name else words)]
-
-
-def prompt_length(ids: Sequence[int], spans: Sequence[Span], blank: Collection[int], draw: Random) -> int:
-    """The length of the prompt: it ends at the text's first answer or, without one, at a word drawn at random.
-
-    A prompt is never empty, and ends before the space that comes before its answer: `blank` are the tokens that are
-    nothing else.
-    """
-    later = spans[1:]
-    if not later:
-        return 0
-    start = next((span.start for span in later if span.answer), None) or draw.choice(later).start
-    return start - 1 if start > 1 and ids[start - 1] in blank else start

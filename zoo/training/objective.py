@@ -21,14 +21,12 @@ from zoo.host.registry import Registry, default_registry
 from zoo.tokenizer import Tokenizer
 from zoo.training.data import IGNORED, batches, padded
 from zoo.training.loop import Batch, Loss, TrainingSettings
-from zoo.training.loss import cross_entropy, next_token_loss, token_losses
-from zoo.training.masking import Span, Spans, hidden, prompt_length
+from zoo.training.loss import cross_entropy, next_token_loss
+from zoo.training.masking import Spans, hidden
 from zoo.training.translation import sentences, translation_loss, translations
 
 END = "<|endoftext|>"
 MASKED, MASKED_NAMES = 0.15, 0.5  # shares of the words, and of the names, that BERT is asked for
-WHOLE = 0.25  # share of a diffusion's rows that have no prompt
-ROOM = 64  # end tokens at most after a diffusion's text, as many as it is asked for by default
 POOL = 512  # documents that are sorted by length at a time
 
 Batches = Callable[..., Iterator[Batch]]  # of texts, tokenizer, settings, and `names` where it takes them
@@ -91,7 +89,7 @@ def masked_lm(
     for rows in alike(texts, tokenizer, settings, closed=False):
         inputs, targets = [], []
         for ids in rows.tolist():
-            ids, padding = _parted(ids, token(tokenizer, END))
+            ids, padding = split_end(ids, token(tokenizer, END))
             shown, expected = list(ids), [IGNORED] * len(ids)
             for span in hidden(spans(ids), draw, words=MASKED, names=MASKED_NAMES):
                 kind = draw.random()
@@ -104,7 +102,7 @@ def masked_lm(
         yield mx.array(inputs), mx.array(targets)
 
 
-def _parted(ids: list[int], end: int) -> tuple[list[int], list[int]]:
+def split_end(ids: list[int], end: int) -> tuple[list[int], list[int]]:
     """Split a row into its text and the end tokens after it."""
     length = len(ids)
     while length > 1 and ids[length - 1] == end:
@@ -126,54 +124,6 @@ def true_positions(which: mx.array) -> mx.array:
     """
     positions = np.flatnonzero(np.array(which))
     return mx.array(positions if positions.size else [0])
-
-
-def masked_diffusion(
-    texts: Iterable[str],
-    tokenizer: Tokenizer,
-    settings: TrainingSettings,
-    names: Collection[str] = (),
-    answers: Collection[str] = (),
-) -> Iterator[Batch]:
-    """Masked-diffusion batches: l of the L words after a prompt are masked, l uniform in 1 … L, with weights L/l.
-
-    A quarter of the rows have no prompt, so that their whole text is noised (Nie et al., 2025, equation 3); of the
-    others only the answer is (section 2.3, equation 5), which ends a sentence as the prompt begins it. The number of
-    masks is drawn, not whether each is one: the same on average, and less noisy (equation 6). Whole words and names
-    are masked. Rows go on with end tokens, a part of the answer, so that a short one ends in a long text of masks.
-    Targets (B, T) are ignored in the prompt; weights (B, T) are 0 where nothing is masked.
-    """
-    end, mask, draw = token(tokenizer, END), mask_of(tokenizer), random.Random(settings.seed)
-    blank, spans = set(tokenizer.encode(" ", False)), Spans(tokenizer, names, answers)
-    for rows in alike(texts, tokenizer, settings, room=ROOM):
-        inputs, targets, weights = [], [], []
-        offset = draw.random()
-        for row, ids in enumerate(rows.tolist()):
-            ids, padding = _parted(ids, end)
-            found = spans(ids)
-            start = 0 if draw.random() < WHOLE else prompt_length(ids, found, blank, draw)
-            found = [span for span in found if span.start >= start]
-            found += [Span(position, position + 1) for position in range(len(ids), rows.shape[1])]
-            ids += padding
-            # Spread evenly over the rows of a batch, which makes its loss less noisy (Kingma et al., 2021, I.1).
-            count = 1 + int((offset + row / rows.shape[0]) % 1 * len(found))
-            positions = {
-                position for span in draw.sample(found, count) for position in range(span.start, span.stop)
-            }
-            inputs.append([mask if position in positions else id for position, id in enumerate(ids)])
-            targets.append([IGNORED] * start + ids[start:])
-            weights.append(
-                [len(found) / count if position in positions else 0.0 for position in range(len(ids))]
-            )
-        yield mx.array(inputs), mx.array(targets), mx.array(weights)
-
-
-def masked_diffusion_loss(model: Any, inputs: mx.array, targets: mx.array, weights: mx.array) -> mx.array:
-    """Mean over the targets of weight · −log p(target): a bound of −log p(answer) a token (Nie et al., 2025)."""
-    positions = true_positions(weights > 0)
-    hidden_states = model.backbone(inputs).reshape(targets.size, -1)[positions]  # (B, T, D) -> (P, D)
-    losses = token_losses(model.head(hidden_states[None]), targets.reshape(-1)[positions][None])  # (1, P)
-    return (losses[0] * weights.reshape(-1)[positions]).sum() / (targets != IGNORED).sum()
 
 
 def alike(
@@ -233,17 +183,6 @@ MASKED_LM = TrainingObjective(
     steps=12_000,
     batch=8,
     rate=1e-3,
-    sentences=True,
-    names=True,
-    vocab=2304,
-)
-DIFFUSION = TrainingObjective(
-    masked_diffusion,
-    masked_diffusion,
-    masked_diffusion_loss,
-    steps=14_000,
-    batch=8,
-    rate=2e-3,
     sentences=True,
     names=True,
     vocab=2304,
