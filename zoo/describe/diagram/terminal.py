@@ -172,25 +172,20 @@ class _Pen:
     def _box(self, canvas: Canvas, element: Element, left: int) -> None:
         box, height = element.item, int(element.height)
         top = int(element.top) - 1
-        style = "differs" if box.differs else "title"
+        style, mark = ("differs", MARK) if box.differs else ("title", "")
         if box.role in ENDS:
-            mark = MARK if box.differs else ""
-            at = left + self.middle - cells(mark + box.title) // 2
-            arrow = box.role == "input"
-            canvas.put(at, top - arrow, mark + box.title, style)
-            if arrow:
+            if box.role == "input":
                 canvas.put(left + self.middle, top, "↑", "line")
+                top -= 1
+            self._centred(canvas, left, top, mark + box.title, style)
             for number, (note_style, note) in enumerate(self._notes(box)):
                 if self.beside:
-                    canvas.put(left + LEFT + BOX + 2, top - arrow - number, note, note_style)
+                    canvas.put(left + LEFT + BOX + 2, top - number, note, note_style)
                 else:
-                    canvas.put(
-                        left + self.middle - cells(note) // 2, top - arrow - 1 - number, note, note_style
-                    )
+                    self._centred(canvas, left, top - 1 - number, note, note_style)
             return
         if height == 1 and box.role == "norm":
-            text = f"{MARK if box.differs else ''}[ {box.title} ]"
-            canvas.put(left + self.middle - cells(text) // 2, top, text, style if box.differs else "")
+            self._centred(canvas, left, top, f"{mark}[ {box.title} ]", style if box.differs else "")
             return
         inside = self._inside(box)
         edges, edge_style = (HEAVY, "differs") if box.differs else (LIGHT, "line")
@@ -210,6 +205,9 @@ class _Pen:
             first = top - (height - len(notes)) // 2
             for number, (note_style, note) in enumerate(notes):
                 canvas.put(x + width + 2, first - number, note, note_style)
+
+    def _centred(self, canvas: Canvas, left: int, y: int, text: str, style: str) -> None:
+        canvas.put(left + self.middle - cells(text) // 2, y, text, style)
 
     def _inside(self, box: Box) -> list[tuple[str, str]]:
         """The lines in a box, each with its style: title, parts from top to bottom, and notes if they stand inside."""
