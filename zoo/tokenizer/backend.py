@@ -57,7 +57,7 @@ class Backend(ABC):
 
     @abstractmethod
     def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
-        """A new Detokenizer: its pieces joined are what `decode` gives for all the ids."""
+        """A new Detokenizer. Its pieces joined are what `decode` returns for all the ids."""
 
     def token_bytes(self, id: int) -> bytes | None:
         """The bytes of a token within a text, None where they depend on more than the token."""

@@ -71,7 +71,7 @@ class Tokenizer:
         return self._backend.decode(ids, skip_special_tokens)
 
     def detokenizer(self, skip_special_tokens: bool = True) -> Detokenizer:
-        """A fresh Detokenizer: its pieces joined are what `decode` gives for all the ids."""
+        """A new Detokenizer. Its pieces joined are what `decode` returns for all the ids."""
         if skip_special_tokens and self._visible:
             return VisibleTokenDetokenizer(lambda: self._backend.detokenizer(True), self._visible)
         return self._backend.detokenizer(skip_special_tokens)

@@ -126,9 +126,7 @@ class ChatSession:
     def _declaration(self, name: str) -> Setting:
         declared = self.available_settings()
         if name not in declared:
-            self._strategy_for(
-                {**self.settings, name: True}
-            )  # says why, where the strategy has no such setting
+            self._strategy_for({**self.settings, name: True})  # whose refusal says why
             raise PromptError(f"`{name}` cannot be set in a conversation")
         return declared[name]
 
@@ -138,8 +136,8 @@ class ChatSession:
 
     def tokens(self) -> int:
         """The number of tokens of the next prompt so far; 0 before the first question."""
-        sent = self.conversation.active_messages
-        return len(self._laid_out(sent)[1]) if sent and self.multi_turn else 0
+        messages = self.conversation.active_messages
+        return len(self._rendered(messages)[1]) if messages and self.multi_turn else 0
 
     def answer(
         self,
@@ -189,11 +187,11 @@ class ChatSession:
             text = self.conversation.messages[-1]["content"]
             ids = encode_prompt(self.loaded, text, source_language=source, target_language=target)
             return ChatPrompt(self.loaded, ids, None)
-        text, ids = self._laid_out(self.conversation.active_messages)
+        text, ids = self._rendered(self.conversation.active_messages)
         if self.context is not None and len(ids) > self.context - self._room(self.context):
             turns = self._drop(self.context)
             if turns:
-                text, after = self._laid_out(self.conversation.active_messages)
+                text, after = self._rendered(self.conversation.active_messages)
                 if dropped is not None:
                     dropped(DroppedTurns(turns, len(ids), len(after), self.context))
                 ids = after
@@ -219,13 +217,13 @@ class ChatSession:
                 counts,
                 True,
                 key=lambda count: (
-                    len(self._laid_out(conversation.without(count))[1]) <= context // KEPT_SHARE
+                    len(self._rendered(conversation.without(count))[1]) <= context // KEPT_SHARE
                 ),
             )
             conversation.dropped = counts[min(fits, len(counts) - 1)]
         return conversation.dropped - first
 
-    def _laid_out(self, messages: Sequence[Message]) -> tuple[str, list[int]]:
+    def _rendered(self, messages: Sequence[Message]) -> tuple[str, list[int]]:
         """Messages as the text that the template renders, and its ids."""
         assert self._transcript is not None
         text = render_messages(self.loaded, messages)
