@@ -69,7 +69,7 @@ def model_of(kind, layers=2):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_prepared_step_of_such_layers_gives_the_models_logits(kind):
+def test_the_compiled_step_of_such_layers_gives_the_models_logits(kind):
     model = model_of(kind)
     step, caches = compiled_step(model), (model.make_cache(), model.make_cache())
     tokens = mx.random.randint(0, 16, (2, 6), key=mx.random.key(2))
