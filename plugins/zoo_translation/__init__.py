@@ -6,6 +6,7 @@ from zoo.architecture import (
     Block,
     Command,
     ModuleProbe,
+    Objective,
     Preset,
     TokenizerFormat,
     hookimpl,
@@ -242,3 +243,13 @@ def zoo_commands():
 @hookimpl
 def zoo_probes():
     yield ModuleProbe("zoo_translation.block:RelativeBias", "zoo_translation.probe:RelativeBiasProbe")
+
+
+@hookimpl
+def zoo_objectives():
+    yield Objective(
+        "translation",
+        "zoo_translation.objective:TRANSLATION",
+        tasks=("translate",),
+        summary="the next token of a translation",
+    )

@@ -23,6 +23,7 @@ from zoo.training.run import settings_of, train_folder
 from zoo.training.target import pocket_config
 from zoo_llada.objective import DIFFUSION
 from zoo_prefix.objective import PREFIX_LM
+from zoo_translation.objective import TRANSLATION
 
 REGISTRY = default_registry()
 SHORT = dict(batch=2, length=16, warmup=2)
@@ -135,7 +136,7 @@ def test_an_encoder_and_a_translator_say_what_they_do(tmp_path, tokenizer_folder
         ("bert:pocket", "fill-mask", objective.MASKED_LM),
         ("llada:pocket", "denoise", DIFFUSION),
         ("prefix-lm:pocket", "generate", PREFIX_LM),
-        ("transformer:pocket", "translate", objective.TRANSLATION),
+        ("transformer:pocket", "translate", TRANSLATION),
     ):
         recipe = describe(name, REGISTRY).recipe
         assert settings_of(recipe, {}).steps == method.steps

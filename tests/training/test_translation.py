@@ -13,8 +13,8 @@ from zoo.training.corpora import corpus
 from zoo.training.data import IGNORED
 from zoo.training.loop import TrainingSettings, initialise
 from zoo.training.run import train_folder
-from zoo.training.translation import sentences, translation_loss, translations
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
+from zoo_translation.objective import sentences, translation_loss, translations
 
 
 @pytest.fixture(scope="module")

@@ -200,12 +200,6 @@ def zoo_objectives() -> tuple[Objective, ...]:
             ("full",),
             "masked tokens, as BERT's",
         ),
-        Objective(
-            "translation",
-            f"{home}:TRANSLATION",
-            ("translate",),
-            summary="the next token of a translation",
-        ),
     )
 
 

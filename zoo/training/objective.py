@@ -23,7 +23,6 @@ from zoo.training.data import IGNORED, batches, padded
 from zoo.training.loop import Batch, Loss, TrainingSettings
 from zoo.training.loss import cross_entropy, next_token_loss
 from zoo.training.masking import Spans, hidden
-from zoo.training.translation import sentences, translation_loss, translations
 
 END = "<|endoftext|>"
 MASKED, MASKED_NAMES = 0.15, 0.5  # shares of the words, and of the names, that BERT is asked for
@@ -187,7 +186,6 @@ MASKED_LM = TrainingObjective(
     names=True,
     vocab=2304,
 )
-TRANSLATION = TrainingObjective(translations, sentences, translation_loss, corpus="phrasebook")
 
 
 def objective_of(

@@ -1,4 +1,4 @@
-"""Teacher forcing for encoder-decoders. Axes: B rows, S source tokens, T target tokens."""
+"""The objective of translation: teacher forcing for encoder-decoders. Axes: B rows, S source tokens, T target tokens."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from zoo.tokenizer import Tokenizer
 from zoo.training.data import IGNORED
 from zoo.training.loop import Batch, TrainingSettings
 from zoo.training.loss import cross_entropy
+from zoo.training.objective import TrainingObjective
 
 POOL = (
     64  # rows of text, in batches, that are sorted by length together: little padding, still in mixed order
@@ -81,3 +82,6 @@ def translation_loss(model: Any, sources: mx.array, targets: mx.array, mask: mx.
     start = mx.full((targets.shape[0], 1), model.spec.start, targets.dtype)
     given = mx.concatenate([start, mx.maximum(targets[:, :-1], 0)], axis=1)  # (B, T)
     return cross_entropy(model(sources, given, mask), targets)
+
+
+TRANSLATION = TrainingObjective(translations, sentences, translation_loss, corpus="phrasebook")
