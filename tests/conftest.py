@@ -11,11 +11,11 @@ import threading
 import tomllib
 from pathlib import Path
 
-import blas_threads  # noqa: F401
 import pytest
-from loopback_hub import ID, Hub, Repository
 
+from tests.helpers import blas_threads  # noqa: F401  # isort: skip (before mlx)
 import zoo  # noqa: F401 (before mlx, so that the fast BLAS is loaded)
+from tests.helpers.loopback_hub import ID, Hub, Repository
 from zoo.checkpoint.save import save
 from zoo.host.registry import default_registry
 from zoo.testing import subject
@@ -77,7 +77,7 @@ def process(tmp_path):
 @pytest.fixture
 def command(tmp_path, process):
     """Like `process`, but within this one, which is faster, unless its environment is to be another one."""
-    from invoked import invoke
+    from tests.helpers.invoked import invoke
 
     def call(*arguments, stdin="", environment=None):
         if environment and not environment.keys() <= {"COLUMNS"}:

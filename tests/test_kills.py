@@ -13,9 +13,9 @@ import sys
 import time
 
 import pytest
-from small_llama import NUMBERS
 
 import zoo
+from tests.helpers.small_llama import NUMBERS
 from zoo.generation.prefix_cache import PromptCache
 from zoo.training.state import open_state, state_path
 from zoo_bench.benchmark import read_record

@@ -14,7 +14,7 @@ cd "$folder"
 PATH="$folder/venv/bin:$PATH"
 zoo plugins
 zoo run llama "The capital city of China is"
-pytest -q --import-mode=importlib -p no:cacheprovider -o pythonpath=tests/helpers \
+pytest -q --import-mode=importlib -p no:cacheprovider -o pythonpath=. \
     tests/test_installed.py tests/plugins/test_pockets.py
 
 # A plugin of each kind, from nothing to its use, as its README says.

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from page_layers import PageBlocks
 
+from tests.helpers.page_layers import PageBlocks
 from zoo.host.registry import isolated, using
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins" / "layers.md"

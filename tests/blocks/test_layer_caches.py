@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
-from page_layers import DIM, NORM, VOCAB, decoder, hybrid, made, texts
 
+from tests.helpers.page_layers import DIM, NORM, VOCAB, decoder, hybrid, made, texts
 from zoo.cache import CachePolicy, CrossCache, KVCache, LayerCache, StateCache, WindowCache, merged_caches
 from zoo.errors import PluginError, PromptError
 from zoo.loading import Loaded

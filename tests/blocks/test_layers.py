@@ -8,8 +8,8 @@ import mlx.core as mx
 import mlx.nn as nn
 import pytest
 from mlx.utils import tree_flatten
-from page_layers import DIM, NORM, VOCAB, blended, decoder, hybrid, made, texts
 
+from tests.helpers.page_layers import DIM, NORM, VOCAB, blended, decoder, hybrid, made, texts
 from zoo.architecture import Block, hookimpl
 from zoo.assemble import assemble, build
 from zoo.blocks.attention import Attention as AttentionModule

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import mlx.nn as nn
 import pytest
-from page_layers import DIM, NORM, VOCAB, PageBlocks, blended, decoder, hybrid, made, texts
 
+from tests.helpers.page_layers import DIM, NORM, VOCAB, PageBlocks, blended, decoder, hybrid, made, texts
 from zoo.architecture import Block, hookimpl
 from zoo.assemble import assemble
 from zoo.errors import PluginError, RecipeError

@@ -3,8 +3,8 @@
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 import pytest
-from parameters import ordinary
 
+from tests.helpers.parameters import ordinary
 from zoo.assemble import assemble
 from zoo.blocks.mask import attention_mask, dense
 from zoo.cache import Cache, CachePolicy, KVCache, StateCache, WindowCache, can_merge, merged_caches, refused

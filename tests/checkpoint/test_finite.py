@@ -3,8 +3,9 @@
 import json
 import math
 
-import gguf_files
 import pytest
+
+from tests.helpers import gguf_files
 
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx

@@ -4,12 +4,12 @@ import json
 import shutil
 import sys
 
-import gguf_files
 import mlx.core as mx
 import numpy as np
 import pytest
 
 import zoo
+from tests.helpers import gguf_files
 from zoo.architecture import CheckpointFormat, hookimpl
 from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.convert import convert

@@ -6,12 +6,12 @@ import re
 import shutil
 import socket
 
-import gguf_files
 import mlx.core as mx
 import pytest
-from loopback_hub import ID, Repository, answers
 
 import zoo
+from tests.helpers import gguf_files
+from tests.helpers.loopback_hub import ID, Repository, answers
 from zoo.checkpoint import hub as hub_module
 from zoo.checkpoint.pooling import pooling_of
 from zoo.checkpoint.safetensors import INDEX

@@ -5,9 +5,9 @@ import threading
 from collections import Counter
 
 import pytest
-from loopback_hub import ID, Hub, answers
 
 import zoo
+from tests.helpers.loopback_hub import ID, Hub, answers
 from zoo.checkpoint import hub as hub_module
 from zoo.checkpoint import hub_guard
 from zoo.checkpoint.safetensors import INDEX

@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from slow_run import slow_run
+
+from tests.helpers.slow_run import slow_run
 
 ENGLISH = "The capital city of China is"
 

@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from terminal import Terminal
 
 import zoo
+from tests.helpers.terminal import Terminal
 from zoo.cli.corpus_hints import model_hint, prompt_hint
 from zoo.training.corpora import TextCorpus, unseen_words
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 from click.testing import CliRunner
-from parameters import ordinary
-from terminal import Terminal
 
+from tests.helpers.parameters import ordinary
+from tests.helpers.terminal import Terminal
 from zoo.cli.program import cli
 from zoo.cli.table import width
 from zoo.host.registry import default_registry

@@ -13,9 +13,9 @@ import click
 import mlx.core as mx
 import pytest
 from click.testing import CliRunner
-from loopback_hub import ID, PROMPT, Repository, answers
 
 import zoo
+from tests.helpers.loopback_hub import ID, PROMPT, Repository, answers
 from zoo.checkpoint import download_confirmation
 from zoo.cli import cli
 from zoo.cli.cache import cache

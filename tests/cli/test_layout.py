@@ -4,8 +4,8 @@ import re
 
 import pytest
 from click.testing import CliRunner
-from terminal import Terminal
 
+from tests.helpers.terminal import Terminal
 from zoo.cli import cli
 from zoo.cli.run import Statistics
 from zoo.cli.table import facts, table, width, wrapped

@@ -6,9 +6,9 @@ import sys
 
 import mlx.core as mx
 import pytest
-from terminal import Terminal
 
 import zoo
+from tests.helpers.terminal import Terminal
 from zoo.cache import evaluate_caches
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.save import SaveOptions, write

@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from chatting import Chat
-from slow_run import slow_run
+
+from tests.helpers.chatting import Chat
+from tests.helpers.slow_run import slow_run
 
 PROMPT = "The capital of France is"
 TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}"

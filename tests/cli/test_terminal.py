@@ -5,9 +5,9 @@ import re
 import sys
 
 import pytest
-from loopback_hub import ID
-from terminal import Terminal
 
+from tests.helpers.loopback_hub import ID
+from tests.helpers.terminal import Terminal
 from zoo.cli.terminal import Terminal as Guarded
 from zoo.cli.terminal import visible
 

@@ -4,8 +4,8 @@ import json
 import re
 
 import pytest
-from terminal import Terminal
 
+from tests.helpers.terminal import Terminal
 from zoo.cli.table import width
 from zoo.cli.token_output import written
 from zoo.inspect.tokenization import Piece, tokenize_pieces, tokenizer_of

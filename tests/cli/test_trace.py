@@ -5,10 +5,10 @@ import json
 import click.testing
 import numpy as np
 import pytest
-from parameters import ordinary
 from rich.cells import cell_len
 
 import zoo
+from tests.helpers.parameters import ordinary
 from zoo.cli.program import cli
 from zoo.errors import ZooError
 

@@ -11,9 +11,9 @@ import sys
 import time
 
 import pytest
-from small_llama import NUMBERS
 
 import zoo
+from tests.helpers.small_llama import NUMBERS
 from zoo.checkpoint.convert import convert
 from zoo.config import Config
 from zoo.host.registry import default_registry

@@ -6,8 +6,8 @@ import tomllib
 from importlib.resources import files
 
 import pytest
-from known_texts import NAMES, WORD, is_known
 
+from tests.helpers.known_texts import NAMES, WORD, is_known
 from zoo.architecture import Corpus, Experiment, FactSource, Objective, Sampler
 from zoo.describe import describe
 from zoo.describe.diagram import diagram_in, diagram_of, marked, to_svg

@@ -7,9 +7,9 @@ import doctest
 
 import mlx.core as mx
 import pytest
-from public_names import LISTED, named
 
 import zoo
+from tests.helpers.public_names import LISTED, named
 
 
 @pytest.mark.parametrize("name", [name for _, name in LISTED])

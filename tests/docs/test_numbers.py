@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from typed_figures import typed_figures
+
+from tests.helpers.typed_figures import typed_figures
 
 ROOT = Path(__file__).parents[2]
 # Made from the code and from records by tools or the build, and held to be current by other tests; and the history.

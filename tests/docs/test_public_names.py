@@ -7,9 +7,9 @@ import re
 import textwrap
 
 import pytest
-from public_names import LISTED, named
 
 import zoo
+from tests.helpers.public_names import LISTED, named
 from zoo import errors
 
 NAMES = [name for _, name in LISTED]

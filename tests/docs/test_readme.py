@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from terminal import Terminal
 
+from tests.helpers.terminal import Terminal
 from zoo.cli.corpus_hints import GENERAL
 
 ROOT = Path(__file__).parents[2]

@@ -8,13 +8,13 @@ import os
 import re
 from dataclasses import replace
 
-import json_schemas
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_map_with_path
-from tokenizer_kinds import tokenizer_of
 
 import zoo
+from tests.helpers import json_schemas
+from tests.helpers.tokenizer_kinds import tokenizer_of
 from zoo.errors import PromptError, ZooError
 from zoo.tokenizer import Tokenizer
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 from mlx.utils import tree_flatten
-from mlx_lm_configs import small
 
+from tests.helpers.mlx_lm_configs import small
 from zoo.errors import ZooError
 from zoo_mlx_lm import modules
 from zoo_mlx_lm.network import make

@@ -25,13 +25,19 @@ def recipe(config):
 
 @hookimpl
 def zoo_blocks():
-    yield Block(ClassificationHead, "classifier_model:ClassificationHead", "a text's first state to labels")
+    yield Block(
+        ClassificationHead,
+        "tests.helpers.classifier_model:ClassificationHead",
+        "a text's first state to labels",
+    )
 
 
 @hookimpl
 def zoo_strategies():
     setting = Setting("labels", int, 3, minimum=1, help="How many labels are named.")
-    yield Strategy("labels", "classifier_model:stream", tasks=("classify",), settings=(setting,))
+    yield Strategy(
+        "labels", "tests.helpers.classifier_model:stream", tasks=("classify",), settings=(setting,)
+    )
 
 
 @hookimpl

@@ -174,11 +174,11 @@ WEIGHTS = (
 @hookimpl
 def zoo_blocks():
     yield Block(Undercounted, "zoo.blocks.attention:Attention")
-    yield Block(Hoarding, "faulty:HoardingAttention")
-    yield Block(Mean, "faulty:RunningMean")
-    yield Block(Declared, "faulty:RunningMean")
-    yield Block(Forgotten, "faulty:WithoutCache")
-    yield Block(Typed, "faulty:TypedEmbedding")
+    yield Block(Hoarding, "tests.helpers.faulty:HoardingAttention")
+    yield Block(Mean, "tests.helpers.faulty:RunningMean")
+    yield Block(Declared, "tests.helpers.faulty:RunningMean")
+    yield Block(Forgotten, "tests.helpers.faulty:WithoutCache")
+    yield Block(Typed, "tests.helpers.faulty:TypedEmbedding")
 
 
 @hookimpl

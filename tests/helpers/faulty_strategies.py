@@ -72,7 +72,7 @@ def demanding(loaded, prompt, *, max_tokens=4, draft=None):
 
 DEMANDING = Strategy(
     "demanding",
-    "faulty_strategies:demanding",
+    "tests.helpers.faulty_strategies:demanding",
     ("generate",),
     ("max_tokens", Setting("draft", object)),
 )
@@ -82,5 +82,7 @@ NAMES = ("sound", "nothing", "endless", "texts", "no_text", "late", "none", "too
 @hookimpl
 def zoo_strategies():
     for name in NAMES:
-        yield Strategy(name.replace("_", "-"), f"faulty_strategies:{name}", ("generate",), ("max_tokens",))
+        yield Strategy(
+            name.replace("_", "-"), f"tests.helpers.faulty_strategies:{name}", ("generate",), ("max_tokens",)
+        )
     yield DEMANDING

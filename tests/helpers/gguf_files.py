@@ -4,11 +4,10 @@ import json
 from itertools import islice
 
 import gguf
-import gguf_families
-import gguf_packers
 import mlx.core as mx
 import numpy as np
 
+from tests.helpers import gguf_families, gguf_packers
 from zoo.assemble import assemble
 from zoo.checkpoint.open import make_recipe, open_model
 from zoo.checkpoint.parameters import fill, match

@@ -6,10 +6,10 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-import gguf_tokenizers
 import sentencepiece
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from tests.helpers import gguf_tokenizers
 from zoo import tokenizer as zoo_tokenizer
 from zoo.architecture import TokenizerFormat
 from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer

@@ -4,10 +4,10 @@ import json
 import warnings
 from pathlib import Path
 
-import gguf_files
 import pytest
 
 import zoo
+from tests.helpers import gguf_files
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
 from zoo.checkpoint.save import save

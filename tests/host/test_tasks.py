@@ -2,10 +2,10 @@
 
 import json
 
-import classifier
 import pytest
 
 import zoo
+from tests.helpers import classifier
 from zoo.checkpoint.save import save
 from zoo.errors import PluginError
 from zoo.host.collect import collect

@@ -7,9 +7,9 @@ import shutil
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from example_plugins import example
 
 import zoo
+from tests.helpers.example_plugins import example
 from zoo.checkpoint.save import save
 from zoo.cli import cli
 from zoo.host.registry import isolated, using

@@ -5,14 +5,14 @@ import json
 
 import pytest
 import sentencepiece
-import tokenizer_kinds
-from gguf_tokenizers import written as write_gguf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_tokenizers import Draw
 from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+from tests.helpers import tokenizer_kinds
+from tests.helpers.gguf_tokenizers import written as write_gguf
+from tests.helpers.random_tokenizers import Draw
 from zoo.errors import SourceError, TokenizerError, ZooError
 from zoo.inspect.tokenization import Piece, byte_counts, tokenization, tokenize_pieces, tokenizer_of
 from zoo.tokenizer import Backend, Tokenizer, load_tokenizer
@@ -245,7 +245,7 @@ def test_only_the_tokenizer_is_loaded(folder):
 
 
 def test_of_a_hub_id_the_weights_are_not_fetched(hub, repository):
-    from loopback_hub import ID
+    from tests.helpers.loopback_hub import ID
 
     assert tokenizer_of(ID).encode("a")
     assert sorted(hub.asked()) == ["config.json", "tokenizer.json", "tokenizer_config.json"]

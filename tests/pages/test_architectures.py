@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from site_of_docs import SITE, links_of
 
+from tests.helpers.site_of_docs import SITE, links_of
 from zoo.describe import base_of, describe
 from zoo.describe.differences import differences
 from zoo.describe.language import in_language

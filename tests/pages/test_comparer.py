@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from site_of_docs import SITE
 
+from tests.helpers.site_of_docs import SITE
 from zoo.describe import describe
 from zoo.host.registry import default_registry
 

@@ -2,8 +2,7 @@
 
 import itertools
 
-from known_texts import is_known
-
+from tests.helpers.known_texts import is_known
 from zoo.describe import describe
 from zoo.describe.differences import differences
 from zoo.host.registry import default_registry

@@ -4,7 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from invoked import invoke
+
+from tests.helpers.invoked import invoke
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"

@@ -7,7 +7,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from site_of_docs import SITE, all_pages, links_of, pages
+
+from tests.helpers.site_of_docs import SITE, all_pages, links_of, pages
 
 LARGEST = 16_000_000  # bytes of the whole site
 SERIOUS = ("serious", "critical")

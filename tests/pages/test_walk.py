@@ -5,7 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from site_of_docs import SITE
+
+from tests.helpers.site_of_docs import SITE
 
 MODELS = ("llama:8b", "deepseek-v3:671b", "mamba:2.8b")
 

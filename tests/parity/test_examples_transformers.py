@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from example_plugins import example
 from safetensors.torch import load_file
 from transformers import (
     Cohere2Config,
@@ -22,6 +21,7 @@ from transformers import (
 )
 
 import zoo
+from tests.helpers.example_plugins import example
 from zoo.checkpoint.convert import convert
 from zoo.host.registry import isolated, using
 

@@ -1,11 +1,11 @@
 """GGUF files, against transformers' reading of the same files."""
 
-import gguf_files
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import zoo
+from tests.helpers import gguf_files
 from zoo.host.registry import default_registry
 
 from .support import TOLERANCE, agrees

@@ -2,11 +2,11 @@
 
 import json
 
-import gguf_tokenizers
 import pytest
 from sentencepiece import sentencepiece_model_pb2
 from transformers import AutoTokenizer
 
+from tests.helpers import gguf_tokenizers
 from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer, save_gguf_tokenizer
 
 TEXTS = [

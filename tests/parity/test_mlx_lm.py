@@ -9,8 +9,8 @@ import pytest
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 from mlx_lm.models.cache import make_prompt_cache
-from mlx_lm_configs import VOCAB, load, write
 
+from tests.helpers.mlx_lm_configs import VOCAB, load, write
 from zoo.checkpoint.convert import convert
 from zoo.host.registry import default_registry
 from zoo.testing import same

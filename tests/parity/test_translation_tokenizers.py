@@ -8,10 +8,10 @@ import pytest
 import sentencepiece
 import torch
 import transformers
-from tokenizer_kinds import load_tokenizer
 from transformers import M2M100Tokenizer, MarianTokenizer, NllbTokenizer
 
 import zoo
+from tests.helpers.tokenizer_kinds import load_tokenizer
 from zoo.errors import PromptError
 from zoo_corpora import phrasebook
 from zoo_translation.tokenizers import FAIRSEQ_LANGUAGES

@@ -6,8 +6,8 @@ import sys
 import tomllib
 
 import pytest
-from example_plugins import FOLDER
 
+from tests.helpers.example_plugins import FOLDER
 from zoo.host.discovery import load_plugins
 from zoo.host.registry import Registry
 from zoo.host.resolve import resolve

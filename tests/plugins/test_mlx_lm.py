@@ -15,8 +15,8 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
-from mlx_lm_configs import VOCAB, load, small, write
 
+from tests.helpers.mlx_lm_configs import VOCAB, load, small, write
 from zoo.architecture import Architecture, Rename, hookimpl
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.parameters import parameters_of

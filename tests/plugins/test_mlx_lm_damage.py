@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from mlx_lm_configs import write
+
+from tests.helpers.mlx_lm_configs import write
 
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx

@@ -3,11 +3,11 @@
 import re
 from dataclasses import dataclass
 
-import faulty
 import mlx.core as mx
 import pytest
 
 import zoo_llama
+from tests.helpers import faulty
 from zoo.assemble import assemble
 from zoo.config import Config
 from zoo.errors import RecipeError

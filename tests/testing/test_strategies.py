@@ -3,18 +3,18 @@
 from dataclasses import replace
 from importlib import import_module
 
-import faulty_strategies
 import pytest
 
 import zoo
 import zoo_llama
+from tests.helpers import faulty_strategies
 from zoo.architecture import Strategy, hookimpl
 from zoo.errors import PluginError, PromptError
 from zoo.host.registry import isolated
 from zoo.testing import check_strategy, run_checks
 
 WORDS = {
-    "nothing": "strategy nothing of the plugin faulty-strategies yielded no step",
+    "nothing": "strategy nothing of the plugin tests.helpers.faulty-strategies yielded no step",
     "endless": "ended with a step that has no finish_reason",
     "texts": "yielded a value of type str, not a zoo.Step",
     "no-text": "yielded a step whose text is None",
@@ -53,7 +53,7 @@ def test_the_suite_rejects_it(known, name):
 
 
 def test_a_sound_one_passes_by_either_name(known):
-    for name in ("sound", "faulty-strategies::sound"):
+    for name in ("sound", "tests.helpers.faulty-strategies::sound"):
         assert len(check_strategy(name, registry=known, max_tokens=3)) == 3
 
 
@@ -119,7 +119,7 @@ class WithItsOwn:
 
     @hookimpl
     def zoo_strategies(self):
-        yield Strategy("mumble", "faulty_strategies:endless", ("generate",), ("max_tokens",))
+        yield Strategy("mumble", "tests.helpers.faulty_strategies:endless", ("generate",), ("max_tokens",))
 
 
 @pytest.mark.slow
@@ -157,8 +157,8 @@ class Twin:
 
     @hookimpl
     def zoo_strategies(self):
-        yield Strategy("autoregressive", "faulty_strategies:nothing", ("generate",))
-        yield Strategy("beam", "faulty_strategies:nothing", ("translate",))
+        yield Strategy("autoregressive", "tests.helpers.faulty_strategies:nothing", ("generate",))
+        yield Strategy("beam", "tests.helpers.faulty_strategies:nothing", ("translate",))
 
 
 class Rival(WithItsOwn):
@@ -166,7 +166,7 @@ class Rival(WithItsOwn):
 
     @hookimpl
     def zoo_strategies(self):
-        yield Strategy("autoregressive", "faulty_strategies:nothing", ("generate",))
+        yield Strategy("autoregressive", "tests.helpers.faulty_strategies:nothing", ("generate",))
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ import pytest
 import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizer_kinds import DECODERS, byte_level, fallback, load
 
+from tests.helpers.tokenizer_kinds import DECODERS, byte_level, fallback, load
 from zoo.tokenizer import load_tokenizer
 from zoo.tokenizer.detokenizer import CleanUp, clean_up
 

@@ -6,8 +6,8 @@ import random
 import tracemalloc
 
 import pytest
-from random_tokenizers import Draw
 
+from tests.helpers.random_tokenizers import Draw
 from zoo.errors import TokenizerError, ZooError
 from zoo.tokenizer import load_tokenizer
 from zoo.tokenizer.library_errors import hide_panics

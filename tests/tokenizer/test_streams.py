@@ -5,8 +5,8 @@ import os
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizer_kinds import KINDS, tokenizer_of
 
+from tests.helpers.tokenizer_kinds import KINDS, tokenizer_of
 from zoo.errors import TokenizerError
 
 COUNT = int(os.environ.get("ZOO_FUZZ", 25))

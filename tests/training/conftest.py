@@ -1,7 +1,8 @@
 """A small model, a small text and a tokenizer of its own."""
 
 import pytest
-from small_llama import NUMBERS
+
+from tests.helpers.small_llama import NUMBERS
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 

@@ -6,8 +6,8 @@ import math
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
-from small_llama import NUMBERS
 
+from tests.helpers.small_llama import NUMBERS
 from zoo.assemble import assemble
 from zoo.checkpoint.open import make_recipe
 from zoo.errors import ZooError

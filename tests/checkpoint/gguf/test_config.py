@@ -3,12 +3,12 @@
 import json
 import math
 
-import gguf_files
 import mlx.core as mx
 import numpy as np
 import pytest
 
 import zoo
+from tests.helpers import gguf_files
 from zoo.checkpoint.gguf.config import decimal
 from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
 from zoo.checkpoint.gguf.rope import llama3_scaling

@@ -3,15 +3,14 @@
 import json
 
 import gguf
-import gguf_families
-import gguf_files
 import mlx.core as mx
 import numpy as np
 import pytest
-from gguf_files import difference
 from mlx.utils import tree_flatten
 
 import zoo
+from tests.helpers import gguf_families, gguf_files
+from tests.helpers.gguf_files import difference
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
 from zoo.checkpoint.quantized_matrix import join

@@ -2,14 +2,14 @@
 
 import json
 
-import gguf_files
 import mlx.core as mx
 import pytest
-from gguf_files import dequantized, difference
 from mlx.utils import tree_flatten
-from parameters import ordinary
 
 import zoo
+from tests.helpers import gguf_files
+from tests.helpers.gguf_files import dequantized, difference
+from tests.helpers.parameters import ordinary
 from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
 from zoo.checkpoint.quantized_matrix import join
 from zoo.errors import CheckpointError, ConfigError, SourceError, TokenizerError

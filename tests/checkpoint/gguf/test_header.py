@@ -4,7 +4,6 @@ import struct
 import tracemalloc
 
 import gguf
-import gguf_files
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zoo
+from tests.helpers import gguf_files
 from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
 from zoo.checkpoint.gguf.header import read_header
 from zoo.errors import CheckpointError, ZooError

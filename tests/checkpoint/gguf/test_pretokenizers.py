@@ -1,10 +1,10 @@
 """Byte-level tokenizers of GGUF files cut as those they were made of: the steps that each tokenizer.json has."""
 
 import pytest
-from gguf_tokenizers import TEXTS, written
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, trainers
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Punctuation, Sequence, Split
 
+from tests.helpers.gguf_tokenizers import TEXTS, written
 from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer
 
 # Marks that join, precede or follow their letter; digits and signs that only some rules know; spaces of all kinds.

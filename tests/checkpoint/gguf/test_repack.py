@@ -2,13 +2,13 @@
 
 import re
 
-import gguf_files
 import mlx.core as mx
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
 
 import zoo
+from tests.helpers import gguf_files
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf import read_tensors
 from zoo.checkpoint.gguf import tensors as gguf_tensors

@@ -3,13 +3,12 @@
 import tracemalloc
 
 import gguf
-import gguf_files
-import gguf_packers
 import mlx.core as mx
 import numpy as np
 import pytest
 
 import zoo
+from tests.helpers import gguf_files, gguf_packers
 from zoo.checkpoint.gguf import read_tensors
 from zoo.checkpoint.gguf import tensors as gguf_tensors
 from zoo.checkpoint.gguf.header import read_header

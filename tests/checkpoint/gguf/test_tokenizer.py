@@ -6,9 +6,9 @@ from itertools import islice
 
 import pytest
 import sentencepiece
-from gguf_tokenizers import TEXTS, train_pieces, write, written
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from tests.helpers.gguf_tokenizers import TEXTS, train_pieces, write, written
 from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer, save_gguf_tokenizer
 from zoo.errors import TokenizerError
 from zoo.tokenizer import load_tokenizer

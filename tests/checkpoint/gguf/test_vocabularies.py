@@ -4,10 +4,10 @@ from itertools import islice
 
 import pytest
 import sentencepiece
-from gguf_tokenizers import TEXTS, write
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
+from tests.helpers.gguf_tokenizers import TEXTS, write
 from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer, save_gguf_tokenizer
 from zoo.errors import TokenizerError
 from zoo.tokenizer import load_tokenizer

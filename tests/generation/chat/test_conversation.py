@@ -4,9 +4,9 @@ import json
 import os
 
 import pytest
-from parameters import ordinary
 
 import zoo
+from tests.helpers.parameters import ordinary
 from zoo.errors import PromptError, TokenizerError
 from zoo.generation.chat.conversation import Conversation, load_conversation
 from zoo.generation.chat.session import ChatSession

@@ -12,13 +12,13 @@ import subprocess
 import sys
 import weakref
 
-import json_schemas
 import mlx.core as mx
 import numpy as np
 import pytest
-from tokenizer_kinds import tokenizer_of
 
 import zoo
+from tests.helpers import json_schemas
+from tests.helpers.tokenizer_kinds import tokenizer_of
 from zoo.errors import PromptError, ZooError
 from zoo.generation.grammar import apply_mask, compile_grammar, token_mask
 from zoo.generation.grammar.vocabulary import vocabulary_of

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
-from fake_caches import Columns, State, fake_loaded, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zoo
+from tests.helpers.fake_caches import Columns, State, fake_loaded, read
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.generation.prefix_cache import PromptCache, disk

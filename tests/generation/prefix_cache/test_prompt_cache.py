@@ -2,8 +2,8 @@
 
 import mlx.core as mx
 import pytest
-from fake_caches import Columns, State, fake_loaded, read
 
+from tests.helpers.fake_caches import Columns, State, fake_loaded, read
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.generation.prefix_cache import CacheStatistics, MissReason, PromptCache

@@ -1,10 +1,10 @@
 """Random texts kept and found again, under a budget too, are those that a plain dictionary holds."""
 
 import pytest
-from fake_caches import Columns, State, fake_loaded, folded, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.fake_caches import Columns, State, fake_loaded, folded, read
 from zoo.generation.prefix_cache import PromptCache
 
 TEXTS = st.lists(st.integers(0, 2), min_size=1, max_size=9).map(tuple)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import mlx.core as mx
 import pytest
-from parameters import ordinary
 
 import zoo
+from tests.helpers.parameters import ordinary
 from zoo.assemble import assemble
 from zoo.errors import PromptError
 from zoo.generation.chat.checkpoints import next_turn_checkpoints

@@ -3,10 +3,10 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from chi_square import deviation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.chi_square import deviation
 from zoo.generation.sampling.filters import draw_processors
 from zoo.generation.settings import Settings
 from zoo.generation.speculative import DraftThrottle

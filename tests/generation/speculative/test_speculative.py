@@ -6,12 +6,12 @@ from itertools import pairwise, product
 import mlx.core as mx
 import numpy as np
 import pytest
-from chi_square import deviation
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_model import table_model
 
 import zoo
+from tests.helpers.chi_square import deviation
+from tests.helpers.table_model import table_model
 from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine
 from zoo.generation.sampling import LogitsProcessors, TokenSampler

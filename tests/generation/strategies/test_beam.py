@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import mlx.core as mx
 import numpy as np
 import pytest
-from tables import GARDEN, Table
 
 import zoo
+from tests.helpers.tables import GARDEN, Table
 from zoo.cache import CachePolicy, CrossCache, KVCache, WindowCache
 from zoo.errors import PromptError
 from zoo.generation.sampling import LogitsProcessors

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from tables import GARDEN, Table
 
+from tests.helpers.tables import GARDEN, Table
 from zoo.generation.sampling import LogitsProcessors
 from zoo.generation.settings import Settings
 from zoo.generation.settings.constraints import Constraints

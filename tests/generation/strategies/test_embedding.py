@@ -6,9 +6,9 @@ import shutil
 import mlx.core as mx
 import numpy as np
 import pytest
-from parameters import ordinary
 
 import zoo
+from tests.helpers.parameters import ordinary
 from zoo.checkpoint.pooling import Pooling, pooling_of
 from zoo.errors import ConfigError, PromptError
 from zoo.loading import Loaded

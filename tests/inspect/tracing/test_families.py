@@ -3,9 +3,9 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from parameters import ordinary
 
 import zoo
+from tests.helpers.parameters import ordinary
 from zoo.errors import PromptError
 from zoo.inspect.tracing.hooks import hooked
 from zoo.inspect.tracing.recorder import Recorder
@@ -227,7 +227,7 @@ def test_lens_of_the_last_layer_is_the_head(traced, name):
 
 
 def test_bridged_model_gives_its_modules_outputs_and_logits(tmp_path):
-    from mlx_lm_configs import write
+    from tests.helpers.mlx_lm_configs import write
 
     write(tmp_path, "olmo2")
     loaded = zoo.load(tmp_path)
