@@ -4,7 +4,6 @@ from zoo.architecture import GGUF, Architecture, Block, Drawing, ModuleProbe, Pr
 from zoo.gguf import DECODER, Added
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RoPE
 from zoo_gemma.spec import CappedAttention, CappedHead, OffsetRMSNorm, SandwichLayer
-from zoo_llama import POCKET, TINY
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
@@ -96,8 +95,20 @@ def score_scale(config, tensors):
     return dict(query_pre_attn_scalar=config.get("head_dim", 256))
 
 
-GEMMA_POCKET = POCKET | dict(head_dim=32, query_pre_attn_scalar=32, sliding_window=16)
-GEMMA_TINY = TINY | dict(head_dim=16, query_pre_attn_scalar=32, sliding_window=16)
+POCKET = dict(
+    hidden_size=128,
+    intermediate_size=384,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=32,
+    query_pre_attn_scalar=32,
+    sliding_window=16,
+    max_position_embeddings=128,
+    vocab_size=2048,
+)
+
+TINY = POCKET | dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, head_dim=16, vocab_size=256)
 
 GEMMA2_2B = dict(
     hidden_size=2304,
@@ -146,9 +157,9 @@ def zoo_architectures():
         weights=WEIGHTS,
         gguf=GGUF("gemma2", GEMMA_GGUF, config=score_scale),
         presets=(
-            pocket(__file__, "gemma2", **GEMMA_POCKET),
+            pocket(__file__, "gemma2", **POCKET),
             Preset("2b", hub="google/gemma-2-2b", config=GEMMA2_2B, licence="Gemma Terms of Use"),
-            Preset("tiny", config=GEMMA_TINY),
+            Preset("tiny", config=TINY),
         ),
         references=("Gemma Team, 2024, arXiv:2408.00118",),
     )

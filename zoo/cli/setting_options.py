@@ -41,7 +41,7 @@ class SettingType(click.ParamType):
         self.name = "file" if setting.file else KIND_NAMES[setting.kind]
         if setting.choices:
             self.name = "|".join(map(str, setting.choices))
-        self.name += "".join(f"|{extra}" for extra in setting.also)
+        self.name += "".join(f"|{extra}" for extra in setting.also if type(extra) is not int)
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The checked value. UsageError, with the option and the file, for an invalid one."""

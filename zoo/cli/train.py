@@ -179,7 +179,7 @@ class TrainingProgress:
     def phase(self, text: str) -> None:
         """Show what is being done before the first step is over."""
         if self._bar is not None:
-            self._bar.update(self._task, description=visible(f"{self._name}: {text} …"))
+            self._bar.update(self._task, description=visible(f"{self._name}: {text} …"), refresh=True)
 
     def step(self, step: int, loss: float, rate: float) -> None:
         """One more step."""
