@@ -33,7 +33,7 @@ class SentencePieceBackend(Backend):
     kind = "sentencepiece"
 
     def __init__(self, path: Path, settings: TokenizerSettings, proto: bytes | None = None) -> None:
-        """`proto` is the model where the file at `path` has another form."""
+        """Read the model from `proto`, its serialized form, or from the file at `path` where `proto` is None."""
         if path.name == "spiece.model":
             check_class(path.name, settings)
         proto = read_bytes(path) if proto is None else proto

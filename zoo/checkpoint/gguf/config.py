@@ -109,7 +109,7 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
 
 
 def origin_of(header: Header, described: GGUF) -> Origin:
-    """The names that messages use: the file's, and its own for the keys of a config."""
+    """The names of the file and of its metadata keys, which errors print in the place of config.json's."""
     prefix, names = _name(header), {**KEYS, **described.keys}
     keys: dict[str, str] = {}
     # Of several keys for one value the file's own comes first.
