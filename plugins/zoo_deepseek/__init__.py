@@ -1,5 +1,7 @@
 """DeepSeek-V3: latent attention, many small experts and a shared one. Imports no mlx."""
 
+import math
+
 from zoo.architecture import (
     GGUF,
     Architecture,
@@ -11,12 +13,251 @@ from zoo.architecture import (
     hookimpl,
     pocket,
 )
-from zoo_deepseek.prediction_rules import PREDICTION_WEIGHTS
-from zoo_deepseek.prediction_spec import PredictionLayer, prediction_recipe
-from zoo_deepseek.recipes import deepseek_v3
-from zoo_deepseek.rules import GGUF_KEYS, GGUF_WEIGHTS, MLX_WEIGHTS, WEIGHTS, config_of_gguf
-from zoo_deepseek.sizes import MOONLIGHT, POCKET, TINY, V3
-from zoo_deepseek.spec import GroupRouter, LatentAttention
+from zoo.recipe import Decoder, Embedding, Experts, GatedMLP, Head, Layer, MoE, RMSNorm, RoPE
+from zoo_deepseek.rules import (
+    GGUF_KEYS,
+    GGUF_WEIGHTS,
+    MLX_WEIGHTS,
+    PREDICTION_WEIGHTS,
+    WEIGHTS,
+    config_of_gguf,
+)
+from zoo_deepseek.spec import GroupRouter, LatentAttention, PredictionLayer
+from zoo_llama import POCKET as LLAMA_POCKET
+
+# What these say is bookkeeping of training and of layers that are not run, or computed from other keys.
+UNUSED = (
+    "aux_loss_alpha",
+    "seq_aux",
+    "ep_size",
+    "num_nextn_predict_layers",
+    "num_mtp_layers",
+    "head_dim",
+    "qk_head_dim",
+    "attention_dropout",
+    "pretraining_tp",
+    "output_router_logits",
+    "router_aux_loss_coef",
+)
+
+
+def deepseek_v3(config):
+    """Latent attention; a few dense layers, then mixtures of experts (DeepSeek-AI, 2024)."""
+    config.ignore(*UNUSED)
+    layer = layers_of(config)
+    return Decoder(
+        embedding=Embedding(vocab=config.count("vocab_size"), dim=config.count("hidden_size")),
+        layers=tuple(layer(index) for index in range(config.layers())),
+        norm=norm_of(config),
+        head=Head(tied=config.flag("tie_word_embeddings", False)),
+        context=config.count("max_position_embeddings", 4096),
+    )
+
+
+def norm_of(config):
+    """The norm of layers and of the model."""
+    return RMSNorm(eps=config.number("rms_norm_eps", 1e-6))
+
+
+def layers_of(config):
+    """The function from a layer's index to its spec: dense at first, then with a mixture of experts."""
+    norm, activation = norm_of(config), config.activation("hidden_act", "silu")
+    attention = latent_attention(config)
+    dense = GatedMLP(hidden=config.count("intermediate_size"), activation=activation)
+    experts = moe(config, activation)
+    first = config.count("first_k_dense_replace", 3, least=0)
+    every = config.count("moe_layer_freq", 1)
+
+    def layer(index):
+        sparse = index >= first and index % every == 0
+        return Layer(
+            mixer_norm=norm,
+            mixer=attention,
+            feedforward_norm=norm,
+            feedforward=experts if sparse else dense,
+        )
+
+    return layer
+
+
+def latent_attention(config):
+    """The attention of every layer. Its own norms have an eps of 1e-6 whatever rms_norm_eps says."""
+    heads = config.count("num_attention_heads")
+    if config.count("num_key_value_heads", heads) != heads:
+        raise config.error(
+            "num_key_value_heads", f"must equal num_attention_heads, {heads}: latents are shared"
+        )
+    nope_dim, rope_dim = config.count("qk_nope_head_dim", 128), config.count("qk_rope_head_dim", 64)
+    if rope_dim % 2:
+        raise config.error("qk_rope_head_dim", "must be even: dimensions are turned in pairs")
+    rope = RoPE.of(config, rope_dim)
+    if rope.dims is not None:
+        raise config.error(
+            "partial_rotary_factor", "is not implemented: qk_rope_head_dim says what is turned"
+        )
+    query_rank = None if config.is_null("q_lora_rank") else config.count("q_lora_rank", 1536)
+    norm = RMSNorm(eps=1e-6)
+    return LatentAttention(
+        heads=heads,
+        kv_rank=config.count("kv_lora_rank", 512),
+        nope_dim=nope_dim,
+        rope_dim=rope_dim,
+        value_dim=config.count("v_head_dim", 128),
+        kv_norm=norm,
+        rope=rope.change(interleaved=config.flag("rope_interleave", True)),
+        query_rank=query_rank,
+        query_norm=None if query_rank is None else norm,
+        bias=config.flag("attention_bias", False),
+        scale=(nope_dim + rope_dim) ** -0.5 * sharpness(config, rope) ** 2,
+    )
+
+
+def sharpness(config, rope):
+    """The factor of queries and of keys under YaRN's `mscale_all_dim`, which is applied to whole scores here."""
+    scaling = config.nested("rope_scaling") or config.nested("rope_parameters")
+    weight = scaling.number("mscale_all_dim", 0.0) if scaling else 0.0
+    if rope.scaling is None or rope.scaling.factor <= 1:
+        return 1.0
+    return 0.1 * weight * math.log(rope.scaling.factor) + 1.0
+
+
+def moe(config, activation):
+    """The experts of a sparse layer and the router between them."""
+    config.choice("scoring_func", ("sigmoid",), "sigmoid")
+    config.choice("topk_method", ("noaux_tc",), "noaux_tc")
+    count, hidden = config.count("n_routed_experts", 256), config.count("moe_intermediate_size", 2048)
+    groups, kept, top_k = router_numbers(config, count)
+    shared = 0 if config.is_null("n_shared_experts") else config.count("n_shared_experts", 1, least=0)
+    return MoE(
+        router=GroupRouter(
+            experts=count,
+            top_k=top_k,
+            groups=groups,
+            top_k_groups=kept,
+            normalised=config.flag("norm_topk_prob", True),
+            scale=config.number("routed_scaling_factor", 2.5),
+        ),
+        experts=Experts(count=count, hidden=hidden, activation=activation),
+        shared=GatedMLP(hidden=hidden * shared, activation=activation) if shared else None,
+    )
+
+
+def router_numbers(config, experts):
+    """Groups, groups kept and experts kept, which must be possible with so many experts."""
+    groups = config.count("n_group", 8)
+    if experts % groups or (groups > 1 and experts < 2 * groups):
+        raise config.error("n_group", f"must divide n_routed_experts, {experts}, into groups of two at least")
+    kept = config.count("topk_group", 4)
+    if kept > groups:
+        raise config.error("topk_group", f"is more than n_group, {groups}")
+    top_k, within = config.count("num_experts_per_tok", 8), experts // groups * kept
+    if top_k > within:
+        raise config.error("num_experts_per_tok", f"is more than the {within} experts of topk_group groups")
+    return groups, kept, top_k
+
+
+def prediction_recipe(config):
+    """The layer after the last, which predicts one token further, where the checkpoint has it."""
+    model = deepseek_v3(config)
+    index = len(model.layers)
+    if config.count("num_nextn_predict_layers", 0, least=0) < 1:
+        raise config.error(
+            "num_nextn_predict_layers", "says that there is no layer for the token after the next"
+        )
+    if not config.has_tensor(f"layers.{index}.eh_proj.", default=True):
+        raise config.error(
+            "num_nextn_predict_layers", f"is more than the files hold: they have no layers.{index}.eh_proj"
+        )
+    return PredictionLayer(
+        dim=model.dim,
+        vocab=model.vocab,
+        index=index,
+        embedding_norm=model.norm,
+        hidden_norm=model.norm,
+        layers=(layers_of(config)(index),),
+        norm=model.norm,
+        context=model.context,
+    )
+
+
+# Under 3 million parameters, 1.2 million of them active for a token.
+POCKET = LLAMA_POCKET | dict(
+    moe_intermediate_size=96,
+    first_k_dense_replace=1,
+    num_key_value_heads=4,
+    kv_lora_rank=32,
+    q_lora_rank=64,
+    qk_nope_head_dim=16,
+    qk_rope_head_dim=16,
+    v_head_dim=32,
+    n_routed_experts=16,
+    n_shared_experts=1,
+    num_experts_per_tok=4,
+    n_group=4,
+    topk_group=2,
+    routed_scaling_factor=1.0,
+)
+TINY = POCKET | dict(
+    hidden_size=64,
+    intermediate_size=96,
+    moe_intermediate_size=32,
+    num_hidden_layers=3,
+    n_routed_experts=8,
+    num_experts_per_tok=2,
+    vocab_size=256,
+)
+V3 = dict(
+    hidden_size=7168,
+    intermediate_size=18432,
+    moe_intermediate_size=2048,
+    num_hidden_layers=61,
+    first_k_dense_replace=3,
+    num_attention_heads=128,
+    num_key_value_heads=128,
+    kv_lora_rank=512,
+    q_lora_rank=1536,
+    qk_nope_head_dim=128,
+    qk_rope_head_dim=64,
+    v_head_dim=128,
+    n_routed_experts=256,
+    n_shared_experts=1,
+    num_experts_per_tok=8,
+    n_group=8,
+    topk_group=4,
+    routed_scaling_factor=2.5,
+    max_position_embeddings=163840,
+    vocab_size=129280,
+    rope_scaling=dict(
+        type="yarn",
+        factor=40,
+        original_max_position_embeddings=4096,
+        beta_fast=32,
+        beta_slow=1,
+        mscale=1.0,
+        mscale_all_dim=1.0,
+    ),
+)
+MOONLIGHT = V3 | dict(
+    hidden_size=2048,
+    intermediate_size=11264,
+    moe_intermediate_size=1408,
+    num_hidden_layers=27,
+    first_k_dense_replace=1,
+    num_attention_heads=16,
+    num_key_value_heads=16,
+    q_lora_rank=None,
+    n_routed_experts=64,
+    n_shared_experts=2,
+    num_experts_per_tok=6,
+    n_group=1,
+    topk_group=1,
+    routed_scaling_factor=2.446,
+    max_position_embeddings=8192,
+    vocab_size=163840,
+    rms_norm_eps=1e-5,
+    rope_theta=50000.0,
+    rope_scaling=None,
+)
 
 
 @hookimpl
@@ -24,15 +265,13 @@ def zoo_blocks():
     """Latent attention and the grouped router."""
     yield Block(LatentAttention, "zoo_deepseek.block:LatentAttention", "multi-head latent attention (MLA)")
     yield Block(GroupRouter, "zoo_deepseek.block:GroupRouter", "group-limited top-k router over sigmoids")
-    yield Block(
-        PredictionLayer, "zoo_deepseek.prediction:PredictionLayer", "layer for the token after the next"
-    )
+    yield Block(PredictionLayer, "zoo_deepseek.block:PredictionLayer", "layer for the token after the next")
 
 
 @hookimpl
 def zoo_facts():
     """The memory that latents save."""
-    yield FactSource("latent", "zoo_deepseek.facts:expanded_cache", "what the cache would be without latents")
+    yield FactSource("latent", "zoo_deepseek.spec:expanded_cache", "what the cache would be without latents")
 
 
 @hookimpl

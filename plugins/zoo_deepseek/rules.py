@@ -1,4 +1,4 @@
-"""From checkpoint tensors to parameters, with two rules that only DeepSeek's need. Imports no mlx."""
+"""From checkpoint tensors to parameters, by rules of which some are DeepSeek's alone. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any
 
 from zoo.errors import CheckpointError
 from zoo.gguf import DECODER, MOE
-from zoo.weights import Join, Rename, Rule, Stack, Tensors, fill, matches
+from zoo.weights import Ignore, Join, Rename, Rule, Stack, Tensors, fill, matches
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
 @dataclass(frozen=True)
 class SplitHeads(Rule):
-    """`kv_b_proj`, (H·(N + V), R), to what each head makes of a latent: `key` (H, R, N) and `value` (H, V, R)."""
+    """`kv_b_proj`, (H·(N + V), R), to what each head makes of a latent: `key` (H, R, N) and `value` (H, V, R).
+
+    A GGUF file may hold the two parts beside the fused matrix: the parts are used then.
+    """
 
     source: str
     key: str
@@ -22,6 +25,9 @@ class SplitHeads(Rule):
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         for name, values in matches(self.source, source):
+            if fill(self.key, values) in target:
+                del source[name]
+                continue
             mixer = recipe.layers[0].mixer
             expected = (mixer.heads * (mixer.nope_dim + mixer.value_dim), mixer.kv_rank)
             shape = tuple(source[name].shape)
@@ -62,17 +68,6 @@ class IgnorePredictionLayers(Rule):
         pass
 
 
-@dataclass(frozen=True)
-class SplitHeadsOnce(SplitHeads):
-    """`SplitHeads` for checkpoints that may hold the two parts beside the fused matrix: the parts are used then."""
-
-    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        for name, values in matches(self.source, source):
-            if fill(self.key, values) in target:
-                del source[name]
-        super().forward(source, target, recipe, join)
-
-
 LAYER = "[model.]layers.{i}."
 KEY_UP, VALUE_UP = "layers.{i}.mixer.key_up.weight", "layers.{i}.mixer.value_up.weight"
 SHARED_RULES = (
@@ -108,7 +103,7 @@ GGUF_WEIGHTS = (
     Rename("blk.{i}.attn_kv_a_norm.*", "layers.{i}.mixer.kv_norm.*"),
     Rename("blk.{i}.attn_k_b.weight", KEY_UP),
     Rename("blk.{i}.attn_v_b.weight", VALUE_UP),
-    SplitHeadsOnce("blk.{i}.attn_kv_b.weight", KEY_UP, VALUE_UP),  # until the spring of 2025
+    SplitHeads("blk.{i}.attn_kv_b.weight", KEY_UP, VALUE_UP),  # until the spring of 2025
     Rename("blk.{i}.ffn_gate_inp.weight", "layers.{i}.feedforward.router.weight"),
     Rename("blk.{i}.exp_probs_b.bias", "layers.{i}.feedforward.router.correction_bias"),
     Rename("blk.{i}.ffn_{p}_shexp.*", "layers.{i}.feedforward.shared.{p}.*"),
@@ -162,3 +157,39 @@ def config_of_gguf(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dic
         weight = round(10 * scaling["mscale_all_dim"], 6)
         found["rope_scaling"] = {**scaling, "mscale": weight, "mscale_all_dim": weight}
     return found
+
+
+@dataclass(frozen=True)
+class OnlyPredictionLayer(Rule):
+    """The layer past the last that predicts a further token, as if it were the first; all other tensors are left out.
+
+    `recipe.index` is its number among the checkpoint's layers.
+    """
+
+    layer: str
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        own = {
+            fill(self.layer + "*", values | {"i": "0"}): source[name]
+            for name, values in matches(self.layer + "*", source)
+            if values["i"] == str(recipe.index)
+        }
+        source.clear()
+        source.update(own)
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        pass
+
+
+FIRST = "[model.]layers.0."
+PREDICTION_WEIGHTS = (
+    OnlyPredictionLayer(LAYER),
+    Rename(FIRST + "enorm.*", "embedding_norm.*"),
+    Rename(FIRST + "hnorm.*", "hidden_norm.*"),
+    Rename(FIRST + "eh_proj.*", "projection.*"),
+    Rename(FIRST + "shared_head.norm.*", "norm.*"),
+    # Copies of the model's own embedding and head, which it shares.
+    Ignore(FIRST + "embed_tokens.weight"),
+    Ignore(FIRST + "shared_head.head.weight"),
+    *WEIGHTS[1:],
+)

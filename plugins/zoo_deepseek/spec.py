@@ -1,9 +1,10 @@
-"""The specs of DeepSeek-V3's blocks. Imports no mlx."""
+"""The specs of DeepSeek-V3's blocks, and the fact of the memory that its attention saves. Imports no mlx."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from zoo.errors import RecipeError
-from zoo.recipe import Matrix, Spec
+from zoo.recipe import Layer, Matrix, Spec
 
 
 @dataclass(frozen=True)
@@ -127,3 +128,41 @@ class GroupRouter(Spec):
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         return (Matrix("", dim, self.experts, packs=False),)
+
+
+@dataclass(frozen=True)
+class PredictionLayer(Spec):
+    """The layer that predicts the token after the next (DeepSeek-V3, 2024, section 2.2). Embedding and head are the model's.
+
+    A token's vector and the hidden state that predicted it, each normalised, are projected together to one vector, which
+    `layers`, one, takes in. `index` is its number in the checkpoint. Parameters: `projection` (D, 2D).
+    """
+
+    kind, name = "model", "next-token-prediction"
+    dim: int
+    vocab: int
+    index: int
+    embedding_norm: Spec
+    hidden_norm: Spec
+    layers: tuple[Layer, ...]
+    norm: Spec
+    context: int | None = None
+    head: ClassVar[None] = None
+
+    def own_parameters(self, dim: int) -> int:
+        return 2 * dim * dim
+
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return (Matrix("projection", 2 * dim, dim),)
+
+
+def expanded_cache(recipe):
+    """The cache that a token would need if each head's keys and values were kept in the place of latents."""
+    from zoo.describe import Fact
+    from zoo.describe.facts.cache_bytes import POLICIES
+
+    parts = [part for _, part in recipe.walk() if isinstance(part, LatentAttention)]
+    numbers = sum(part.heads * (part.nope_dim + part.rope_dim + part.value_dim) for part in parts)
+    if numbers:
+        size = round(numbers * POLICIES["16-bit"])
+        yield Fact("cache.expanded", "cache without latents, a token", size, "bytes")

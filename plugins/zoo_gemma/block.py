@@ -10,11 +10,11 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
+import zoo_gemma as specs
 from zoo.blocks.attention import Attention
 from zoo.blocks.caching import CachedLayer
 from zoo.blocks.head import Head
 from zoo.blocks.mask import Mask, dense
-from zoo_gemma import spec as specs
 
 
 class OffsetRMSNorm(nn.Module):

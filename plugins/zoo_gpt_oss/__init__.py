@@ -1,4 +1,12 @@
-"""gpt-oss, as a difference from LLaMA. Imports no mlx."""
+"""gpt-oss, as a difference from LLaMA, and the specs of its own blocks. Imports no mlx.
+
+Axes: E experts, F hidden, I inputs of a matrix, O its outputs, G groups of 32 inputs, H heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 from zoo.architecture import (
     GGUF,
@@ -8,16 +16,92 @@ from zoo.architecture import (
     ModuleProbe,
     Preset,
     Rename,
+    Rule,
     Split,
     Transpose,
     hookimpl,
     pocket,
 )
+from zoo.errors import CheckpointError, RecipeError
 from zoo.gguf import DECODER, MOE
-from zoo.recipe import MoE, Router
-from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
-from zoo_gpt_oss.weights import Gather
+from zoo.recipe import Attention, Experts, MoE, Router
+from zoo.weights import Join, Tensors, matches
 from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published
+
+GROUP = 32  # numbers that share a scale in MXFP4
+
+
+@dataclass(frozen=True)
+class Gather(Rule):
+    """MXFP4 as released, under the name and in the orientation of the unpacked checkpoint, (E, in, out).
+
+    `{name}_blocks` (E, O, G, 16) holds two 4-bit floats a byte, the low half first; `{name}_scales` (E, O, G) the
+    exponents, 127 more than they mean (OCP Microscaling Formats, version 1.0, sections 5.3 and 6.3). Later rules
+    take the result, and it is not written back in this form.
+    """
+
+    source: str
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        for name, _ in matches(self.source + "_blocks", source):
+            whole = name.removesuffix("_blocks")
+            if whole + "_scales" in source:
+                source[whole] = gathered(name, source.pop(name), source.pop(whole + "_scales"))
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
+        pass
+
+
+def gathered(name: str, blocks: Any, scales: Any) -> Any:
+    """The matrices, packed, shown as (E, I, O); CheckpointError when the two do not belong together."""
+    import mlx.core as mx
+
+    from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
+
+    fits = len(blocks.shape) == 4 and blocks.shape[-1] == GROUP // 2 and blocks.shape[:-1] == scales.shape
+    if not fits or (blocks.dtype, scales.dtype) != (mx.uint8, mx.uint8):
+        shapes = f"{tuple(blocks.shape)} {blocks.dtype} and {tuple(scales.shape)} {scales.dtype}"
+        raise CheckpointError(f"{name}: no MXFP4 blocks and scales: {shapes}")
+    packed = blocks.flatten(-2).view(mx.uint32)  # (E, O, 4G): eight numbers each
+    return QuantizedMatrix(name, packed, scales, None, QuantizationSpec(4, GROUP, "mxfp4"), swapped=True)
+
+
+@dataclass(frozen=True)
+class SinkAttention(Attention):
+    """Attention whose softmax has one more column, a learned score a head, which holds no value.
+
+    A head that finds nothing puts its weight there (OpenAI, 2025; Xiao et al., 2023). Parameter: `sinks` (H,).
+    """
+
+    kind, name = "mixer", "sink-attention"
+
+    def own_parameters(self, dim: int) -> int:
+        return super().own_parameters(dim) + self.heads
+
+    @property
+    def title(self) -> str:
+        """The kind of attention, with sinks."""
+        return f"{super().title} with sinks"
+
+
+@dataclass(frozen=True)
+class ClippedExperts(Experts):
+    """Experts joined by (up + 1) · gate · σ(alpha · gate), gate ≤ `limit` and −`limit` ≤ up ≤ `limit`."""
+
+    kind, name = "experts", "clipped-gated-mlp"
+    limit: float = 7.0
+    alpha: float = 1.702
+
+    @property
+    def title(self) -> str:
+        """Their gate is not any activation's alone."""
+        return "clipped gated experts"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.limit <= 0:
+            raise RecipeError(f"limit: must be positive, got {self.limit}")
+
 
 YARN = dict(
     rope_type="yarn",

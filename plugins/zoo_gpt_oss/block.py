@@ -6,9 +6,9 @@ from typing import Any
 
 import mlx.core as mx
 
+import zoo_gpt_oss as specs
 from zoo.blocks import attention, moe
 from zoo.blocks.mask import Mask
-from zoo_gpt_oss import spec as specs
 
 
 class SinkAttention(attention.Attention):

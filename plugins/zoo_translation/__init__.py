@@ -13,7 +13,7 @@ from zoo.architecture import (
     pocket,
 )
 from zoo_translation import recipes, rules
-from zoo_translation.relative import RelativeBias
+from zoo_translation.recipes import RelativeBias
 
 
 def sized(layers, dim, heads, hidden, **numbers):
@@ -223,7 +223,7 @@ def zoo_tokenizers():
     )
     yield TokenizerFormat(
         "byt5",
-        "zoo_translation.byte_tokenizer:read",
+        "zoo_translation.tokenizers:read_byt5",
         files=("tokenizer_config.json",),
         classes=("ByT5Tokenizer",),
         summary="ByT5's, whose tokens are bytes",

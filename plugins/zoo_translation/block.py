@@ -7,7 +7,7 @@ import math
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo_translation import relative as specs
+from zoo_translation import recipes as specs
 
 
 class RelativeBias(nn.Module):

@@ -19,7 +19,7 @@ from zoo.recipe import (
     SinusoidalPositions,
     YarnScaling,
 )
-from zoo_gpt_oss.spec import ClippedExperts
+from zoo_gpt_oss import ClippedExperts
 from zoo_rnn import LSTM
 
 NORM = RMSNorm()

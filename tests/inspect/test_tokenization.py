@@ -167,7 +167,7 @@ def test_a_gguf_files_tokenizer_gives_the_same_pieces(tmp_path, byte_level):
 
 
 def test_bytes_as_tokens_are_told(tmp_path):
-    from zoo_translation.byte_tokenizer import ByteTokenizer
+    from zoo_translation.tokenizers import ByteTokenizer
 
     pieces = tokenize_pieces(Tokenizer(ByteTokenizer({})), "é!")
     assert [(p.bytes, p.start, p.end, p.added) for p in pieces] == [

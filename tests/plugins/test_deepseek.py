@@ -9,10 +9,9 @@ from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, RecipeError
 from zoo.host.registry import default_registry
 from zoo.testing import same, subject
-from zoo_deepseek import deepseek_v3
+from zoo_deepseek import MOONLIGHT, POCKET, V3, deepseek_v3
 from zoo_deepseek.block import GroupRouter, HeadLinear, LatentAttention
 from zoo_deepseek.rules import IgnorePredictionLayers, SplitHeads
-from zoo_deepseek.sizes import MOONLIGHT, POCKET, V3
 from zoo_deepseek.spec import GroupRouter as GroupRouterSpec
 
 

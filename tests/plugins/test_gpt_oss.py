@@ -14,9 +14,7 @@ from zoo.host.registry import default_registry
 from zoo.recipe import Head
 from zoo.testing import randomise, same
 from zoo.weights import apply, invert
-from zoo_gpt_oss import HF_WEIGHTS, gpt_oss
-from zoo_gpt_oss.spec import ClippedExperts, SinkAttention
-from zoo_gpt_oss.weights import Gather
+from zoo_gpt_oss import HF_WEIGHTS, ClippedExperts, Gather, SinkAttention, gpt_oss
 
 RELEASED = default_registry().architecture("gpt-oss").full_size.config
 RECIPE = SimpleNamespace(head=Head())

@@ -13,7 +13,7 @@ from zoo.generation.sampling.draw import greedy
 from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo_llada import EIGHT_BILLION, llada
-from zoo_llada.denoising import HIDDEN, draft_text, split_evenly, unmask_passes
+from zoo_llada.unmask import HIDDEN, draft_text, split_evenly, unmask_passes
 
 MASK, END = 3, 2
 

@@ -19,7 +19,7 @@ from zoo.testing import randomise, same
 from zoo.training.loop import initialise
 from zoo.training.loss import next_token_loss
 from zoo_mamba import POCKET, PUBLISHED, MixerLayer, SelectiveStateSpace, mamba
-from zoo_mamba.scan import CHUNK, SEGMENT, scan
+from zoo_mamba.block import CHUNK, SEGMENT, scan
 
 SMALL = dict(vocab_size=50, hidden_size=16, num_hidden_layers=2, state_size=4, use_bias=True)
 LONG = CHUNK + 7  # more than one chunk, the last one not full

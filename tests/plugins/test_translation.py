@@ -15,7 +15,7 @@ from zoo.errors import ConfigError, RecipeError
 from zoo.host.registry import default_registry
 from zoo.recipe import LearnedPositions, SinusoidalPositions
 from zoo.testing import numbers_of, subject
-from zoo_translation.relative import RelativeBias
+from zoo_translation.recipes import RelativeBias
 
 NAMES = ("transformer", "marian", "bart", "m2m-100", "t5", "mt5")
 

@@ -17,8 +17,8 @@ from zoo.generation.speculative.mtp import MTPDrafter, mtp_layer
 from zoo.testing import same, subject
 from zoo.testing.batches import same_text
 from zoo.testing.subjects import randomise
-from zoo_deepseek.prediction_rules import PREDICTION_WEIGHTS
-from zoo_deepseek.sizes import POCKET
+from zoo_deepseek import POCKET
+from zoo_deepseek.rules import PREDICTION_WEIGHTS
 
 NUMBERS = POCKET | dict(num_nextn_predict_layers=1, model_type="deepseek_v3")
 PROMPT = [5, 6, 7, 8] * 6
