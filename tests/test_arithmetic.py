@@ -10,7 +10,7 @@ from zoo import runtime
 from zoo.blocks.activation import activation
 from zoo.blocks.moe import StackedLinear
 from zoo.generation.loop.prefill import Prefill
-from zoo.runtime import arithmetic, dequantize_by_table, grouping, operations
+from zoo.runtime import arithmetic, operations
 
 HEADS, WIDTH = 6, 16
 
@@ -90,9 +90,9 @@ def test_rows_of_experts_are_multiplied_by_group(dtype, packed):
 @pytest.mark.parametrize("shape", [(70, 192), (3, 50, 64)])
 def test_packed_numbers_become_floats(bits, shape, monkeypatch):
     tables = []
-    real = dequantize_by_table.dequantize
-    monkeypatch.setattr(dequantize_by_table, "dequantize", lambda *given: tables.append(bits) or real(*given))
-    monkeypatch.setattr(dequantize_by_table, "PIECE", 7 * 64)  # the last piece is shorter
+    real = arithmetic.dequantize
+    monkeypatch.setattr(arithmetic, "dequantize", lambda *given: tables.append(bits) or real(*given))
+    monkeypatch.setattr(arithmetic, "DEQUANTIZED_PIECE", 7 * 64)  # the last piece is shorter
     packed = mx.quantize(mx.random.normal(shape), group_size=64, bits=bits)
     how = dict(group_size=64, bits=bits, mode="affine")
     expected = mx.dequantize(*packed, **how)
@@ -126,7 +126,7 @@ def test_what_is_traced_inside_falls_back():
 @pytest.mark.parametrize("name", ["llama", "mixtral", "gpt2"])
 def test_a_prompt_is_read_so_and_a_gradient_is_not(name, monkeypatch):
     used = []
-    for module, function in ((arithmetic, "attention"), (arithmetic, "in_pieces"), (grouping, "groups")):
+    for module, function in ((arithmetic, "attention"), (arithmetic, "in_pieces"), (arithmetic, "groups")):
         real = getattr(module, function)
         monkeypatch.setattr(
             module, function, lambda *args, real=real, name=function: used.append(name) or real(*args)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.architecture import Architecture
-from zoo.architecture.shared_settings import CACHE, SETTINGS
+from zoo.architecture.settings import CACHE, SETTINGS
 from zoo.frozen import Frozen, frozen
 from zoo.generation.settings import Settings
 from zoo.host.registry import Registry

@@ -15,7 +15,7 @@ import pytest
 import zoo_llama
 from zoo.architecture import Architecture, Block, Command, Preset, Rename, hookimpl
 from zoo.host import hookspecs
-from zoo.host.collect import HOOKS
+from zoo.host.discovery import HOOKS
 from zoo.host.registry import default_registry, isolated
 from zoo.inspect.tracing.hooks import hooked
 from zoo.inspect.tracing.recorder import Recorder

@@ -13,7 +13,7 @@ from zoo.architecture import (
     Setting,
     Strategy,
 )
-from zoo.architecture.shared_settings import SHARED
+from zoo.architecture.settings import SHARED
 from zoo.errors import ConfigError, PluginError, SourceError
 from zoo.host.discovery import Plugin, load_plugins
 from zoo.host.precedence import RecordTable

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.random_tokenizers import Draw
 from zoo.errors import TokenizerError, ZooError
 from zoo.tokenizer import load_tokenizer
-from zoo.tokenizer.library_errors import hide_panics
+from zoo.tokenizer.guards import hide_panics
 
 COUNT = int(os.environ.get("ZOO_FUZZ", 200))
 TEXTS = ["", "a", "the ab b. n't x", "Hello 你好 é \n ab  b", "foo ▁bar ab", " '  a .", "😀 12 3"]

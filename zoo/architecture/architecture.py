@@ -10,8 +10,7 @@ from typing import Any
 
 import pluggy
 
-from zoo.architecture.base_record import Record
-from zoo.architecture.checks import NAME, check_target, check_tuples, checked_name
+from zoo.architecture.base_record import NAME, Record, check_target, check_tuples, checked_name
 from zoo.config import Config
 from zoo.errors import PluginError
 from zoo.frozen import Frozen, frozen

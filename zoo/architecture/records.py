@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zoo.architecture.architecture import Architecture
-from zoo.architecture.base_record import Record, TargetRecord
-from zoo.architecture.checks import check_target, check_tuples, import_target
-from zoo.architecture.settings import Setting
-from zoo.architecture.shared_settings import SHARED
+from zoo.architecture.base_record import Record, TargetRecord, check_target, check_tuples, import_target
+from zoo.architecture.settings import SHARED, Setting
 from zoo.errors import PluginError, did_you_mean
 from zoo.frozen import frozen
 from zoo.recipe import Spec

@@ -17,7 +17,7 @@ from zoo.blocks.quantized import (
     quantize_arguments,
     wide,
 )
-from zoo.runtime.grouping import grouped_product
+from zoo.runtime.arithmetic import grouped_product
 
 MANY = 64  # rows of work from which sorting them by expert pays: each expert's matrix is then read once
 

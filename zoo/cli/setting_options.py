@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from zoo.architecture import Setting
-from zoo.architecture.shared_settings import CACHE, GROUPS, SETTINGS
+from zoo.architecture.settings import CACHE, GROUPS, SETTINGS
 from zoo.errors import PromptError
 from zoo.files.reading import read_user_text
 from zoo.host.registry import Registry, core, default_registry

@@ -17,7 +17,7 @@ from zoo.architecture import (
     Strategy,
     hookimpl,
 )
-from zoo.architecture.shared_settings import (
+from zoo.architecture.settings import (
     BEAM_SEARCH,
     CACHE,
     CONSTRAINTS,

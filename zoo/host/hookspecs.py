@@ -85,7 +85,7 @@ def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
     `zoo.load`, `prompt` is text or token ids, `settings` are those that the caller gave, checked. It raises
     `zoo.errors.PromptError` at once for an invalid prompt or setting. It yields one step per token; the last step has a
     `finish_reason`. `settings` of the record name the shared settings that the strategy takes, such as `max_tokens` or
-    `stop` (`zoo/architecture/shared_settings.py` lists them), and declare its own.
+    `stop` (`zoo/architecture/settings.py` lists them), and declare its own.
 
     A plugin defines a task that the zoo does not have, such as "classify", by an architecture for it and a strategy that
     serves it. `zoo run SOURCE PROMPT --strategy NAME` chooses a strategy. By default a strategy runs only the

@@ -20,8 +20,7 @@ from zoo.architecture import (
 from zoo.architecture.base_record import Record
 from zoo.errors import PluginError, SourceError, did_you_mean
 from zoo.host import core as core_plugin
-from zoo.host.collect import collect
-from zoo.host.discovery import FIRST_PARTY, Plugin, load_plugins
+from zoo.host.discovery import FIRST_PARTY, Plugin, collect, load_plugins
 from zoo.host.hookspecs import RECORDS
 from zoo.host.precedence import RecordTable, choose
 from zoo.version import __version__

@@ -8,6 +8,7 @@ from zoo.runtime.device import (
     DTYPES,
     assign_streams,
     backend,
+    blas,
     check_not_forked,
     compute_dtype,
     dequantized_dtype,
@@ -21,6 +22,7 @@ from zoo.runtime.device import (
     on_stream,
     peak_memory,
     prefill_chunk,
+    preload_blas,
     release_memory,
     set_up_device,
     side_streams,
@@ -43,4 +45,3 @@ from zoo.runtime.operations import (
     quantized_matmul,
     row_groups,
 )
-from zoo.runtime.preload import blas, preload_blas

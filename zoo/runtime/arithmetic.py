@@ -1,20 +1,26 @@
-"""Attention and activations of values that are computed already, for MLX's CPU backend.
+"""Attention, activations, products of grouped rows and unpacking of computed values, for MLX's CPU backend.
 
-That backend multiplies matrices by a fast BLAS, but computes exp one number at a time. numpy's exp is vectorised, and works
-on an MLX array's own memory. `zoo.runtime.operations` says where these functions are used. Nothing in them is traced: no
-gradient passes.
+That backend multiplies matrices by a fast BLAS, but computes exp and unpacks numbers one at a time. numpy's exp is
+vectorised, and works on an MLX array's own memory. Packed numbers become floats by tables. `zoo.runtime.operations` says
+where these functions are used. Nothing in them is traced: no gradient passes.
 
-Axes: B batch, H heads, G key/value heads, R = H/G, T queries, t some of them, S keys, K width of a head.
+Axes: B batch, H heads, G key/value heads, R = H/G, T queries, t some of them, S keys, K width of a head. Of stacked
+matrices: N rows, E matrices. Of packed ones: O outputs, I inputs, W 32-bit words, G groups.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
+from itertools import groupby
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
+
+from zoo.runtime.device import threads
 
 SCORES = 2**19  # numbers of a softmax at once, which stay in the processor's cache between its steps
 PIECE = 2**15  # numbers of an activation at once, for the same reason
@@ -113,3 +119,65 @@ def _times_sigmoid(x: np.ndarray, y: np.ndarray) -> None:
 
 
 ACTIVATIONS = {"silu": silu, "quick_gelu": quick_gelu, "gelu_tanh": gelu_tanh}
+
+
+Groups = Sequence[tuple[slice, slice]]  # parts of the stack, and the rows that each multiplies
+
+
+def groups(indices: mx.array) -> Groups:  # (N,)
+    """Of ascending indices, which are computed already, each number and the rows that have it."""
+    found: list[tuple[slice, slice]] = []
+    start = 0
+    for number, rows in groupby(indices.tolist()):  # type: ignore[arg-type]
+        stop = start + sum(1 for _ in rows)
+        found.append((slice(number, number + 1), slice(start, stop)))
+        start = stop
+    return found
+
+
+def grouped_product(
+    x: mx.array, matrices: Callable[[slice], mx.array], groups: Groups
+) -> mx.array:  # (N, 1, in), the matrices of a part (1, in, out) -> (N, 1, out)
+    """Each row times the matrix of its group, in float32; the result has the dtype of `x`."""
+    wide = x.astype(mx.float32).swapaxes(0, 1)  # (1, N, in)
+    parts = [wide[:, rows] @ matrices(part).astype(mx.float32) for part, rows in groups]
+    return mx.concatenate(parts, axis=1).swapaxes(0, 1).astype(x.dtype)
+
+
+DEQUANTIZED_PIECE = 2**19  # numbers at once: with fewer, threads wait for each other between the steps
+ITEMS = {2: np.complex128, 4: np.float64, 8: np.float32}  # by bits, as wide as the floats of one byte
+
+
+def dequantize(words: mx.array, scales: mx.array, biases: mx.array, bits: int) -> mx.array:
+    """q · scale + bias of affine packed numbers, which are computed already: (…, O, W), two of (…, O, G) -> (…, O, I).
+
+    Scales and biases are in float32, `bits` one of `ITEMS`.
+    """
+    codes, factors, offsets = (memory(mx.contiguous(array)) for array in (words, scales, biases))
+    codes = codes.view(np.uint8).reshape(-1)
+    factors, offsets = factors.reshape(-1, 1), offsets.reshape(-1, 1)
+    floats = mx.zeros((*words.shape[:-1], words.shape[-1] * 32 // bits))
+    mx.eval(floats)
+    groups = memory(floats).reshape(factors.size, -1)
+    step = max(DEQUANTIZED_PIECE // groups.shape[1], 1)
+
+    def write(first: int) -> None:
+        some = slice(first, first + step)
+        written = groups[some]
+        items: np.ndarray = written.reshape(-1).view(ITEMS[bits])
+        start = first * groups.shape[1] * bits // 8
+        np.take(_table(bits), codes[start : start + items.size], out=items, mode="clip")
+        written *= factors[some]
+        written += offsets[some]
+
+    with ThreadPoolExecutor(threads()) as pool:
+        list(pool.map(write, range(0, factors.size, step)))
+    return floats
+
+
+@cache
+def _table(bits: int) -> Any:  # (256,)
+    """The floats of each byte's numbers, the lowest bits first, as one item."""
+    numbers = np.arange(256)
+    parts = [numbers >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)]
+    return np.stack(parts, axis=-1).astype(np.float32).view(ITEMS[bits]).reshape(-1)

@@ -1,4 +1,8 @@
-"""The device: backend, dtypes, streams, memory, and which way of computing is faster on it."""
+"""The device: backend, dtypes, streams, memory, BLAS, and which way of computing is faster on it. Imports no mlx.
+
+On Linux, MLX's CPU backend brings a reference BLAS on one thread. An optimised one whose `cblas_sgemm` is loaded globally
+before `mlx.core` replaces it, so `import zoo` loads the fastest one of this machine.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,10 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import ZooError
-from zoo.runtime.preload import blas
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -248,3 +252,50 @@ def versions() -> dict[str, str]:
         "blas": blas(),
         "machine": machine(),
     }
+
+
+_blas = "not looked for"
+
+
+def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str:
+    """Load MKL or OpenBLAS globally on Linux, before `mlx.core` is imported; gives what `blas()` will say.
+
+    `ZOO_BLAS=none` leaves MLX's own.
+    """
+    global _blas
+    if sys.platform != "linux":
+        _blas = "Accelerate" if sys.platform == "darwin" else "MLX's own"
+    elif environ.get("ZOO_BLAS") == "none":
+        _blas = "MLX's own (ZOO_BLAS=none)"
+    elif "mlx.core" in sys.modules:
+        _blas = "MLX's own: mlx was imported before zoo, too late to load a faster one"
+    else:
+        _blas = _load_mkl() or _load_openblas() or "MLX's own"
+    return _blas
+
+
+def _load_mkl() -> str | None:
+    folder = Path(sys.prefix) / "lib"
+    libraries = sorted(folder.glob("libmkl_rt.so.*"))
+    if not libraries:
+        return None
+    try:
+        if (folder / "libiomp5.so").exists():
+            ctypes.CDLL(str(folder / "libiomp5.so"), mode=ctypes.RTLD_GLOBAL)
+        ctypes.CDLL(str(libraries[-1]), mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return None
+    return "MKL"
+
+
+def _load_openblas() -> str | None:
+    try:
+        ctypes.CDLL("libopenblas.so.0", mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return None
+    return "OpenBLAS"
+
+
+def blas() -> str:
+    """Which BLAS serves matrix products on the CPU."""
+    return _blas

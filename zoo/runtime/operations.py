@@ -1,7 +1,7 @@
 """Operations of blocks in the fastest way of this device.
 
-On a GPU these are MLX's own. On the CPU some of them are computed by numpy (`zoo.runtime.arithmetic`), by rows of an
-expert (`zoo.runtime.grouping`) or on several cores, where that has been measured to be faster.
+On a GPU these are MLX's own. On the CPU some of them are computed by numpy, by rows of an expert (both in
+`zoo.runtime.arithmetic`) or on several cores, where that has been measured to be faster.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from zoo.runtime import device
-from zoo.runtime.preload import blas
+from zoo.runtime.device import blas
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -109,10 +109,10 @@ def dequantize(
 
     bits = how["bits"]
     if weight.size >= MANY_NUMBERS and how["mode"] == "affine" and scales.dtype == mx.float32:
-        from zoo.runtime import dequantize_by_table
+        from zoo.runtime import arithmetic
 
-        if bits is not None and bits in dequantize_by_table.ITEMS and evaluates(weight, scales, biases):
-            return dequantize_by_table.dequantize(weight, scales, biases, bits)
+        if bits is not None and bits in arithmetic.ITEMS and evaluates(weight, scales, biases):
+            return arithmetic.dequantize(weight, scales, biases, bits)
     streams = device.side_streams()
     if len(streams) == 1 or weight.size < LEAST_DIVIDED:
         return mx.dequantize(weight, scales, biases, **how).astype(mx.float32)
@@ -172,9 +172,9 @@ def row_groups(indices: mx.array) -> Sequence[tuple[slice, slice]] | None:
     """Of ascending indices (N,), each number, as a slice, and the rows that have it; None outside `eager()`."""
     if not evaluates(indices):
         return None
-    from zoo.runtime import grouping
+    from zoo.runtime import arithmetic
 
-    return grouping.groups(indices)
+    return arithmetic.groups(indices)
 
 
 def gather_matmul(x: mx.array, matrices: mx.array, indices: mx.array, in_order: bool = False) -> mx.array:
@@ -185,9 +185,9 @@ def gather_matmul(x: mx.array, matrices: mx.array, indices: mx.array, in_order: 
     import mlx.core as mx
 
     if in_order and (groups := row_groups(indices)):
-        from zoo.runtime import grouping
+        from zoo.runtime import arithmetic
 
-        return grouping.grouped_product(x, lambda part: matrices[part], groups)
+        return arithmetic.grouped_product(x, lambda part: matrices[part], groups)
     if device.on_gpu() or x.dtype == mx.float32:
         return mx.gather_mm(x, matrices, rhs_indices=indices, sorted_indices=in_order)
     wide = gather_matmul(x.astype(mx.float32), matrices.astype(mx.float32), indices, in_order)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from zoo.errors import TokenizerError
 from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer, clean_up, token_detokenizer
-from zoo.tokenizer.length_limits import check_growth
-from zoo.tokenizer.library_errors import GuardedDetokenizer, hide_panics, library_errors, probe
+from zoo.tokenizer.guards import GuardedDetokenizer, check_growth, hide_panics, library_errors, probe
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes, read_text, read_vocabulary
 from zoo.tokenizer.token_bytes import TextBytes, altered_first_of, token_bytes_of
 

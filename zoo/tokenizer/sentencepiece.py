@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from zoo.errors import TokenizerError
 from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import SPACE, Detokenizer, PieceDetokenizer
+from zoo.tokenizer.guards import library_errors
 from zoo.tokenizer.huggingface import check_class
-from zoo.tokenizer.library_errors import library_errors
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes
 from zoo.tokenizer.token_bytes import TextBytes
 

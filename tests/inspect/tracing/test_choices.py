@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.architecture.shared_settings import CONSTRAINTS, PENALTIES, SAMPLING
+from zoo.architecture.settings import CONSTRAINTS, PENALTIES, SAMPLING
 from zoo.generation.loop import speculative_batch
 from zoo.generation.sampling import token_sampler
 from zoo.inspect.trace_view.build_view import build_view

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import Setting, Strategy
-from zoo.architecture.shared_settings import SHARED
+from zoo.architecture.settings import SHARED
 from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.generation import resolve_strategy, stream

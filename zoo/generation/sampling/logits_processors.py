@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import mlx.core as mx
 
-from zoo.architecture.shared_settings import CONSTRAINTS
+from zoo.architecture.settings import CONSTRAINTS
 from zoo.generation.sampling.banned import BannedSequences, NoRepeatNgrams
 from zoo.generation.sampling.dry import Dry
 from zoo.generation.sampling.logits import NEG_INF, keep_only, mask_tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zoo.architecture.shared_settings import BREAKERS, SHARED
+from zoo.architecture.settings import BREAKERS, SHARED
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
@@ -27,7 +27,7 @@ ONE_OF = ("json_schema", "regex", "grammar")
 
 @frozen(kw_only=True)
 class Settings(Frozen):
-    """How one text is generated. The names, bounds and meanings are those of `zoo.architecture.shared_settings`.
+    """How one text is generated. The names, bounds and meanings are those of `zoo.architecture.settings`.
 
     None stands for what the checkpoint says (`max_tokens`), or for off.
     """

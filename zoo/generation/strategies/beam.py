@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from zoo.architecture.shared_settings import BEAM_SEARCH
+from zoo.architecture.settings import BEAM_SEARCH
 from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine, indexed_steps
 from zoo.generation.loop.prefill import Report

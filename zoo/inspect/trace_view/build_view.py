@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.architecture.shared_settings import CONSTRAINTS, PENALTIES, SAMPLING
+from zoo.architecture.settings import CONSTRAINTS, PENALTIES, SAMPLING
 from zoo.describe.language import message
 from zoo.errors import NothingToPredict
 from zoo.generation.loop.prompt import mask_id
