@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-from zoo.describe.diagram.style import DARK, LIGHT, properties
+from zoo.describe.diagram.svg import DARK, LIGHT, properties
 
 CELL, ROW, SIZE, EDGE = 6, 12, 10, 10  # width and height of a cell, size of the letters, margin
 LETTER_BASE = 9  # of a row, from its top

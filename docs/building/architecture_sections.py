@@ -12,9 +12,9 @@ from building.diagram import figure
 from building.family import Member, members, variants
 from building.markdown import plain, raw, table
 from zoo.describe import compare, describe
+from zoo.describe.described import command_of
 from zoo.describe.facts.checkpoint import pocket_facts
 from zoo.describe.facts.fact import ABSENT
-from zoo.describe.how_to_run import command_of
 from zoo.describe.language import in_language
 from zoo.describe.pages.comparison import about_record
 from zoo.host.registry import Registry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from zoo.describe.diagram.style import DARK, LIGHT, properties, rules, style
+from zoo.describe.diagram.svg import DARK, LIGHT, properties, rules, style
 
 
 def colours() -> str:

@@ -31,7 +31,7 @@ def memory(name: str, tokens: int) -> int:
 
 def work(name: str, tokens: int) -> float:
     """FLOPs of one more token after so many, by those after the fewest."""
-    from zoo.describe.facts.flops import decode_flops
+    from zoo.describe.facts.counts import decode_flops
 
     first, now = (decode_flops(recipe(name), count) for count in (LENGTHS[0], tokens))
     assert first is not None and now is not None

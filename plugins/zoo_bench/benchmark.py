@@ -11,10 +11,9 @@ from typing import Any
 from zoo.errors import PromptError, SourceError, ZooError
 from zoo.files.reading import read_object_at
 from zoo.inspect.subprocess_run import alternating, run_in_subprocess
-from zoo_bench.engine import Job, check_installed
-from zoo_bench.lengths import Lengths
+from zoo_bench.engine import Job, Lengths, check_installed
 from zoo_bench.limits import NEEDS
-from zoo_bench.metrics import METRICS, ON_REQUEST, WORKLOADS, BenchmarkMetric
+from zoo_bench.workloads import METRICS, ON_REQUEST, WORKLOADS, BenchmarkMetric
 
 WHAT = "benchmark"  # what a record says that it is
 
@@ -33,8 +32,8 @@ def benchmark(
 ) -> dict[str, Any]:
     """Measure a checkpoint in the zoo and in the engines `against`, such as "mlx-lm"; gives a record.
 
-    The arguments are the options of `zoo bench`. `only` names works of `metrics.WORKLOADS`; by default all are done but
-    those of `metrics.ON_REQUEST`. `dtype` and `unpack` are `zoo.load`'s. `profile` adds where the zoo's time goes, by
+    The arguments are the options of `zoo bench`. `only` names works of `workloads.WORKLOADS`; by default all are done but
+    those of `workloads.ON_REQUEST`. `dtype` and `unpack` are `zoo.load`'s. `profile` adds where the zoo's time goes, by
     the kind of block. `report` is called with the runs that are done and those in all. The first run of each engine is
     not counted: it brings the files into the system's memory.
 
@@ -45,7 +44,7 @@ def benchmark(
     that is not installed, or a run that fails.
 
     >>> from zoo_bench.benchmark import benchmark
-    >>> from zoo_bench.lengths import Lengths
+    >>> from zoo_bench.engine import Lengths
     >>> record = benchmark("llama", lengths=Lengths(prompt=8, new=2, rows=2), only=["decode"], runs=1)
     >>> record["engines"]["zoo"]["decode_rate"] > 0
     True
@@ -73,7 +72,7 @@ def benchmark(
         done += 1
         return values
 
-    taken = alternating(engines, runs, lambda engine: run("worker", engine, job), warm_up=1)
+    taken = alternating(engines, runs, lambda engine: run("workloads", engine, job), warm_up=1)
     needs = taken["zoo"][0][NEEDS]
     record = {
         "what": WHAT,

@@ -77,7 +77,7 @@ def bench(
     from zoo.cli.table import table
     from zoo.files.writing import check_outputs, write_record
     from zoo_bench.benchmark import benchmark, compared, read_record
-    from zoo_bench.lengths import Lengths
+    from zoo_bench.engine import Lengths
 
     check_outputs((record,), overwrite)
     old = read_record(compare) if compare is not None else None
@@ -114,7 +114,7 @@ def rows(found: dict[str, Any]) -> list[list[str]]:
     The zoo's rates have their share of the machine's limit with them, where that is known.
     """
     from zoo_bench.benchmark import share
-    from zoo_bench.metrics import METRICS
+    from zoo_bench.workloads import METRICS
 
     engines = found["engines"]
     peers = [name for name in engines if name != "zoo"]
@@ -150,7 +150,7 @@ def ratio(own: float | None, other: float | None) -> str:
 def _changes(changes: list[tuple[str, float, float, float]]) -> str:
     """A table of changes since an older record, with a mark where it is worse."""
     from zoo.cli.table import table
-    from zoo_bench.metrics import metric_named
+    from zoo_bench.workloads import metric_named
 
     worse = 0.95
     lines = []

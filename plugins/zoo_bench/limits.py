@@ -12,7 +12,7 @@ from typing import Any
 from zoo.inspect.subprocess_run import answer
 from zoo.inspect.timing import evaluation_seconds
 from zoo.recipe import Model
-from zoo_bench.lengths import Lengths
+from zoo_bench.engine import Lengths
 
 NEEDS = "needs"  # of an engine's run: by metric, what a token takes of the limit that bounds it
 SIDES = (512, 1024, 2048, 4096, 8192)  # of the square matrices that are multiplied
@@ -70,7 +70,7 @@ def needs(recipe: Model, weight_bytes: float, number_bytes: int, lengths: Length
     cached is read once a token, in `number_bytes` a number.
     """
     from zoo.describe.facts.cache_bytes import cache_sizes
-    from zoo.describe.facts.flops import decode_flops, prefill_flops
+    from zoo.describe.facts.counts import decode_flops, prefill_flops
 
     written, read = decode_flops(recipe, 1), prefill_flops(recipe, lengths.prompt)
     if written is None or read is None:

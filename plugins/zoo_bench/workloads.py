@@ -1,4 +1,7 @@
-"""The works, a function each: it runs one engine and gives the metrics that it measured."""
+"""The works, a function each: it runs one engine and gives the metrics that it measured.
+
+Run as a script it is one run of one engine, the process of its own that `benchmark` starts.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,60 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from zoo_bench.engine import BenchmarkEngine
-from zoo_bench.lengths import Lengths
+from zoo.errors import SourceError
+from zoo.inspect.subprocess_run import answer
+from zoo_bench.engine import BenchmarkEngine, Job, Lengths
+from zoo_bench.engines import ENGINES
+from zoo_bench.limits import NEEDS
+
+
+@dataclass(frozen=True)
+class BenchmarkMetric:
+    """One measured number: its name in records, label, unit, and whether more of it is better.
+
+    `work` is what has to be run to measure it: the name that `--only` takes. `bound` is the limit of the machine that a
+    rate comes up against: "reading", of memory, or "products", of matrices; see `limits`.
+    """
+
+    name: str
+    work: str
+    label: str
+    unit: str
+    more: bool = False
+    bound: str | None = None
+
+
+METRICS = (
+    BenchmarkMetric("load_seconds", "load", "loading", "s"),
+    BenchmarkMetric("start_seconds", "start", "shell to first token", "s"),
+    BenchmarkMetric("first_text_seconds", "prefill", "first text, a few tokens", "s"),
+    BenchmarkMetric("prefill_rate", "prefill", "prefill", "tokens/s", more=True, bound="products"),
+    BenchmarkMetric("first_token_seconds", "prefill", "first token after", "s"),
+    BenchmarkMetric("decode_rate", "decode", "decode", "tokens/s", more=True, bound="reading"),
+    BenchmarkMetric("batch_rate", "batch", "decode, all rows", "tokens/s", more=True, bound="reading"),
+    BenchmarkMetric(
+        "context_rate", "context", "decode after a long text", "tokens/s", more=True, bound="reading"
+    ),
+    BenchmarkMetric("repetitive_rate", "draft", "decode of repetitive text", "tokens/s", more=True),
+    BenchmarkMetric("drafted_rate", "draft", "the same with look-up drafts", "tokens/s", more=True),
+    BenchmarkMetric("turn_seconds", "turn", "first token of a chat", "s"),
+    BenchmarkMetric("next_turn_seconds", "turn", "first token of its next turn", "s"),
+    BenchmarkMetric("translation_rate", "translate", "translation", "tokens/s", more=True),
+    BenchmarkMetric("translations_rate", "translate", "translation, all rows", "tokens/s", more=True),
+    BenchmarkMetric("host_seconds", "host", "host time a step", "s"),
+    BenchmarkMetric("primitives", "host", "primitives a step", ""),
+    BenchmarkMetric("peak_bytes", "load", "peak memory", "bytes"),
+)
+WORKLOADS = tuple(dict.fromkeys(one.work for one in METRICS))
+ON_REQUEST = ("context", "draft", "turn")  # long works, which are done only on request
+
+
+def metric_named(name: str) -> BenchmarkMetric:
+    """The metric of that name in a record."""
+    return next(one for one in METRICS if one.name == name)
+
 
 WARM = 4  # tokens of each kind that are run before the clock
 STEPS = 32  # of which the host's time is the median
@@ -176,3 +230,29 @@ def started(engine: str, source: Path) -> float | None:
     began = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", *commands[engine]], capture_output=True, check=False)
     return None if done.returncode else time.perf_counter() - began
+
+
+def one_run(engine: str, asked: str) -> dict[str, Any]:
+    """The metrics of the works that the engine does; SourceError where it does none of them."""
+    job = Job.from_json(asked)
+    works = set(job.works)
+    found: dict[str, Any] = {}
+    if "start" in works and (taken := started(engine, job.path)):
+        found["start_seconds"] = taken
+    began = time.perf_counter()
+    made = ENGINES[engine](job)
+    seconds = time.perf_counter() - began - made.converting
+    task = Workload(made, job.lengths)
+    for names, work in WORKLOAD_FUNCTIONS.items():
+        if works & set(names):
+            found |= work(task)
+    if "load" in works:
+        found |= {"load_seconds": seconds, "peak_bytes": made.peak()}
+    found = {one.name: found[one.name] for one in METRICS if one.work in works and one.name in found}
+    if not found:
+        raise SourceError(made.refused or f"it does nothing of {', '.join(sorted(works))}")
+    return found | {NEEDS: made.needs(job.lengths)}
+
+
+if __name__ == "__main__":
+    answer(one_run)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.inspect.timing import timed_tokens
 from zoo.loading import Loaded
-from zoo_bench.engine import BenchmarkEngine, Job
-from zoo_bench.lengths import Lengths
+from zoo_bench.engine import BenchmarkEngine, Job, Lengths
 from zoo_bench.limits import needs
 
 if TYPE_CHECKING:

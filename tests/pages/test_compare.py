@@ -10,8 +10,7 @@ from zoo.describe import compare, describe
 from zoo.describe.diagram import diagram_of, marked, to_svg
 from zoo.describe.diagram.arrange import align, elements
 from zoo.describe.diagram.geometry import Pixels
-from zoo.describe.pages.diagram_data import box_data
-from zoo.describe.pages.model_card import LEFT_OUT
+from zoo.describe.pages.model_card import LEFT_OUT, box_data
 from zoo.host.registry import default_registry
 
 NAMES = ("gemma2", "mixtral", "deepseek-v3")

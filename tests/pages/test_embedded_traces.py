@@ -3,7 +3,7 @@
 import pytest
 
 import zoo
-from zoo.describe.diagram.style import DARK, LIGHT, properties
+from zoo.describe.diagram.svg import DARK, LIGHT, properties
 from zoo.inspect.trace_view.build_view import build_view
 from zoo.inspect.trace_view.page import embedded, script, style
 

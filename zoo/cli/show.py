@@ -179,7 +179,7 @@ def _sheet(sheet: Sheet, everything: bool) -> str:
 
 def _how_to_run(found: Described) -> str:
     """The commands that run it, or train a small one."""
-    from zoo.describe.how_to_run import how_to_run
+    from zoo.describe.described import how_to_run
 
     lines = [f"{command} ({remark})" if remark else command for command, remark in how_to_run(found)]
     if not lines:

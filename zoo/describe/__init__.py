@@ -7,8 +7,7 @@ from zoo.describe.described import Described, base_of, describe
 from zoo.describe.facts.compare import FactRow, aligned, compare
 from zoo.describe.facts.fact import Fact, Sheet, amount, text_of
 from zoo.describe.facts.fields import fields_of
-from zoo.describe.facts.sheet import common_context, facts_of
-from zoo.describe.facts.short_sheet import SheetLine, short
+from zoo.describe.facts.sheet import SheetLine, common_context, facts_of, short
 
 __all__ = [
     "Described",

@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from zoo.describe.diagram import Box, Diagram, LayerStack, Note, marked, to_svg
-from zoo.describe.diagram.style import DARK, LIGHT
-from zoo.describe.diagram.svg import to_svgs
+from zoo.describe.diagram.svg import DARK, LIGHT, to_svgs
 from zoo.describe.diagram.text_width import text_width
 
 SVG = "{http://www.w3.org/2000/svg}"

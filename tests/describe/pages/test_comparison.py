@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from zoo.describe import compare, describe
-from zoo.describe.facts.flops import decode_flops, prefill_flops
+from zoo.describe.facts.counts import decode_flops, prefill_flops
 from zoo.describe.pages import compare_page
 from zoo.describe.pages.comparison import about_record, app_element, choices, common
 from zoo.describe.pages.model_card import flops_points

@@ -14,12 +14,10 @@ from zoo.errors import PromptError, SourceError, ZooError
 from zoo.testing import subject
 from zoo_bench import engine, profile
 from zoo_bench.benchmark import benchmark, compared, is_record, read_record, share
-from zoo_bench.engine import BenchmarkEngine
-from zoo_bench.lengths import Lengths
+from zoo_bench.engine import BenchmarkEngine, Lengths
 from zoo_bench.limits import needs
-from zoo_bench.metrics import METRICS, ON_REQUEST, metric_named
 from zoo_bench.profile import BlockClock
-from zoo_bench.workloads import CODE, Workload, code
+from zoo_bench.workloads import CODE, METRICS, ON_REQUEST, Workload, code, metric_named
 
 # What mlx-lm wants to read, and the zoo has defaults for.
 WRITTEN = {"model_type": "llama", "rms_norm_eps": 1e-6, "rope_theta": 10000.0}

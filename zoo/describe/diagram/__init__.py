@@ -8,10 +8,9 @@
 from zoo.describe.diagram.draw import DrawnSpec, diagram_of
 from zoo.describe.diagram.labels import note
 from zoo.describe.diagram.marking import marked
-from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, LayerStack, Note, Residual
+from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, LayerStack, Note, Residual, diagram_in
 from zoo.describe.diagram.svg import to_svg
 from zoo.describe.diagram.terminal import to_text
-from zoo.describe.diagram.translation import diagram_in
 
 __all__ = [
     "Box",

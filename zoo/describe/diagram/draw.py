@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.describe.diagram.labels import number, spaced
 from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, LayerStack, Note, Residual, as_note, boxes
+from zoo.describe.facts.counts import has_idle_experts
 from zoo.describe.facts.fact import billions
-from zoo.describe.facts.parameters import has_idle_experts
 from zoo.describe.language import joined, message
 from zoo.errors import PluginError
 from zoo.frozen import Frozen, frozen

@@ -1,4 +1,4 @@
-"""What a diagram shows, without any geometry. Imports no mlx.
+"""What a diagram shows, without any geometry, in any language. Imports no mlx.
 
 A diagram has stacks (a decoder, an encoder), a stack has items from bottom (tokens) to top (logits): boxes, residual sums
 around some of them, and frames around layers that repeat. `path` is the path of the field in the recipe that an item is
@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from zoo.describe.language import in_language
 from zoo.frozen import Frozen, frozen
 
 ENDS = ("input", "output", "memory")  # roles of boxes without a frame: what enters and leaves a stack
@@ -121,3 +122,31 @@ def boxes(items: Iterable[Any]) -> Iterator[Box]:
             yield item
         else:
             yield from boxes(item.items)
+
+
+TEXTS = ("title", "text", "label", "summary")  # the fields that are translated
+
+
+def diagram_in(diagram: Diagram, language: str) -> Diagram:
+    """The same diagram with its titles, notes and parts in a language. Its name stays; lay it out afterwards.
+
+    Call `marked` first: a note without a key of its own keeps its English text as the key. ZooError for an unknown
+    language.
+    """
+    found: Diagram = _translated(diagram, language)
+    return dataclasses.replace(found, language=language)
+
+
+def _translated(item: Any, language: str) -> Any:
+    if isinstance(item, tuple):
+        return tuple(_translated(one, language) for one in item)
+    if not dataclasses.is_dataclass(item) or isinstance(item, type):
+        return item
+    values = {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
+    changed = {
+        name: in_language(value, language) if name in TEXTS else _translated(value, language)
+        for name, value in values.items()
+    }
+    if isinstance(item, Note):
+        changed["key"] = item.name
+    return dataclasses.replace(item, **changed)

@@ -1,12 +1,18 @@
-"""Renders diagrams as self-contained SVG with selectable text. Imports no mlx."""
+"""Renders diagrams as self-contained SVG with selectable text, and with the same in words. Imports no mlx.
+
+The style sheet has light and dark, and one accent colour. A page that has its own choice of theme sets the custom
+properties on `.zoo-diagram` itself.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from html import escape
+from importlib.resources import files
+from typing import Any
 
-from zoo.describe.diagram.alt_text import described, title_of
 from zoo.describe.diagram.arrange import Element
 from zoo.describe.diagram.geometry import (
     APART,
@@ -33,7 +39,50 @@ from zoo.describe.diagram.geometry import (
     summary_lines,
 )
 from zoo.describe.diagram.model import ENDS, MARK, Box, Diagram, Frame
-from zoo.describe.diagram.style import style
+from zoo.describe.language import in_language, joined, message
+
+LIGHT = {
+    "ground": "#ffffff",
+    "ink": "#1f2430",
+    "quiet": "#5a6272",
+    "line": "#868e9c",
+    "edge": "#b9c0cc",
+    "box": "#f3f5f8",
+    "cell": "#ffffff",
+    "frame": "#fafbfc",
+    "accent": "#a83a08",
+    "tint": "#fdf0e8",
+}
+DARK = {
+    "ground": "#14171d",
+    "ink": "#e6e9ef",
+    "quiet": "#a2abba",
+    "line": "#7a8494",
+    "edge": "#454d5b",
+    "box": "#232832",
+    "cell": "#181c23",
+    "frame": "#191d24",
+    "accent": "#ffab7d",
+    "tint": "#3a261b",
+}
+
+
+def properties(colours: dict[str, str]) -> str:
+    """The colours as custom properties."""
+    return ";".join(f"--{name}:{colour}" for name, colour in colours.items())
+
+
+@cache
+def rules() -> str:
+    """How everything is drawn, in the colours of the properties."""
+    return "\n" + (files("zoo.describe.diagram") / "diagram.css").read_text(encoding="utf-8")
+
+
+def style() -> str:
+    """The style sheet with the colours of both themes."""
+    light, dark = (f".zoo-diagram{{{properties(colours)}}}" for colours in (LIGHT, DARK))
+    return f"{light}@media (prefers-color-scheme:dark){{{dark}}}{rules()}"
+
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
@@ -252,3 +301,40 @@ def _state(differs: bool) -> str:
 
 def _n(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
+
+
+def title_of(diagrams: Sequence[Diagram]) -> str:
+    """What a picture of some diagrams shows, in their language."""
+    text = message("Block diagram of {names}", names=joined(", ", (diagram.name for diagram in diagrams)))
+    return in_language(text, diagrams[0].language) if diagrams else text
+
+
+def described(diagram: Diagram) -> str:
+    """The boxes of a diagram from bottom to top, with their facts and what repeats, in the diagram's language."""
+    stacks = []
+    for stack in diagram.stacks:
+        items = joined("; ", _items([stack.start, *stack.items, stack.end]))
+        stacks.append(message("{title}: {items}", title=stack.title, items=items) if stack.title else items)
+    about = _with_notes(diagram.name, diagram.summary)
+    text = message("{diagram}, from bottom to top. {stacks}.", diagram=about, stacks=joined(". ", stacks))
+    return in_language(text, diagram.language)
+
+
+def _items(items: Sequence[Any]) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, Box):
+            text = message("{box} over the encoder's output", box=item.title) if item.memory else item.title
+            text = _with_notes(text, joined(", ", (note.text for note in item.notes)))
+            yield message("{box}, differs", box=text) if item.differs else text
+        elif isinstance(item, Frame):
+            label = ", {label}" if item.label else ""
+            template = "{count} layers" + label + ", each: {inner}; end of the layer"
+            yield message(
+                template, count=item.count, label=item.label, inner=joined("; ", _items(item.items))
+            )
+        else:
+            yield message("residual sum around: {inner}", inner=joined(", ", _items(item.items)))
+
+
+def _with_notes(text: str, notes: str) -> str:
+    return message("{block} ({explanation})", block=text, explanation=notes) if notes else text

@@ -7,12 +7,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rich.cells import cell_len
 from rich.cells import cell_len as cells
 
 from zoo.describe.diagram.arrange import Element, align, elements
-from zoo.describe.diagram.canvas import Canvas
 from zoo.describe.diagram.model import ENDS, MARK, Box, Diagram, LayerStack
 from zoo.describe.diagram.text_width import wrapped
+
+
+class Canvas:
+    """Characters and their styles, row 0 at the bottom."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.grid = [[(" ", "")] * width for _ in range(height)]
+
+    def put(self, x: int, y: int, text: str, style: str = "") -> None:
+        """Write a text from left to right; drop what lies outside."""
+        row = self.grid[y]
+        for character in text:
+            taken = cell_len(character)
+            if x >= 0 and x + taken <= len(row):
+                row[x] = (character, style)
+                if taken == 2:
+                    row[x + 1] = ("", style)
+            x += taken
+
+    def lines(self) -> list[list[tuple[str, str]]]:
+        """The rows from top to bottom, neighbours of one style together, as pairs of a style and a text."""
+        found = []
+        for row in reversed(self.grid):
+            line: list[tuple[str, str]] = []
+            for character, style in row:
+                if line and line[-1][0] == style:
+                    line[-1] = (style, line[-1][1] + character)
+                else:
+                    line.append((style, character))
+            found.append(line)
+        return found
+
 
 LEAST, MOST = 34, 74  # the width of a column
 BESIDE = 62  # columns at least so wide have notes beside the boxes

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from zoo.describe.diagram.style import DARK, LIGHT, properties
+from zoo.describe.diagram.svg import DARK, LIGHT, properties
 
 
 def page(
