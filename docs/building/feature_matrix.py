@@ -12,7 +12,7 @@ from building.architecture_words import WORDS, titled
 from building.directive import ZooDirective, html
 from building.family import Member, members
 from building.task_filter import task_filter
-from zoo.checkpoint.quantization_modes import AFFINE_BITS, FLOAT_MODES
+from zoo.checkpoint.quantization_settings import AFFINE_BITS, FLOAT_MODES
 from zoo.describe import Sheet
 from zoo.describe.facts.cache_bytes import cache_sizes
 from zoo.describe.facts.fact import ABSENT, amount

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.checkpoint.formats.floats import are_powers, blockwise, exponents_of, powers_of
-from zoo.checkpoint.formats.fp8 import read_fp8
+from zoo.checkpoint.formats.floats import are_powers, blockwise, exponents_of, powers_of, read_fp8
 from zoo.checkpoint.quantized_matrix import QuantizationSpec
 from zoo.checkpoint.quantized_tensors import gather
 from zoo.checkpoint.safetensors import Tensors

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.checkpoint.formats.modelopt import read_modelopt
+from zoo.checkpoint.formats.floats import read_modelopt
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError
 

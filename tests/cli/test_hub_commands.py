@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import zoo
 from tests.helpers.loopback_hub import ID, PROMPT, Repository, answers
-from zoo.checkpoint import download_confirmation
+from zoo.checkpoint import hub_guard
 from zoo.cli import cli
 from zoo.cli.cache import cache
 from zoo.cli.downloads import ask
@@ -86,7 +86,7 @@ def test_the_command_says_in_one_line_what_is_wrong(hub, repository, command):
 
 
 def test_a_large_download_is_asked_about(hub, repository, monkeypatch):
-    monkeypatch.setattr(download_confirmation, "CONFIRMED_ABOVE", 1_000_000)
+    monkeypatch.setattr(hub_guard, "CONFIRMED_ABOVE", 1_000_000)
     monkeypatch.setattr("sys.argv", ["zoo", "run", ID, "hi"])
 
     def run(*more):
@@ -109,11 +109,11 @@ def test_a_person_on_a_terminal_is_asked(monkeypatch, agrees):
     monkeypatch.setattr("sys.stderr", SimpleNamespace(isatty=isatty))
     monkeypatch.setattr(click, "confirm", lambda text, err: questions.append(text) or agrees)
     with (
-        download_confirmation.confirming_downloads(ask),
+        hub_guard.confirming_downloads(ask),
         nullcontext() if agrees else pytest.raises(SourceError, match="nothing was"),
     ):
-        download_confirmation.confirm_download("org/large", 14_500_000_000)
-    download_confirmation.confirm_download("org/large", 14_500_000_000)  # the library asks nobody
+        hub_guard.confirm_download("org/large", 14_500_000_000)
+    hub_guard.confirm_download("org/large", 14_500_000_000)  # the library asks nobody
     assert questions == ["org/large: download 14.5 GB?"]
 
 

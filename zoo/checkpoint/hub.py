@@ -16,8 +16,7 @@ from typing import Any
 
 from zoo.architecture import QuantizedFormat, TokenizerFormat
 from zoo.checkpoint.detect_format import suffixes_of
-from zoo.checkpoint.download_confirmation import confirm_download
-from zoo.checkpoint.hub_guard import COMMIT, ETAG, ExpectedResponse, guarded
+from zoo.checkpoint.hub_guard import COMMIT, ETAG, ExpectedResponse, confirm_download, guarded
 from zoo.checkpoint.safetensors import INDEX, weight_files, weight_names
 from zoo.errors import CheckpointError, SourceError
 from zoo.files.reading import MAX_FILE_BYTES

@@ -1,7 +1,8 @@
 """Checks on what a hub answers, made before huggingface_hub acts on it: an endpoint may be broken, or hostile.
 
 huggingface_hub makes paths of the commit and the etag that the hub answers with, and reads each answer to its end. Here every
-answer passes the event hooks of its HTTP client first.
+answer passes the event hooks of its HTTP client first. A large download is confirmed before; the command line sets the
+function that asks. Imports no mlx.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import cache
@@ -247,3 +249,28 @@ def _origin(url: str) -> tuple[str, str, int]:
 
 def _whole(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+CONFIRMED_ABOVE = 1_000_000_000  # bytes
+
+# Called with a hub id and the bytes to download; raises to refuse.
+Ask = Callable[[str, int], None]
+
+_ask: ContextVar[Ask | None] = ContextVar("_ask", default=None)
+
+
+@contextmanager
+def confirming_downloads(ask: Ask) -> Iterator[None]:
+    """Call `ask` before each download of more than `CONFIRMED_ABOVE` bytes inside."""
+    token = _ask.set(ask)
+    try:
+        yield
+    finally:
+        _ask.reset(token)
+
+
+def confirm_download(hub_id: str, nbytes: int) -> None:
+    """Ask before a download of more than `CONFIRMED_ABOVE` bytes. Raises what the function set by `confirming_downloads` raises."""
+    ask = _ask.get()
+    if ask is not None and nbytes > CONFIRMED_ABOVE:
+        ask(hub_id, nbytes)

@@ -9,7 +9,7 @@ from typing import Any
 import mlx.nn as nn
 
 from zoo.blocks.protocols import Quantizable
-from zoo.checkpoint.quantization_modes import (
+from zoo.checkpoint.quantization_settings import (
     AFFINE_BITS,
     AFFINE_GROUPS,
     FLOAT_MODES,

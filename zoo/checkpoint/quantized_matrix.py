@@ -14,7 +14,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.checkpoint.quantization_modes import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES
+from zoo.checkpoint.quantization_settings import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES
 from zoo.errors import CheckpointError
 from zoo.frozen import Frozen, frozen
 

@@ -14,8 +14,14 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.architecture import QuantizedFormat
-from zoo.checkpoint.quantization_modes import AFFINE_BITS, AFFINE_GROUPS, FLOAT_MODES
-from zoo.checkpoint.quantization_settings import QuantizationSettings, origin_of, refused
+from zoo.checkpoint.quantization_settings import (
+    AFFINE_BITS,
+    AFFINE_GROUPS,
+    FLOAT_MODES,
+    QuantizationSettings,
+    origin_of,
+    refused,
+)
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, possible_specs
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import Origin

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.checkpoint.download_confirmation import confirming_downloads
+from zoo.checkpoint.hub_guard import confirming_downloads
 from zoo.cli.defaults import default_map, read_config
 from zoo.cli.downloads import ask
 from zoo.cli.progress import say

@@ -150,19 +150,19 @@ def zoo_formats() -> tuple[QuantizedFormat, ...]:
     """The quantized formats of Hugging Face folders that come with the zoo itself."""
     package = "zoo.checkpoint.formats"
     return (
-        QuantizedFormat("awq", f"{package}.awq:read_awq", "quant_config.json", "AutoAWQ's"),
+        QuantizedFormat("awq", f"{package}.gptq_awq:read_awq", "quant_config.json", "AutoAWQ's"),
         QuantizedFormat(
             "compressed-tensors", f"{package}.compressed_tensors:read_compressed_tensors", None, "vLLM's"
         ),
-        QuantizedFormat("fp8", f"{package}.fp8:read_fp8", None, "floats of 8 bits with block scales"),
+        QuantizedFormat("fp8", f"{package}.floats:read_fp8", None, "floats of 8 bits with block scales"),
         QuantizedFormat(
-            "gptq", f"{package}.gptq:read_gptq", "quantize_config.json", "AutoGPTQ's and GPTQModel's"
+            "gptq", f"{package}.gptq_awq:read_gptq", "quantize_config.json", "AutoGPTQ's and GPTQModel's"
         ),
         QuantizedFormat(
-            "modelopt", f"{package}.modelopt:read_modelopt", "hf_quant_config.json", "Model Optimizer's"
+            "modelopt", f"{package}.floats:read_modelopt", "hf_quant_config.json", "Model Optimizer's"
         ),
         QuantizedFormat("mxfp4", None, None, "floats of 4 bits, read by weight rules"),
-        QuantizedFormat("mxfp8", f"{package}.fp8:read_fp8", None, "floats of 8 bits with a scale for 32"),
+        QuantizedFormat("mxfp8", f"{package}.floats:read_fp8", None, "floats of 8 bits with a scale for 32"),
     )
 
 

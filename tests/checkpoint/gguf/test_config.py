@@ -9,9 +9,8 @@ import pytest
 
 import zoo
 from tests.helpers import gguf_files
-from zoo.checkpoint.gguf.config import decimal
+from zoo.checkpoint.gguf.config import decimal, llama3_scaling
 from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
-from zoo.checkpoint.gguf.rope import llama3_scaling
 from zoo.errors import CheckpointError, ConfigError
 from zoo.host.registry import default_registry
 

@@ -10,7 +10,6 @@ from mlx.utils import tree_flatten
 import zoo
 from tests.helpers import gguf_files
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.gguf import read_tensors
 from zoo.checkpoint.gguf import tensors as gguf_tensors
 from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
 from zoo.checkpoint.open import open_model
@@ -61,7 +60,7 @@ def test_the_error_is_that_of_all_that_was_packed_anew(mixed, recwarn):
     squares = np.zeros(2)
     for name, kind in KINDS.items():
         assert opened.checkpoint.header.tensors[name].kind == kind
-        wanted = read_tensors.read_tensor(opened.checkpoint.header.tensors[name], mx.float32)
+        wanted = gguf_tensors.read_tensor(opened.checkpoint.header.tensors[name], mx.float32)
         found = opened.checkpoint.read(mx.float32, [name]).arrays[name].numbers()
         squares += [mx.square(found - wanted).sum().item(), mx.square(wanted).sum().item()]
     error = float(told(recwarn)[0].rpartition(" ")[2])

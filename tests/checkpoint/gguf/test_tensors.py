@@ -9,10 +9,9 @@ import pytest
 
 import zoo
 from tests.helpers import gguf_files, gguf_packers
-from zoo.checkpoint.gguf import read_tensors
 from zoo.checkpoint.gguf import tensors as gguf_tensors
 from zoo.checkpoint.gguf.header import read_header
-from zoo.checkpoint.gguf.quantized_blocks import fives
+from zoo.checkpoint.gguf.tensors import fives
 from zoo.checkpoint.open import open_model
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 from zoo.errors import CheckpointError, SourceError
@@ -49,12 +48,12 @@ def unpacked(array, kind):
     return gguf.quants.dequantize(gguf_files.packed(array, kind), gguf.GGMLQuantizationType[kind])
 
 
-@pytest.mark.parametrize("chunk", [read_tensors.CHUNK, 1024])
+@pytest.mark.parametrize("chunk", [gguf_tensors.CHUNK, 1024])
 @pytest.mark.parametrize("kind", [*PACKED, *PLAIN, *UNPACKED])
 def test_every_number_is_the_gguf_packages(tmp_path, monkeypatch, kind, chunk):
-    monkeypatch.setattr(read_tensors, "CHUNK", chunk)
+    monkeypatch.setattr(gguf_tensors, "CHUNK", chunk)
     entry = entry_of(tmp_path, matrices(), kind)
-    tensor, promised = read_tensors.read_tensor(entry, mx.float32), gguf_tensors.unread(entry, mx.float32)
+    tensor, promised = gguf_tensors.read_tensor(entry, mx.float32), gguf_tensors.unread(entry, mx.float32)
     assert isinstance(tensor, QuantizedMatrix) == (kind in PACKED)
     assert type(promised) is type(tensor) and promised.shape == tensor.shape == (3, 5, 512)
     assert promised.nbytes == tensor.nbytes
@@ -65,7 +64,7 @@ def test_every_number_is_the_gguf_packages(tmp_path, monkeypatch, kind, chunk):
 @pytest.mark.parametrize("kind", ["Q4_0", "Q8_0", "F16", "Q6_K"])
 def test_a_row_by_itself_is_unpacked(tmp_path, kind):
     row = matrices()[1, 1]
-    tensor = read_tensors.read_tensor(entry_of(tmp_path, row, kind), mx.float32)
+    tensor = gguf_tensors.read_tensor(entry_of(tmp_path, row, kind), mx.float32)
     assert isinstance(tensor, mx.array)
     np.testing.assert_array_equal(np.array(tensor), unpacked(row, kind))
 
@@ -74,7 +73,7 @@ def test_a_row_by_itself_is_unpacked(tmp_path, kind):
 def test_kinds_that_the_package_alone_unpacks(tmp_path, kind):
     wanted = gguf.GGMLQuantizationType[kind]
     blocks = np.random.default_rng(0).integers(0, 120, (4, 2 * gguf.GGML_QUANT_SIZES[wanted][1]), np.uint8)
-    tensor = read_tensors.read_tensor(entry_of(tmp_path, None, kind, raw=blocks), mx.float32)
+    tensor = gguf_tensors.read_tensor(entry_of(tmp_path, None, kind, raw=blocks), mx.float32)
     np.testing.assert_array_equal(np.array(tensor), gguf.quants.dequantize(blocks, wanted))
 
 
@@ -113,7 +112,7 @@ def test_the_smallest_float_that_holds_all_is_the_files_own(tmp_path):
 @pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4"])
 def test_float16_holds_these_as_they_are(tmp_path, kind):
     entry = entry_of(tmp_path, matrices(), kind)
-    narrow = read_tensors.read_tensor(entry, mx.float16)
+    narrow = gguf_tensors.read_tensor(entry, mx.float16)
     np.testing.assert_array_equal(
         np.array(narrow.astype(mx.float32).numbers(mx.float32)), unpacked(matrices(), kind)
     )
@@ -151,7 +150,7 @@ def test_files_that_mix_kinds_load_each_as_it_is(tmp_path, wide):
 @pytest.mark.parametrize("kind", ["F16", "Q4_0", "Q5_K", "Q6_K"])
 def test_little_more_is_held_than_what_is_kept(tmp_path, kind, monkeypatch):
     """Pieces are taken apart into their places."""
-    monkeypatch.setattr(read_tensors, "CHUNK", 2**13)
+    monkeypatch.setattr(gguf_tensors, "CHUNK", 2**13)
     array = np.random.default_rng(0).standard_normal((512, 1024)).astype(np.float32)
     entry = entry_of(tmp_path, array, kind)
     promised = gguf_tensors.unread(entry, mx.float32).nbytes
@@ -159,7 +158,7 @@ def test_little_more_is_held_than_what_is_kept(tmp_path, kind, monkeypatch):
     try:
         mx.reset_peak_memory()
         before = mx.get_active_memory()
-        kept = read_tensors.read_tensor(entry, mx.float32)
+        kept = gguf_tensors.read_tensor(entry, mx.float32)
         assert kept.nbytes == promised
         assert mx.get_peak_memory() - before <= promised + 2**14
         assert tracemalloc.get_traced_memory()[1] < 2**20
@@ -181,7 +180,7 @@ def test_bfloat16_is_rounded_as_mlx_rounds(tmp_path, kind):
     array = matrices()
     array[2, 2, :6] = [np.inf, -np.inf, 3e38, 1e-40, 0.0, -0.0] if kind == "F32" else 0.0
     entry = entry_of(tmp_path, array, kind)
-    found, wanted = read_tensors.read_tensor(entry, mx.bfloat16), read_tensors.read_tensor(entry, mx.float32)
+    found, wanted = gguf_tensors.read_tensor(entry, mx.bfloat16), gguf_tensors.read_tensor(entry, mx.float32)
     for one, other in zip(parts(found), parts(wanted), strict=True):
         cast = other.astype(one.dtype)
         assert mx.array_equal(one, cast) and one.dtype in (mx.bfloat16, mx.uint32)

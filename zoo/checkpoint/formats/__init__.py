@@ -1,1 +1,1 @@
-"""Other libraries' quantized formats: each module reads the tensors of one `quant_method` into what MLX holds."""
+"""Other libraries' quantized formats: one reader a `quant_method` makes what MLX holds of its tensors."""

@@ -3,21 +3,25 @@
 number = scale · (code − zero) = scale · code + bias, where MLX's groups are of 32, 64 or 128 inputs that follow one
 another. Larger groups repeat their scale; groups of scattered inputs become such by a permutation of the inputs.
 
-Axes: O outputs, I inputs, W words, G groups, B blocks of inputs that follow one another and share a scale.
+Codes of a few bits are packed consecutively from the lowest bit of the first 32-bit word. A run is the fewest words that
+hold a whole count of numbers: 8 numbers a word for 4 bits, 32 in three words for 3.
+
+Axes: … others, O outputs, I inputs, W words, N numbers, G groups, B blocks of inputs that follow one another and share
+a scale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 import mlx.core as mx
 
 from zoo.checkpoint.formats.format_reader import FormatReader
-from zoo.checkpoint.formats.words import reorder, unpack
-from zoo.checkpoint.quantization_modes import AFFINE_BITS, AFFINE_GROUPS
-from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
+from zoo.checkpoint.quantization_settings import AFFINE_BITS, AFFINE_GROUPS
+from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMatrix
 from zoo.errors import CheckpointError
 
 BLOCKS = tuple(sorted(AFFINE_GROUPS, reverse=True))
@@ -55,41 +59,26 @@ def in_turn(inputs: int, groups: int, sizes: Iterable[Any]) -> Grouping | None:
     return None if inputs % groups else consecutive(inputs, inputs // groups)
 
 
-def scattered(indices: Mapping[str, tuple[mx.array, int]]) -> dict[str, Grouping]:
-    """The groupings by name, from each input's group (I,) and the number of groups.
+def scattered(name: str, index: mx.array, groups: int) -> Grouping:
+    """The grouping that the tensor `name`, each input's group (I,), makes; CheckpointError for a group out of range.
 
-    They are read here, all at once, since the shapes of what is computed depend on them. CheckpointError when a group
-    is out of range.
+    It is read here, since the shapes of what is computed depend on it.
     """
-    found = {name: index.astype(mx.int32) for name, (index, _) in indices.items()}
-    facts = {
-        name: mx.stack([index.min(), index.max(), (index[1:] < index[:-1]).any().astype(mx.int32)])
-        for name, index in found.items()
-    }
-    mx.eval(facts)
-    orders, ordered = {}, {}
-    for name, index in found.items():
-        low, high, mixed = facts[name].tolist()
-        if low < 0 or high >= indices[name][1]:
-            raise CheckpointError(f"{name}: groups {low} to {high}, but there are {indices[name][1]}")
-        orders[name] = mx.argsort(index) if mixed else None
-        ordered[name] = index[orders[name]] if mixed else index
-    fits = {
-        name: {block: _fits(index, block) for block in BLOCKS if index.size % block == 0}
-        for name, index in ordered.items()
-    }
-    mx.eval(fits)
-    groupings = {}
-    for name, index in found.items():
-        block = next((block for block, fit in fits[name].items() if fit.item()), None)
-        blocks = None if block is None else ordered[name][::block]
-        groupings[name] = Grouping(index, block, blocks, orders[name])
-    return groupings
+    with mx.stream(mx.cpu):  # each answer is waited for
+        index = index.astype(mx.int32)
+        low, high = index.min().item(), index.max().item()
+        if low < 0 or high >= groups:
+            raise CheckpointError(f"{name}: groups {low} to {high}, but there are {groups}")
+        order = mx.argsort(index) if (index[1:] < index[:-1]).any().item() else None
+        ordered = index if order is None else index[order]
+        block = next((block for block in BLOCKS if _fits(ordered, block)), None)
+        return Grouping(index, block, None if block is None else ordered[::block], order)
 
 
-def _fits(index: mx.array, block: int) -> mx.array:
-    blocks = index.reshape(-1, block)
-    return (blocks == blocks[:, :1]).all()
+def _fits(index: mx.array, block: int) -> bool:
+    """Whether each `block` of inputs are of one group."""
+    blocks = index.reshape(-1, block) if index.size % block == 0 else None
+    return blocks is not None and bool((blocks == blocks[:, :1]).all().item())
 
 
 def affine(
@@ -129,3 +118,74 @@ def affine(
         certain=True,
     )
     reader.give(name, matrix)
+
+
+def run_of(bits: int) -> tuple[int, int]:
+    """The words of a run, and the numbers in it."""
+    return bits // gcd(bits, WORD), WORD // gcd(bits, WORD)
+
+
+def unpack(words: mx.array, bits: int, order: Sequence[int] | None = None) -> mx.array:
+    """The numbers in words, (…, W) -> (…, N) uint8; what is missing of the last run is zeros.
+
+    `order` names which number of a run comes first, second and so on.
+    """
+    length, count = run_of(bits)
+    words = words.view(mx.uint32)
+    if words.shape[-1] % length:
+        missing = mx.zeros((*words.shape[:-1], -words.shape[-1] % length), mx.uint32)
+        words = mx.concatenate([words, missing], axis=-1)
+    runs = words.reshape(*words.shape[:-1], -1, length)
+    numbers = []
+    for position in order or range(count):
+        word, low = divmod(position * bits, WORD)
+        number = runs[..., word] >> low
+        if low + bits > WORD:
+            number = number | runs[..., word + 1] << (WORD - low)
+        numbers.append((number & (2**bits - 1)).astype(mx.uint8))
+    return mx.stack(numbers, axis=-1).flatten(-2)
+
+
+def repeated(number: int, bits: int) -> list[int]:
+    """The words of a run of one number."""
+    length, count = run_of(bits)
+    whole = sum(number << bits * position for position in range(count))
+    return [whole >> WORD * word & (2**WORD - 1) for word in range(length)]
+
+
+def reorder(words: mx.array, bits: int, order: mx.array) -> mx.array:
+    """Reorder numbers packed along the first axis, (W, O), by `order` (N,), in whole runs."""
+    length, count = run_of(bits)
+    words = words.view(mx.uint32)
+    runs: dict[int, mx.array] = {}
+    for position in range(count):
+        bit = order[position::count].astype(mx.uint32) * bits
+        word, low = bit // WORD, (bit % WORD)[:, None]
+        number = words[word] >> low
+        if length > 1:  # numbers that go on in the next word
+            over = low + bits > WORD
+            rest = words[mx.minimum(word + 1, words.shape[0] - 1)] << mx.where(over, WORD - low, 0)
+            number = number | mx.where(over, rest, 0)
+        number = number & (2**bits - 1)
+        at, shift = divmod(position * bits, WORD)
+        runs[at] = runs[at] | number << shift if at in runs else number << shift
+        if shift + bits > WORD:
+            runs[at + 1] = number >> (WORD - shift)
+    return mx.stack([runs[at] for at in range(length)], axis=1).flatten(0, 1)
+
+
+def transpose_nibbles(words: mx.array) -> list[mx.array]:
+    """Eight rows of words of eight 4-bit numbers, (8R, C): number k of row r becomes number r of the k-th of the list.
+
+    Each of eight (R, C). Halves of the squares change places, then their quarters (Warren, Hacker's Delight, 7-3).
+    """
+    blocks = words.view(mx.uint32).reshape(-1, 8, words.shape[-1])
+    rows = [blocks[:, row] for row in range(8)]
+    for step, mask in ((4, 0x0000FFFF), (2, 0x00FF00FF), (1, 0x0F0F0F0F)):
+        shift = 4 * step
+        for row in range(8):
+            if not row & step:
+                differ = (rows[row] >> shift ^ rows[row + step]) & mask
+                rows[row + step] = rows[row + step] ^ differ
+                rows[row] = rows[row] ^ differ << shift
+    return rows

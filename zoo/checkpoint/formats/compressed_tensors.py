@@ -1,25 +1,31 @@
 """The formats of compressed-tensors (https://github.com/vllm-project/compressed-tensors), recognised by their tensors.
 
-`weight_packed` is of words, whole numbers (`formats.integers`), or of bytes, two FP4 each; `weight` is of E4M3 or of
-8-bit whole numbers. `weight_scale` multiplies, `weight_global_scale` divides. What the config's groups and `ignore`
-say of a matrix shows in its tensors.
+`weight_packed` is of words, whole numbers, or of bytes, two FP4 each; `weight` is of E4M3 or of 8-bit whole numbers.
+`weight_scale` multiplies, `weight_global_scale` divides. What the config's groups and `ignore` say of a matrix shows in
+its tensors.
+
+Whole numbers, packed: `weight_packed` (O, W) along the inputs, each 2^(bits − 1) more than it means, `weight_shape` the
+two sizes, `weight_zero_point` (…, G) packed so along the outputs. Naive: `weight` (O, I) and `weight_zero_point` of 8
+signed bits. `weight_scale` (O, G), (O, 1) or one for all; `weight_g_idx` (I,) each input's group, or −1 where it says
+nothing. number = scale · (code − zero).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
 
-from zoo.checkpoint.formats.floats import fp4, fp8
-from zoo.checkpoint.formats.format_reader import FormatReader
-from zoo.checkpoint.formats.fp8 import block_sizes
-from zoo.checkpoint.formats.integers import integers
+from zoo.checkpoint.formats.affine import affine, in_turn, scattered, unpack
+from zoo.checkpoint.formats.floats import block_sizes, fp4, fp8
+from zoo.checkpoint.formats.format_reader import FormatReader, is_float, is_words, mismatched_parts
 from zoo.checkpoint.quantization_settings import QuantizationSettings, choice, origin_of, refused
+from zoo.checkpoint.quantized_matrix import WORD
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
 
+BYTE = 8  # bits
 FORMATS = (
     "pack-quantized",
     "int-quantized",
@@ -52,12 +58,17 @@ def read_compressed_tensors(
             divisor = reader.take(f"{owner}.weight_global_scale")
             multiplier = None if divisor is None else 1 / divisor.astype(mx.float32)
             fp4(reader, f"{owner}.weight", part, f"{owner}.weight_scale", multiplier)
-    integers(reader, weights)
+        else:
+            _integers(reader, owner, "weight_packed", weights)
     for owner in reader.owners(".weight_scale"):
         name = f"{owner}.weight"
-        if reader.kind(name) != "F8_E4M3":
+        kind = reader.kind(name)
+        if kind == "I8":
+            _integers(reader, owner, "weight", weights)
+        elif kind == "F8_E4M3":
+            fp8(reader, name, f"{owner}.weight_scale", sizes)
+        else:
             raise CheckpointError(f"{owner}.weight_scale: no {name} of F8_E4M3 or I8 beside it")
-        fp8(reader, name, f"{owner}.weight_scale", sizes)
     return reader.result()
 
 
@@ -76,3 +87,59 @@ def _weights(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         raise refused(settings, "compressed-tensors: a transform_config cannot be loaded")
     weights = [group.get("weights") or {} for group in named.values()]
     return [each for each in weights if isinstance(each, Mapping)]
+
+
+def _integers(reader: FormatReader, owner: str, part: str, weights: Sequence[Mapping[str, Any]]) -> None:
+    """Add to the reading the whole numbers of `owner`, "weight_packed" or naive ones in "weight".
+
+    `weight_shape` and `weight_g_idx` are read here. CheckpointError naming tensors that do not fit each other.
+    """
+    name = f"{owner}.{part}"
+    codes, packed = reader.need(name, name), part == "weight_packed"
+    scales = reader.need(f"{owner}.weight_scale", name)
+    zeros, index = reader.take(f"{owner}.weight_zero_point"), reader.take(f"{owner}.weight_g_idx")
+    shape = reader.need(f"{owner}.weight_shape", name) if packed else None
+    others = {"scale": scales, "zero_point": zeros, "g_idx": index, "shape": shape}
+    parts = {name: codes, **{f"{owner}.weight_{rest}": array for rest, array in others.items()}}
+    typed = is_words(codes) if packed else codes.dtype == mx.int8
+    if codes.ndim != 2 or not typed or not is_float(scales):
+        raise mismatched_parts(parts)
+    if shape is not None and (shape.size != 2 or not mx.issubdtype(shape.dtype, mx.integer)):
+        raise mismatched_parts(parts)
+    if index is not None and (index.ndim != 1 or not mx.issubdtype(index.dtype, mx.integer)):
+        raise mismatched_parts(parts)
+    (outputs, inputs), bits = codes.shape, BYTE
+    if shape is not None:
+        rows, inputs = shape.flatten().tolist()
+        # Rows of few numbers leave open how many bits each has; the config then says it.
+        known = [bits for bits in range(1, BYTE + 1) if -(-inputs * bits // WORD) == codes.shape[1]]
+        if rows != outputs or not known:
+            raise mismatched_parts(parts)
+        named = [each.get("num_bits") for each in weights]
+        bits = next((bits for bits in known if bits in named), known[0])
+    groups = scales.shape[-1] if scales.ndim == 2 else 1
+    fits = scales.size in (1, outputs * groups) and groups <= inputs
+    if not fits or (index is not None and index.size != inputs):
+        raise mismatched_parts(parts)
+    if index is not None and index.max().item() >= 0:
+        grouping = scattered(f"{owner}.weight_g_idx", index, groups)
+    elif (grouping := in_turn(inputs, groups, (each.get("group_size") for each in weights))) is None:
+        raise mismatched_parts(parts)
+    scales = mx.broadcast_to(scales.reshape(-1, groups), (outputs, groups))
+    points = 2 ** (bits - 1) if zeros is None else _zeros(zeros, outputs, groups, bits)
+    if points is None:
+        raise mismatched_parts(parts)
+    if not packed:
+        raised = codes.view(mx.uint8) ^ 2 ** (BYTE - 1)
+        codes = mx.pad(raised, [(0, 0), (0, -inputs % (WORD // BYTE))]).view(mx.uint32)
+    affine(reader, f"{owner}.weight", codes, bits, scales, points, grouping)
+
+
+def _zeros(zeros: mx.array, outputs: int, groups: int, bits: int) -> mx.array | None:
+    """The zero points plus 2^(bits − 1), (O, G); None where they are not of such a matrix."""
+    if is_words(zeros) and zeros.shape == (-(-outputs * bits // WORD), groups):
+        return unpack(zeros.T, bits)[:, :outputs].T
+    if zeros.dtype != mx.int8 or zeros.size not in (1, outputs * groups):
+        return None
+    raised = zeros.astype(mx.int16) + 2 ** (bits - 1)
+    return mx.broadcast_to(raised.reshape(-1, 1 if zeros.size == 1 else groups), (outputs, groups))

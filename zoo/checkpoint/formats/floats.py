@@ -1,6 +1,7 @@
 """Small floats with scales, as MLX's mxfp4, nvfp4 and mxfp8 quantizations where they are such, else unpacked.
 
 FP4 is E2M1, FP8 is E4M3, E8M0 is a power of two in one byte, 2^(byte − 127) (OCP Microscaling Formats, version 1.0).
+`read_fp8` reads FP8 with a scale for each block, `read_modelopt` what NVIDIA's Model Optimizer writes.
 
 Axes: … stacked matrices, O outputs, I inputs, P and Q blocks of outputs and of inputs.
 """
@@ -8,17 +9,24 @@ Axes: … stacked matrices, O outputs, I inputs, P and Q blocks of outputs and o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import mlx.core as mx
 
 from zoo.checkpoint.formats.format_reader import FormatReader, is_float, mismatched_parts
-from zoo.checkpoint.quantization_modes import FLOAT_MODES
+from zoo.checkpoint.quantization_settings import FLOAT_MODES, QuantizationSettings, choice, origin_of, refused
 from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMatrix
+from zoo.checkpoint.safetensors import Tensors
+from zoo.errors import CheckpointError
 
 EXPONENTS = ("U8", "F8_E8M0")  # what headers call bytes of E8M0
 ONE = 127  # the byte that is 1 in E8M0
 GROUP = 32  # inputs that share a scale in the MX formats
+SCALE = "_scale_inv"  # ends the names of `read_fp8`'s scales
+MODELOPT_ALGORITHMS = ("nvfp4", "w4a16_nvfp4", "fp8", "mixed_precision")
+# Of activations and of cached keys and values.
+MODELOPT_UNUSED = ("input_scale", "output_scale", "k_scale", "v_scale")
 
 
 def fp4(reader: FormatReader, name: str, part: str, scale: str, multiplier: mx.array | None = None) -> None:
@@ -155,3 +163,70 @@ def _packed(
         name, words, scales, None, quantization, global_scale=multiplier, floats=reader.floats, certain=True
     )
     reader.give(name, matrix)
+
+
+def read_fp8(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+    """FP8 matrices, packed where their scales allow it. ConfigError for other block sizes; CheckpointError naming a tensor.
+
+    As DeepSeek-V3 was released and transformers' fine-grained FP8 writes it: a matrix (O, I) is E4M3; `weight_scale_inv`
+    (P, Q) multiplies its blocks of `weight_block_size`, 128 × 128 as released (DeepSeek-V3 technical report, 2024,
+    section 3.3), or all of it.
+    """
+    sizes = block_sizes(settings, "weight_block_size")
+    reader = FormatReader(tensors, dtype)
+    reader.drop("activation_scale", "input_scale")
+    for name in reader.owners(SCALE):  # of matrices: stacked experts have no ".weight" of their own
+        if reader.kind(name) != "F8_E4M3":
+            raise CheckpointError(f"{name}{SCALE}: no {name} of F8_E4M3 beside it")
+        scale = reader.arrays[name + SCALE]
+        # The config promises powers of two of all; the scales are read for it.
+        promised = settings.get("scale_fmt") == "ue8m0" and is_float(scale) and scale.size > 0
+        fp8(reader, name, name + SCALE, sizes, promised and bool(are_powers(scale).item()))
+    return reader.result()
+
+
+def block_sizes(
+    settings: Mapping[str, Any], key: str, entry: Mapping[str, Any] | None = None
+) -> list[tuple[int, int]]:
+    """The size of a block, outputs and inputs, that the settings give, or an `entry` in them; none for null.
+
+    ConfigError when it is no such.
+    """
+    value = (settings if entry is None else entry).get(key)
+    if value is None:
+        return []
+    if isinstance(value, list) and len(value) == 2:
+        rows, columns = value
+        if type(rows) is int and type(columns) is int and rows > 0 and columns > 0:
+            return [(rows, columns)]
+    raise refused(settings, f"{key} {value!r}: expected two sizes")
+
+
+def read_modelopt(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+    """Matrices as Model Optimizer writes them (https://github.com/NVIDIA/Model-Optimizer), packed.
+
+    NVFP4: `weight` (O, I/2) of two FP4 a byte, `weight_scale` (O, I/16) of E4M3, `weight_scale_2`, which multiplies all.
+    FP8: `weight` (O, I) of E4M3, `weight_scale`, which multiplies all. ConfigError for another algorithm; CheckpointError
+    naming a tensor.
+    """
+    nested = settings.get("quantization", {})  # as in hf_quant_config.json
+    if not isinstance(nested, Mapping):
+        raise refused(settings, f"modelopt: quantization {nested!r}: expected an object")
+    choice(
+        QuantizationSettings({**settings, **nested}, origin_of(settings)),
+        "quant_algo",
+        MODELOPT_ALGORITHMS,
+        "missing",
+    )
+    reader = FormatReader(tensors, dtype)
+    reader.drop(*MODELOPT_UNUSED)
+    for owner in reader.owners(".weight_scale"):
+        name, scale, second = f"{owner}.weight", f"{owner}.weight_scale", f"{owner}.weight_scale_2"
+        kind = reader.kind(name)
+        if kind == "F8_E4M3":
+            fp8(reader, name, scale)
+        elif kind == "U8":
+            fp4(reader, name, name, scale, reader.need(second, name))
+        else:
+            raise CheckpointError(f"{scale}: no {name} of U8 or F8_E4M3 beside it")
+    return reader.result()

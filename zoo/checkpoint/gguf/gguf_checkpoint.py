@@ -13,10 +13,16 @@ import mlx.core as mx
 from zoo.architecture import Architecture
 from zoo.checkpoint.checkpoint import Checkpoint
 from zoo.checkpoint.finite import finite
-from zoo.checkpoint.gguf.config import architecture_of, config_of, decimal, gguf_of, origin_of, own_keys
+from zoo.checkpoint.gguf.config import (
+    architecture_of,
+    config_of,
+    decimal,
+    gguf_of,
+    llama3_scaling,
+    origin_of,
+    own_keys,
+)
 from zoo.checkpoint.gguf.header import Header, read_header, shown
-from zoo.checkpoint.gguf.read_tensors import read_tensor, reader
-from zoo.checkpoint.gguf.rope import llama3_scaling
 from zoo.checkpoint.gguf.tensors import (
     REQUANTIZATIONS,
     Requantized,
@@ -24,6 +30,8 @@ from zoo.checkpoint.gguf.tensors import (
     layer_groups,
     own_dtype,
     read_requantized,
+    read_tensor,
+    reader,
     unread,
     warn_of_dequantized,
 )

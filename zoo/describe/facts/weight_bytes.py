@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from zoo.checkpoint.quantization_modes import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP, ROUTERS
+from zoo.checkpoint.quantization_settings import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP, ROUTERS
 from zoo.describe.facts.stacks import is_opaque, with_widths
 from zoo.errors import ZooError
 from zoo.frozen import Frozen, frozen
