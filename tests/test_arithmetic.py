@@ -8,7 +8,7 @@ import pytest
 import zoo
 from zoo import runtime
 from zoo.blocks.activation import activation
-from zoo.blocks.moe import StackedLinear
+from zoo.blocks.feedforward import StackedLinear
 from zoo.generation.loop.prefill import Prefill
 from zoo.runtime import arithmetic, operations
 

@@ -11,9 +11,9 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
+from zoo.blocks.feedforward import top_k
 from zoo.blocks.mask import Mask, attention_mask, dense
 from zoo.blocks.model import Model
-from zoo.blocks.moe import top_k
 from zoo.blocks.quantized import QuantizedStack, quantize_arguments
 from zoo.cache import CachePolicy, KVCache
 from zoo_deepseek import spec as specs

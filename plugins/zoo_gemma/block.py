@@ -12,8 +12,8 @@ import mlx.nn as nn
 
 import zoo_gemma as specs
 from zoo.blocks.attention import Attention
-from zoo.blocks.caching import CachedLayer
 from zoo.blocks.head import Head
+from zoo.blocks.layer import CachedLayer
 from zoo.blocks.mask import Mask, dense
 
 

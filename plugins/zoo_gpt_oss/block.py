@@ -7,7 +7,7 @@ from typing import Any
 import mlx.core as mx
 
 import zoo_gpt_oss as specs
-from zoo.blocks import attention, moe
+from zoo.blocks import attention, feedforward
 from zoo.blocks.mask import Mask
 
 
@@ -26,7 +26,7 @@ class SinkAttention(attention.Attention):
         )
 
 
-class ClippedExperts(moe.Experts):
+class ClippedExperts(feedforward.Experts):
     """Gated feed-forwards whose gate and up are clipped, as the released code has them (OpenAI, 2025)."""
 
     spec: specs.ClippedExperts

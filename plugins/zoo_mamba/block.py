@@ -13,8 +13,8 @@ import mlx.nn as nn
 
 import zoo_mamba as specs
 from zoo.blocks.activation import activation
-from zoo.blocks.caching import CachedLayer
 from zoo.blocks.convolution import Convolution, tokens_only
+from zoo.blocks.layer import CachedLayer
 from zoo.cache import CachePolicy, StateCache
 from zoo_mamba import CHUNK, SEGMENT
 

@@ -8,7 +8,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 import zoo_rnn as specs
-from zoo.blocks.caching import CachedLayer
+from zoo.blocks.layer import CachedLayer
 from zoo.blocks.mask import Mask
 from zoo.cache import CachePolicy, StateCache
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from zoo.assemble import build
-from zoo.blocks import moe
+from zoo.blocks import feedforward
 from zoo.errors import CheckpointError, RecipeError
 from zoo.host.registry import default_registry
 from zoo.recipe import MLP, Experts, GatedMLP, MoE, Router
@@ -69,7 +69,7 @@ def test_a_mixture_is_the_weighted_sum_of_the_likeliest_experts(normalised, bias
 def test_sorting_by_expert_changes_nothing():
     experts, x = made(Experts(4, hidden=16, bias=True)), inputs(30)
     indices = mx.random.randint(0, 4, (2, 30, 3), key=mx.random.key(1)).astype(mx.uint32)
-    assert indices.size >= moe.MANY
+    assert indices.size >= feedforward.MANY
     pieces = [experts(x[:, i : i + 1], indices[:, i : i + 1]) for i in range(30)]
     same(experts(x, indices), mx.concatenate(pieces, axis=1), "output", 1e-6)
 
@@ -138,7 +138,7 @@ def test_quantized_experts_are_those_of_their_unpacked_weights(settings, length)
     assert experts.gate.weight.dtype == mx.uint32
     found = experts(x, indices)
     for name in ("gate", "up", "down"):
-        packed, experts[name] = experts[name], moe.StackedLinear(1, 1, 1)
+        packed, experts[name] = experts[name], feedforward.StackedLinear(1, 1, 1)
         experts[name].weight = mx.dequantize(
             packed.weight, packed.scales, packed.get("biases"), **settings, dtype=mx.float32
         )

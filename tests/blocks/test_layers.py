@@ -13,7 +13,7 @@ from tests.helpers.page_layers import DIM, NORM, VOCAB, blended, decoder, hybrid
 from zoo.architecture import Block, hookimpl
 from zoo.assemble import assemble, build
 from zoo.blocks.attention import Attention as AttentionModule
-from zoo.blocks.caching import CachedLayer
+from zoo.blocks.layer import CachedLayer
 from zoo.cache import CachePolicy, KVCache, LayerCache, StateCache, WindowCache
 from zoo.describe import facts_of, fields_of
 from zoo.errors import RecipeError

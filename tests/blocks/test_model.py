@@ -4,9 +4,8 @@ import mlx.core as mx
 import mlx.nn as nn
 import pytest
 
-from zoo.blocks.caching import CachedLayer
-from zoo.blocks.model import Model
-from zoo.blocks.protocols import Initialises, MakesCache, Quantizable
+from zoo.blocks.layer import CachedLayer
+from zoo.blocks.model import Initialises, MakesCache, Model, Quantizable
 from zoo.blocks.quantized import QuantizedLinear
 from zoo.generation.loop.prefill import Prefill
 from zoo.host.registry import default_registry

@@ -4,7 +4,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import pytest
 
-from zoo.blocks.moe import StackedLinear
+from zoo.blocks.feedforward import StackedLinear
 from zoo.blocks.quantized import QuantizedLinear
 from zoo.checkpoint.parameters import can_hold, fill
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, quantize_matrix

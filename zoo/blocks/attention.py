@@ -1,6 +1,6 @@
-"""Multi-head and grouped-query attention.
+"""Multi-head and grouped-query attention, over a text itself and over a source.
 
-Axes: B batch, T query length, S key length, D width, H heads, G key/value heads, K width of a head.
+Axes: B batch, T query length, S key or source length, D width, H heads, G key/value heads, K width of a head.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import mlx.nn as nn
 from zoo import recipe, runtime
 from zoo.blocks.mask import Mask
 from zoo.blocks.position import RoPE
-from zoo.cache import Cache, CachePolicy, KVCache, WindowCache
+from zoo.cache import Cache, CachePolicy, CrossCache, KVCache, WindowCache
 
 
 class MultiHeadAttention(nn.Module):
@@ -114,3 +114,29 @@ def caches_unrotated_keys(rope: nn.Module | None, cache: Any) -> bool:
     mlx-lm's caches do not promise the order of the keys that they return, so those are cached after it.
     """
     return isinstance(rope, RoPE) and rope.depends_on_length and isinstance(cache, Cache)
+
+
+class CrossAttention(MultiHeadAttention):
+    """Attention with queries from the target, keys and values from the source (Vaswani et al., 2017, 3.2.3)."""
+
+    def __init__(self, spec: recipe.CrossAttention, *, dim: int, index: int = 0) -> None:
+        super().__init__(spec, dim=dim)
+
+    def __call__(
+        self, x: mx.array, memory: mx.array | None, mask: Mask = None, cache: CrossCache | None = None
+    ) -> mx.array:  # (B, T, D), (B or 1, S, D) -> (B, T, D)
+        """`memory` is the encoder's output; it is not needed once a cache has its keys and values."""
+        queries = self.split(self.query(x), self.heads)  # (B, H, T, K)
+        if cache is not None and cache.keys is not None:
+            keys, values = cache.keys, cache.values
+            mask = cache.mask if mask is None else mask
+        else:
+            keys = self.split(self.key(memory), self.kv_heads)  # (B, G, S, K)
+            values = self.split(self.value(memory), self.kv_heads)  # (B, G, S, K)
+            if cache is not None:  # every later token reads them: each head's in one piece is quicker
+                keys, values = mx.contiguous(keys), mx.contiguous(values)
+                cache.keys, cache.values, cache.mask = keys, values, mask
+        if keys.shape[0] != x.shape[0]:  # one source for all rows, as in a beam search
+            keys = mx.broadcast_to(keys, (x.shape[0], *keys.shape[1:]))
+            values = mx.broadcast_to(values, (x.shape[0], *values.shape[1:]))
+        return self.output(self.merge(self.mix(queries, keys, values, mask)))  # (B, T, D)

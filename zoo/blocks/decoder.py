@@ -13,7 +13,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import recipe
-from zoo.blocks.caching import has_cache, layer_cache, layer_inputs
+from zoo.blocks.layer import has_cache, layer_cache, layer_inputs
 from zoo.blocks.mask import Mask, attention_mask, biased, padded_columns, token_columns
 from zoo.blocks.model import Tower
 from zoo.cache import Cache, CachePolicy, KVCache, PaddingCache, WindowCache, refused

@@ -1,10 +1,13 @@
-"""Capabilities that a model declares. Axes: B batch, T length, D width."""
+"""Capabilities that a model declares, and methods that a module may have beside `__call__`. Axes: B batch, T length, D width.
+
+Each of the methods is a protocol, which a module declares by having the method.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -98,3 +101,31 @@ class Tower(Model, nn.Module):
         """The masks, caches and values that each layer is called with."""
         known = {id(layer): needs(layer) for layer in self.spec.layers}
         return [known[id(layer)] for layer in self.spec.layers]
+
+
+@runtime_checkable
+class MakesCache(Protocol):
+    """A mixer, a recurrent part, or a layer: it makes the cache that it is called with."""
+
+    def make_cache(self, policy: CachePolicy | None = None) -> Any:
+        """An empty cache."""
+
+
+@runtime_checkable
+class Initialises(Protocol):
+    """A module whose parameters start training from values of their own."""
+
+    def initialise(self, key: mx.array) -> None:
+        """Set its own parameters, random ones by `key`."""
+
+
+@runtime_checkable
+class Quantizable(Protocol):
+    """A layer with a quantized form, as `mlx.nn.quantize` asks for it."""
+
+    weight: Any
+
+    def to_quantized(
+        self, group_size: int | None = None, bits: int | None = None, mode: str = "affine"
+    ) -> Any:
+        """The same layer with its weight packed."""

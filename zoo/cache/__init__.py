@@ -5,9 +5,17 @@ number or, when rows are padded on the left, (B,).
 """
 
 from zoo.cache.base import Cache, Snapshot
-from zoo.cache.batch import can_merge, evaluate_caches, flatten_caches, merged, merged_caches, refused
 from zoo.cache.kv import KVCache, PaddingCache, WindowCache
-from zoo.cache.layers import CrossCache, LayerCache
+from zoo.cache.layers import (
+    CrossCache,
+    LayerCache,
+    can_merge,
+    evaluate_caches,
+    flatten_caches,
+    merged,
+    merged_caches,
+    refused,
+)
 from zoo.cache.state import StateCache
 from zoo.recipe.policy import CachePolicy
 

@@ -1,6 +1,6 @@
-"""The columns of keys, or of values, that a cache keeps, in a buffer that grows.
+"""The columns of keys, or of values, that a cache keeps: in a buffer that grows, packed in words, each row's first apart.
 
-Axes: B batch, G key/value heads, T new, S given back, K width of a head.
+Axes: B batch, G key/value heads, T new, S given back, K width of a head, W words of 32 bits.
 """
 
 from __future__ import annotations
@@ -10,8 +10,86 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.cache.first_tokens import FirstTokens
-from zoo.cache.quantizer import KVQuantizer
+from zoo.errors import PromptError
+from zoo.recipe.policy import CachePolicy
+
+
+class KVQuantizer:
+    """Vectors of numbers as words: groups of `bits` bits, then their scales and biases in the vectors' own dtype.
+
+    Each vector becomes one row of words, of 4 or 8 bits a number. x ≈ scale · q + bias for the numbers of a group, q a whole number of `bits` bits (`mx.quantize`, mode "affine").
+    """
+
+    def __init__(self, bits: int, policy: CachePolicy) -> None:
+        self.bits, self.policy = bits, policy
+        self.group = policy.group_size
+        self.width = 0
+        self.dtype = mx.float32
+
+    def quantize(self, x: mx.array) -> mx.array:  # (B, G, T, K) -> (B, G, T, W)
+        """PromptError for a width without groups."""
+        self.width, self.dtype = x.shape[-1], x.dtype
+        group = self.policy.group(self.width)
+        if group is None:
+            raise PromptError(
+                f"`kv_bits`: vectors of {self.width} numbers are no groups of 32, 64 or 128 that share a scale"
+            )
+        self.group = group
+        words, scales, biases = mx.quantize(x, group_size=group, bits=self.bits)
+        return mx.concatenate([words, mx.view(mx.concatenate([scales, biases], axis=-1), mx.uint32)], axis=-1)
+
+    def dequantize(self, words: mx.array) -> mx.array:  # (B, G, T, W) -> (B, G, T, K)
+        """The numbers that `quantize` left of those that it was given, in their dtype."""
+        quantized, rest = mx.split(words, [self.width * self.bits // 32], axis=-1)
+        scales, biases = mx.split(mx.view(rest, self.dtype), 2, axis=-1)
+        return mx.dequantize(quantized, scales, biases, group_size=self.group, bits=self.bits)
+
+
+class FirstTokens:
+    """The vectors of the first `count` tokens of each row, (B, G, count, K); zeros where a token has not come yet.
+
+    They are found by their positions, whatever the row's padding.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.array: mx.array | None = None
+
+    def add(self, new: mx.array, length: int, padding: mx.array | None, most_padding: int) -> None:
+        """Take what the new columns (B, G, T, K) after `length` have of the first tokens."""
+        if self.array is not None and length - most_padding >= self.count:
+            return
+        if self.array is None:
+            batch, heads, _, width = new.shape
+            self.array = mx.zeros((batch, heads, self.count, width), dtype=new.dtype)
+        if padding is None:
+            end = min(length + new.shape[2], self.count)
+            self.array[..., length:end, :] = new[..., : end - length, :]
+            return
+        column = padding[:, None] + mx.arange(self.count) - length  # (B, count): where each is among the new
+        here = (column >= 0) & (column < new.shape[2])
+        found = taken(new, mx.clip(column, 0, new.shape[2] - 1))
+        self.array = mx.where(here[:, None, :, None], found, self.array)
+
+    def put(self, view: mx.array, start: int, padding: mx.array | None, most_padding: int) -> mx.array:
+        """Columns (B, G, S, K) that begin with the column `start`, the first tokens' own vectors in their places."""
+        count = min(most_padding + self.count - start, view.shape[2])
+        if self.array is None or count <= 0:
+            return view
+        if padding is None:
+            own = self.array[..., start : start + count, :]
+        else:
+            position = start + mx.arange(count)[None] - padding[:, None]  # (B, count)
+            here = (position >= 0) & (position < self.count)
+            found = taken(self.array, mx.clip(position, 0, self.count - 1))
+            own = mx.where(here[:, None, :, None], found, view[..., :count, :])
+        return mx.concatenate([own, view[..., count:, :]], axis=2)
+
+
+def taken(array: mx.array, columns: mx.array) -> mx.array:  # (B, G, S, K), (B, n) -> (B, G, n, K)
+    """Columns of each row by their indices."""
+    return mx.take_along_axis(array, columns[:, None, :, None], axis=2)
+
 
 STEP = 256  # columns: the least that a buffer grows by
 

@@ -11,8 +11,7 @@ from typing import Any, Self
 import mlx.core as mx
 
 from zoo.cache.base import Cache, Snapshot, numbers
-from zoo.cache.columns import Columns
-from zoo.cache.quantizer import KVQuantizer
+from zoo.cache.columns import Columns, KVQuantizer
 from zoo.recipe.policy import CachePolicy
 
 

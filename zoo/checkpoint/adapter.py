@@ -17,7 +17,7 @@ import mlx.nn as nn
 from mlx.utils import tree_unflatten
 
 from zoo import weights
-from zoo.blocks.adapted import adapted
+from zoo.blocks.quantized import adapted
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Opened
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix, quantize_matrix

@@ -11,7 +11,7 @@ from mlx.utils import tree_flatten, tree_map_with_path
 
 from zoo import runtime, weights
 from zoo.architecture import Architecture
-from zoo.blocks.protocols import Quantizable
+from zoo.blocks.model import Quantizable
 from zoo.blocks.quantized import QuantizedEmbedding, QuantizedLinear, quantized_extras
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, join, parameter_matches
 from zoo.checkpoint.quantized_tensors import warn_of_dequantized

@@ -8,7 +8,7 @@ from typing import Any
 
 import mlx.nn as nn
 
-from zoo.blocks.protocols import Quantizable
+from zoo.blocks.model import Quantizable
 from zoo.checkpoint.quantization_settings import (
     AFFINE_BITS,
     AFFINE_GROUPS,

@@ -5,8 +5,90 @@ module is turned into a function, once: attributes are looked up, weights transp
 joined in one product, steps that change nothing for a single token left out. The blocks stay what a model is: the compiled
 step is made from them, gives the same numbers, and what it does not know runs as it is. Names of parameters, saved files
 and traces stay as they were.
+
+Axes: B batch, D width, V vocabulary.
 """
 
-from zoo.compiled_step.step import CompiledStep, compiled_step
+from __future__ import annotations
 
-__all__ = ["CompiledStep", "compiled_step"]
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from zoo import runtime
+from zoo.blocks.decoder import RECURRENT, Decoder
+from zoo.blocks.encoder_decoder import EncoderDecoder
+from zoo.compiled_step import attention, blocks  # noqa: F401 (their forms are registered)
+from zoo.compiled_step.compiler import Function, StepCompiler, has_methods_of
+
+_KEPT = "_compiled_step"  # the attribute of a model that holds its step
+
+
+class CompiledStep:
+    """One more token of each row: ids (B, 1) and the caches -> logits (B, V).
+
+    `model` is `decoder`, or the encoder-decoder that it is a part of.
+    """
+
+    def __init__(self, model: nn.Module, decoder: Decoder) -> None:
+        arrays = (
+            value for module in model.modules() for value in module.values() if isinstance(value, mx.array)
+        )
+        joins = runtime.joins_projections(sum(array.nbytes for array in arrays))
+        self._made = made = StepCompiler(model, joins)
+        self._decoder, self._head = decoder, made.compile(decoder.head)
+        self._embedding = made.compile_if_known(decoder.embedding) or _as_it_is(decoder.embedding)
+        self._norm = made.compile(decoder.norm) if "norm" in decoder else None
+        kinds = [
+            RECURRENT if one.recurrent else one.window for (one,) in (need.memories for need in decoder.needs)
+        ]
+        self._masks = {kind: kinds.index(kind) for kind in kinds}  # by the first layer of each kind
+        self._layers = [
+            (made.compile(layer), kind) for layer, kind in zip(decoder.layers, kinds, strict=True)
+        ]
+
+    @property
+    def current(self) -> bool:
+        """Whether it still computes what the model does: nothing in it was wrapped, replaced or trained since."""
+        return self._made.current
+
+    def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:  # (B, 1) -> (B, V)
+        decoder = self._decoder
+        x = self._embedding(tokens, decoder.offset(cache, None))  # (B, D)
+        masks = {kind: decoder.mask(1, kind, cache[first], None, None) for kind, first in self._masks.items()}
+        for (layer, kind), kept in zip(self._layers, cache, strict=True):
+            x = layer(x, masks[kind], kept)
+        return self._head(x if self._norm is None else self._norm(x))  # type: ignore[no-any-return]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy of a model makes a step of its own."""
+        return type(None), ()
+
+
+def compiled_step(model: Any) -> CompiledStep | None:
+    """The step of a decoder, or of an encoder-decoder whose caches have the source; None for a model that can only run as it is.
+
+    The step is made once. A model without one has a method of its own in the place of the decoder's, or layers that give
+    values to each other, have several caches, or none.
+    """
+    decoder = model.decoder if has_methods_of(model, EncoderDecoder, "decode") else model
+    if not has_methods_of(decoder, Decoder, "__call__", "backbone", "embed", "offset", "mask"):
+        return None
+    if decoder.spec.embedding.gives or not all(_alone(need) for need in decoder.needs):
+        return None
+    kept: CompiledStep | None = vars(model).get(_KEPT)
+    if kept is None or not kept.current:
+        kept = CompiledStep(model, decoder)
+        object.__setattr__(model, _KEPT, kept)  # as no part of the model
+    return kept
+
+
+def _as_it_is(embedding: nn.Module) -> Function:
+    """An embedding that has no form: (B, 1), the position of each row -> (B, D)."""
+    return lambda tokens, offset: mx.squeeze(embedding(tokens, offset), 1)
+
+
+def _alone(need: Any) -> bool:
+    """Whether a layer is called with the mask and the cache of its one mixer, and nothing else."""
+    return len(need.memories) == 1 and bool(need.caches) and not (need.by_part or need.gives or need.takes)

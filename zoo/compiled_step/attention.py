@@ -1,6 +1,6 @@
-"""Self-attention of one token a row.
+"""Self-attention and cross-attention of one token a row.
 
-Axes: B batch, D width, H heads, G key/value heads, K width of a head, S keys.
+Axes: B batch, D width, H heads, G key/value heads, K width of a head, S keys or source.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.blocks.attention import Attention, MultiHeadAttention
+from zoo.blocks.attention import Attention, CrossAttention, MultiHeadAttention
 from zoo.blocks.mask import Mask
 from zoo.blocks.norm import RMSNorm
 from zoo.blocks.position import RoPE
+from zoo.cache import CrossCache
 from zoo.compiled_step import fallback_ops
+from zoo.compiled_step.blocks import rms_normed
 from zoo.compiled_step.compiler import Function, StepCompiler, compiles, has_methods_of
-from zoo.compiled_step.norms_and_feedforwards import rms_normed
 
 
 @compiles(Attention, "__call__", "project", "split", "merge", "rotate")
@@ -103,3 +104,22 @@ def mix_of(block: MultiHeadAttention) -> Function:
     if runtime.has_fused_kernels():
         return lambda queries, keys, values, mask: attend(queries, keys, values, scale=scale, mask=mask)
     return fallback_ops.attention(scale)
+
+
+@compiles(CrossAttention, "__call__", "split", "merge")
+def cross_attention(compiler: StepCompiler, block: CrossAttention) -> Function:
+    """(B, D), None, mask, cache -> (B, D), once the cache has the source's keys and values, (B or 1, G, S, K)."""
+    query, output, mix = compiler.compile(block.query), compiler.compile(block.output), mix_of(block)
+    heads, width = block.heads, block.head_dim
+
+    def step(x: mx.array, memory: Any, mask: Mask, cache: CrossCache) -> mx.array:
+        rows = x.shape[0]
+        keys, values = cache.keys, cache.values
+        if keys.shape[0] != rows:  # one source for all rows, as in a beam search
+            keys = mx.broadcast_to(keys, (rows, *keys.shape[1:]))
+            values = mx.broadcast_to(values, (rows, *values.shape[1:]))
+        queries = query(x).reshape(rows, heads, 1, width)
+        mask = cache.mask if mask is None else mask
+        return output(mix(queries, keys, values, mask).reshape(rows, -1))
+
+    return step

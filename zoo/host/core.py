@@ -49,26 +49,28 @@ BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
         recipe.Llama3Scaling: "LLaMA 3.1's RoPE scaling, by frequency",
         recipe.YarnScaling: "YaRN, RoPE scaling by frequency",
     },
-    "attention": {recipe.Attention: "multi-head and grouped-query attention"},
-    "cross": {
+    "attention": {
+        recipe.Attention: "multi-head and grouped-query attention",
         recipe.CrossAttention: "cross-attention over the encoder's output",
-        recipe.CrossLayer: "self-attention, cross-attention and feed-forward",
     },
     "feedforward": {
         recipe.MLP: "feed-forward of two projections",
         recipe.GatedMLP: "gated feed-forward (SwiGLU with silu)",
-    },
-    "moe": {
         recipe.Router: "top-k router over a softmax",
         recipe.Experts: "gated feed-forwards, k of them for each token",
         recipe.MoE: "mixture of experts, with or without a shared expert",
     },
-    "layer": {recipe.Layer: "mixer and feed-forward with residuals, Pre-LN or Post-LN"},
+    "layer": {
+        recipe.Layer: "mixer and feed-forward with residuals, Pre-LN or Post-LN",
+        recipe.CrossLayer: "self-attention, cross-attention and feed-forward",
+    },
     "embedding": {recipe.Embedding: "token embedding"},
     "head": {recipe.Head: "language model head: hidden states to logits"},
     "decoder": {recipe.Decoder: "decoder-only model"},
-    "encoder": {recipe.Encoder: "encoder-only model"},
-    "encoder_decoder": {recipe.EncoderDecoder: "encoder-decoder model"},
+    "encoder_decoder": {
+        recipe.Encoder: "encoder-only model",
+        recipe.EncoderDecoder: "encoder-decoder model",
+    },
 }
 
 PENALTY_ALPHA = Setting(
@@ -274,15 +276,15 @@ def zoo_probes() -> tuple[ModuleProbe, ...]:
     return (
         ModuleProbe("zoo.blocks.model:Model", f"{probes}:SilentProbe"),
         ModuleProbe("zoo.blocks.attention:MultiHeadAttention", f"{probes}:AttentionProbe"),
-        ModuleProbe("zoo.blocks.cross:CrossAttention", f"{probes}:CrossAttentionProbe"),
+        ModuleProbe("zoo.blocks.attention:CrossAttention", f"{probes}:CrossAttentionProbe"),
         ModuleProbe("zoo.blocks.feedforward:MLP", f"{probes}:FeedForwardProbe"),
         ModuleProbe("zoo.blocks.feedforward:GatedMLP", f"{probes}:FeedForwardProbe"),
-        ModuleProbe("zoo.blocks.moe:MoE", f"{probes}:MoEProbe"),
-        ModuleProbe("zoo.blocks.moe:Router", f"{probes}:RouterProbe"),
-        ModuleProbe("zoo.blocks.moe:Experts", f"{probes}:ExpertsProbe"),
-        ModuleProbe("zoo.blocks.caching:CachedLayer", f"{probes}:LayerProbe"),
+        ModuleProbe("zoo.blocks.feedforward:MoE", f"{probes}:MoEProbe"),
+        ModuleProbe("zoo.blocks.feedforward:Router", f"{probes}:RouterProbe"),
+        ModuleProbe("zoo.blocks.feedforward:Experts", f"{probes}:ExpertsProbe"),
+        ModuleProbe("zoo.blocks.layer:CachedLayer", f"{probes}:LayerProbe"),
         ModuleProbe("zoo.blocks.layer:Layer", f"{probes}:ResidualProbe"),
-        ModuleProbe("zoo.blocks.cross:CrossLayer", f"{probes}:CrossLayerProbe"),
+        ModuleProbe("zoo.blocks.layer:CrossLayer", f"{probes}:CrossLayerProbe"),
         ModuleProbe("zoo.blocks.norm:LayerNorm", f"{probes}:NormProbe"),
         ModuleProbe("zoo.blocks.norm:RMSNorm", f"{probes}:NormProbe"),
         ModuleProbe("zoo.blocks.norm:JointRMSNorm", f"{probes}:NormProbe"),
@@ -292,7 +294,7 @@ def zoo_probes() -> tuple[ModuleProbe, ...]:
         ModuleProbe("zoo.blocks.position:RoPE", f"{probes}:SilentProbe"),  # attention notes what is rotated
         ModuleProbe("zoo.blocks.convolution:Convolution", f"{probes}:ConvolutionProbe"),
         ModuleProbe("zoo.blocks.head:Head", f"{probes}:HeadProbe"),
-        ModuleProbe("zoo.blocks.adapted:AdaptedLinear", f"{probes}:LoRAProbe"),
-        ModuleProbe("zoo.blocks.adapted:AdaptedStackedLinear", f"{probes}:LoRAProbe"),
-        ModuleProbe("zoo.blocks.adapted:AdaptedEmbedding", f"{probes}:LoRAProbe"),
+        ModuleProbe("zoo.blocks.quantized:AdaptedLinear", f"{probes}:LoRAProbe"),
+        ModuleProbe("zoo.blocks.quantized:AdaptedStackedLinear", f"{probes}:LoRAProbe"),
+        ModuleProbe("zoo.blocks.quantized:AdaptedEmbedding", f"{probes}:LoRAProbe"),
     )

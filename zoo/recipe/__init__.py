@@ -9,7 +9,6 @@ write a recipe as JSON and read it back.
 """
 
 from zoo.recipe.experts import Experts, MoE, Router
-from zoo.recipe.matrix import Matrix
 from zoo.recipe.models import (
     Decoder,
     Embedding,
@@ -36,7 +35,7 @@ from zoo.recipe.parts import (
 )
 from zoo.recipe.reading import from_json
 from zoo.recipe.rope import DynamicScaling, LinearScaling, Llama3Scaling, RoPE, YarnScaling
-from zoo.recipe.spec import Spec
+from zoo.recipe.spec import Matrix, Spec
 
 __all__ = [
     "ACTIVATIONS",

@@ -18,9 +18,8 @@ from typing import Any
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
-from zoo.recipe.matrix import Matrix
 from zoo.recipe.parts import GATED_TITLES, check_activation
-from zoo.recipe.spec import Spec
+from zoo.recipe.spec import Matrix, Spec
 
 
 @frozen()

@@ -9,11 +9,10 @@ from typing import Any
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
-from zoo.recipe.matrix import Matrix
 from zoo.recipe.memory import check_layers, check_no_windows, check_not_recurrent
 from zoo.recipe.parts import LearnedPositions
 from zoo.recipe.rope import RoPE
-from zoo.recipe.spec import Spec, check_widths
+from zoo.recipe.spec import Matrix, Spec, check_widths
 
 CAUSALITIES = ("causal", "prefix", "full")
 

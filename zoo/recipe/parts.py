@@ -7,9 +7,8 @@ from typing import ClassVar
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
-from zoo.recipe.matrix import Matrix
 from zoo.recipe.memory import union
-from zoo.recipe.spec import Spec
+from zoo.recipe.spec import Matrix, Spec
 
 ACTIVATIONS = ("relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh", "sigmoid")
 

@@ -1,4 +1,4 @@
-"""`Spec`, the base of every part of a recipe. Imports no mlx."""
+"""`Spec`, the base of every part of a recipe, and the weight matrices that it counts. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -15,7 +15,33 @@ from typing import Any, ClassVar
 from zoo.config import MOST
 from zoo.errors import RecipeError
 from zoo.frozen import Frozen, frozen
-from zoo.recipe.matrix import Matrix
+
+
+@frozen()
+class Matrix(Frozen):
+    """`count` stacked weight matrices (outputs, inputs), in the parameter `name` within their block.
+
+    Products and packed bytes are counted from them. A token is multiplied by `uses` of them (0: a table that is looked
+    up). `packs`: the layer that holds them has a quantized form.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    count: int = 1
+    uses: int = 1
+    packs: bool = True
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers they hold together."""
+        return self.count * self.inputs * self.outputs
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations a token: two for each multiply-add."""
+        return 2 * self.uses * self.inputs * self.outputs
+
 
 LARGEST = 2**31 - 1  # that an array dimension can hold
 

@@ -13,8 +13,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.blocks.decoder import Decoder
-from zoo.blocks.encoder import Encoder
-from zoo.blocks.encoder_decoder import EncoderDecoder
+from zoo.blocks.encoder_decoder import Encoder, EncoderDecoder
 from zoo.testing.subjects import Subject
 
 # The kinds of specs whose modules give an array of the shape of their input.

@@ -14,8 +14,7 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.blocks.decoder import Decoder
-from zoo.blocks.encoder import Encoder
-from zoo.blocks.encoder_decoder import EncoderDecoder
+from zoo.blocks.encoder_decoder import Encoder, EncoderDecoder
 from zoo.errors import ZooError
 from zoo.generation import stream
 from zoo.inspect.tracing import Trace, intervene, trace

@@ -17,7 +17,7 @@ import mlx.nn as nn
 import mlx.optimizers as optim
 from mlx.utils import tree_flatten, tree_unflatten
 
-from zoo.blocks.protocols import Initialises
+from zoo.blocks.model import Initialises
 from zoo.errors import ZooError
 from zoo.training.record import TrainingRecord, TrainingSettings
 from zoo.training.state import State, save_state

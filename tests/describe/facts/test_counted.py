@@ -7,8 +7,8 @@ import pytest
 from mlx.utils import tree_flatten
 
 from zoo.assemble import assemble
-from zoo.blocks import moe
-from zoo.blocks.protocols import Quantizable
+from zoo.blocks import feedforward
+from zoo.blocks.model import Quantizable
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.quantize import quantize
 from zoo.checkpoint.quantized_matrix import AFFINE_GROUPS, QuantizationSpec
@@ -52,7 +52,7 @@ class Products:
         self._watch(HeadLinear, "__call__", self._heads)
         self._watch(HeadLinear, "transposed", self._heads)
         self._watch(
-            moe.StackedLinear,
+            feedforward.StackedLinear,
             "__call__",
             lambda layer, x, indices, *_: 2 * indices.size * layer.weight.shape[1] * layer.weight.shape[2],
         )

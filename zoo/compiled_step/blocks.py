@@ -1,0 +1,274 @@
+"""Embeddings, layers with their residual sums, norms, positions, feed-forwards, mixtures and heads as functions.
+
+Axes: B batch, D width, F hidden, E experts, k experts of a token, H heads, K width of a head, V vocabulary, P positions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from zoo import runtime
+from zoo.blocks.embedding import Embedding
+from zoo.blocks.feedforward import MANY, MLP, Experts, GatedMLP, MoE, Router, StackedLinear, top_k
+from zoo.blocks.head import Head
+from zoo.blocks.layer import CrossLayer, Layer
+from zoo.blocks.norm import LayerNorm, RMSNorm
+from zoo.blocks.position import RoPE, SinusoidalPositions, frequencies
+from zoo.blocks.quantized import QuantizedEmbedding
+from zoo.cache import CrossCache
+from zoo.compiled_step import fallback_ops
+from zoo.compiled_step.compiler import Function, StepCompiler, compiles, has_methods_of, product
+
+
+@compiles(RMSNorm, "__call__")
+def rms_norm(compiler: StepCompiler, norm: RMSNorm) -> Function:
+    """(…, D) -> (…, D)."""
+    return rms_normed(compiler.take(norm, "weight"), norm.eps)
+
+
+def rms_normed(weight: mx.array, eps: float) -> Function:
+    """(…, D) -> (…, D); `weight` may be one for all vectors, or have more axes."""
+    dtype, one = weight.dtype, weight.ndim == 1
+    mx.eval(weight)
+    if dtype == mx.float32 and not runtime.has_fused_kernels():
+        return fallback_ops.rms_norm(weight, eps)
+    norm = mx.fast.rms_norm
+    if one:
+        return lambda x: norm(x, weight, eps).astype(dtype)
+    return lambda x: (norm(x, None, eps) * weight).astype(dtype)
+
+
+@compiles(LayerNorm, "__call__")
+def layer_norm(compiler: StepCompiler, norm: LayerNorm) -> Function:
+    """(…, D) -> (…, D)."""
+    weight, eps = compiler.take(norm, "weight"), norm.eps
+    bias = compiler.take(norm, "bias") if "bias" in norm else None
+    mx.eval(weight, bias)
+    if weight.dtype == mx.float32 and not runtime.has_fused_kernels():
+        return fallback_ops.layer_norm(weight, bias, eps)
+    return lambda x: mx.fast.layer_norm(x, weight, bias, eps)
+
+
+@compiles(RoPE, "__call__")
+def rope(compiler: StepCompiler, rope: RoPE) -> Function | None:
+    """(B, H, 1, K), the position of each row -> (B, H, 1, K); where the angles depend on the position alone."""
+    if rope.depends_on_length or rope.magnitude != 1.0:
+        return None
+    dims, interleaved, wavelengths = rope.dims, rope.interleaved, rope._wavelengths
+    base, turn = rope.theta if wavelengths is None else None, mx.fast.rope
+
+    def by_kernel(x: mx.array, offset: Any) -> mx.array:
+        return turn(x, dims, traditional=interleaved, base=base, scale=1.0, offset=offset, freqs=wavelengths)
+
+    if interleaved or runtime.has_fused_kernels():
+        return by_kernel
+    turns = frequencies(rope.theta, dims) if wavelengths is None else (1 / wavelengths).tolist()
+    by_operations = compiler.shared(("turn", *turns), lambda: fallback_ops.Rotation(turns))
+
+    def turned(x: mx.array, offset: Any) -> mx.array:
+        if type(offset) is int and x.shape[-1] == dims and x.dtype == mx.float32:
+            return by_operations(x, offset)
+        return by_kernel(x, offset)
+
+    return turned
+
+
+@compiles(MLP, "__call__")
+def feedforward(compiler: StepCompiler, block: MLP) -> Function:
+    """(B, D) -> (B, D)."""
+    up, down, activation = compiler.compile(block.up), compiler.compile(block.down), block.activation
+    return lambda x: down(activation(up(x)))
+
+
+@compiles(GatedMLP, "__call__")
+def gated_feedforward(compiler: StepCompiler, block: GatedMLP) -> Function:
+    """(B, D) -> (B, D)."""
+    both, down = compiler.joined(block.gate, block.up), compiler.compile(block.down)
+    activation = block.activation
+    join = runtime.fused(lambda gate, up: activation(gate) * up)
+    if both is None:
+        gate, up = compiler.compile(block.gate), compiler.compile(block.up)
+        return lambda x: down(join(gate(x), up(x)))
+    return lambda x: down(join(*mx.split(both(x), 2, axis=-1)))
+
+
+@compiles(MoE, "__call__")
+def moe(compiler: StepCompiler, block: MoE) -> Function | None:
+    """(B, D) -> (B, D)."""
+    router, experts = compiler.compile_if_known(block.router), compiler.compile_if_known(block.experts)
+    if router is None or experts is None:
+        return None
+    shared = compiler.compile(block.shared) if "shared" in block else None
+    gate = compiler.compile(block.shared_gate) if "shared_gate" in block else None
+
+    def mix(x: mx.array) -> mx.array:
+        indices, weights = router(x)  # (B, k) each
+        y = (experts(x, indices) * weights[..., None]).sum(axis=-2)
+        if shared is None:
+            return y
+        return y + (shared(x) if gate is None else shared(x) * mx.sigmoid(gate(x)))
+
+    return mix
+
+
+@compiles(Router, "__call__")
+def router(compiler: StepCompiler, block: Router) -> Function:
+    """(B, D) -> (B, k), (B, k)."""
+    score, count, weigh = compiler.compile(block.scores), block.spec.top_k, block.weigh
+
+    def choose(x: mx.array) -> tuple[mx.array, mx.array]:
+        logits = score(x)  # (B, E)
+        indices = top_k(logits, count)
+        return indices, weigh(logits, indices)
+
+    return choose
+
+
+@compiles(Experts, "__call__", "run")
+def experts(compiler: StepCompiler, block: Experts) -> Function:
+    """(B, D), (B, k) -> (B, k, D); many rows are sorted by expert, as the block does."""
+    gate, up, down = (compiler.compile_if_known(part) or part for part in (block.gate, block.up, block.down))
+    join = block.join
+
+    def run(x: mx.array, indices: mx.array) -> mx.array:
+        if indices.size >= MANY:
+            return block(x, indices)
+        rows = mx.expand_dims(x, (-3, -2))  # (B, 1, 1, D) meets (B, k)
+        return down(join(gate(rows, indices), up(rows, indices)), indices).squeeze(-2)
+
+    return run
+
+
+@compiles(StackedLinear, "__call__")
+def stacked_linear(compiler: StepCompiler, layer: StackedLinear) -> Function:
+    """(…, 1, in), (…) -> (…, 1, out)."""
+    matrices, multiply = compiler.take(layer, "weight").swapaxes(-1, -2), runtime.gather_matmul
+    mx.eval(matrices)
+    if "bias" not in layer:
+        return lambda x, indices: multiply(x, matrices, indices)
+    bias = compiler.take(layer, "bias")
+    return lambda x, indices: multiply(x, matrices, indices) + bias[indices][..., None, :]
+
+
+METHODS = ("__call__", "add", "normed", "scaled", "run")
+
+
+@compiles(Layer, *METHODS, "add_both")
+def layer(compiler: StepCompiler, block: Layer) -> Function | None:
+    """(B, D), mask, cache -> (B, D); not where the feed-forward has a cache, or parts give values to others."""
+    if block.passing or len(block.remembering) > 1:
+        return None
+    if block.parallel:
+        return _both(compiler, block)
+    mixer, feedforward = _sum(compiler, block, "mixer"), _sum(compiler, block, "feedforward")
+    return lambda x, mask, cache: feedforward(mixer(x, mask, cache))
+
+
+@compiles(CrossLayer, *METHODS)
+def cross_layer(compiler: StepCompiler, block: CrossLayer) -> Function:
+    """(B, D), mask, cache -> (B, D)."""
+    mixer, cross = _sum(compiler, block, "mixer"), _sum(compiler, block, "cross")
+    feedforward = _sum(compiler, block, "feedforward")
+
+    def step(x: mx.array, mask: Any, cache: CrossCache) -> mx.array:
+        return feedforward(cross(mixer(x, mask, cache.mixer), None, None, cache))
+
+    return step
+
+
+def _sum(compiler: StepCompiler, block: Layer, name: str) -> Function:
+    """One residual sum: (B, D) and what the part of that name is called with -> (B, D)."""
+    part, norm = _scaled(compiler.compile(block[name]), block.residual_scale), _norm(compiler, block, name)
+    if norm is None:
+        return lambda x, *inputs: x + part(x, *inputs)
+    if block.placement == "pre":
+        return lambda x, *inputs: x + part(norm(x), *inputs)
+    return lambda x, *inputs: norm(x + part(x, *inputs))
+
+
+def _both(compiler: StepCompiler, block: Layer) -> Function:
+    """The one sum of a parallel layer: (B, D), mask, cache -> (B, D)."""
+    mixer, feedforward = (compiler.compile(block[name]) for name in ("mixer", "feedforward"))
+    first, second = (_norm(compiler, block, name) for name in ("mixer", "feedforward"))
+
+    def both(x: mx.array, mask: Any, cache: Any) -> mx.array:
+        h = x if first is None else first(x)
+        return mixer(h, mask, cache) + feedforward(h if second is None else second(x))
+
+    added = _scaled(both, block.residual_scale)
+    return lambda x, mask, cache: x + added(x, mask, cache)
+
+
+def _norm(compiler: StepCompiler, block: Layer, name: str) -> Function | None:
+    """The norm of the part of that name, (B, D) -> (B, D); None where there is none."""
+    norm = f"{name}_norm"
+    return compiler.compile(block[norm]) if norm in block else None
+
+
+def _scaled(part: Function, scale: float) -> Function:
+    """A part's output times the layer's residual scale."""
+    return part if scale == 1.0 else lambda x, *inputs: part(x, *inputs) * scale
+
+
+ROWS = 256  # of a table of positions, at first
+
+
+@compiles(Embedding, "__call__")
+def embedding(compiler: StepCompiler, block: Embedding) -> Function | None:
+    """(B, 1), the position of each row -> (B, D): with sinusoids that are computed once."""
+    if "positions" not in block or not has_methods_of(block.positions, SinusoidalPositions, "__call__"):
+        return None
+    waves, positions = _Waves(block.positions), block.positions
+    norm = compiler.compile(block.norm) if "norm" in block else None
+
+    def step(tokens: mx.array, offset: int | mx.array) -> mx.array:
+        x = mx.squeeze(block.vectors(tokens), 1)
+        found = waves(offset) if isinstance(offset, int) else mx.squeeze(positions(1, offset), -2)
+        x = x + found.astype(x.dtype)
+        return x if norm is None else norm(x)
+
+    return step
+
+
+class _Waves:
+    """Sines and cosines of positions, computed once: a table (P, D) that grows with the text."""
+
+    def __init__(self, positions: nn.Module) -> None:
+        self._positions, self._table, self._rows = positions, mx.zeros((0,)), 0
+
+    def __call__(self, position: int) -> mx.array:  # -> (D,)
+        if position >= self._rows:
+            self._rows = max(ROWS, 2 * position)
+            self._table = self._positions(self._rows)
+            mx.eval(self._table)
+        return self._table[position]
+
+
+@compiles(Head, "__call__")
+def head(compiler: StepCompiler, block: Head) -> Function:
+    """(B, D) -> (B, V)."""
+    multiply, scale = _logits(compiler, block), block.spec.scale
+    return multiply if scale == 1.0 else lambda x: multiply(x * scale)
+
+
+def _logits(compiler: StepCompiler, block: Head) -> Function:
+    """(B, D) -> (B, V), by a matrix of its own or the embedding's table."""
+    if block.embedding is None:
+        return compiler.compile(block.output)
+    table = _table(block.embedding)
+    bias = compiler.take(block, "bias") if "bias" in block else None
+    if type(table) is nn.Embedding or (type(table) is QuantizedEmbedding and table.kept() is not None):
+        return product(table, compiler.take_all(table) | ({} if bias is None else {"bias": bias}))
+    multiply = block.embedding.as_linear
+    return multiply if bias is None else lambda x: multiply(x) + bias
+
+
+def _table(block: nn.Module) -> nn.Module | None:
+    """The table that a tied head multiplies by; None where a subclass of `Embedding` has a way of its own."""
+    if not has_methods_of(block, Embedding, "as_linear", "owner"):
+        return None
+    owner = block.owner
+    return owner.tokens if has_methods_of(owner, Embedding, "as_linear") else None
