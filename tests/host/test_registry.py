@@ -16,8 +16,7 @@ from zoo.architecture import (
 from zoo.architecture.settings import SHARED
 from zoo.errors import ConfigError, PluginError, SourceError
 from zoo.host.discovery import Plugin, load_plugins
-from zoo.host.precedence import RecordTable
-from zoo.host.registry import Registry, default_registry, using
+from zoo.host.registry import RecordTable, Registry, default_registry, using
 from zoo.host.resolve import resolve
 from zoo.recipe import LayerNorm, RMSNorm
 

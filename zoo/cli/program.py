@@ -23,7 +23,7 @@ from zoo.errors import PluginError, ZooError, did_you_mean
 
 if TYPE_CHECKING:
     from zoo.architecture import Command
-    from zoo.host.precedence import RecordTable
+    from zoo.host.registry import RecordTable
 
 
 # An argument of a library function in a message: `top_k`, `force=True`.

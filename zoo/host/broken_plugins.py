@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires
@@ -25,25 +26,16 @@ def has_string(module: str, text: str) -> bool:
 
     The `base=` of an architecture, which names another one, does not count.
     """
-    for tree in _trees(module):
-        bases = {id(node) for value in _arguments(tree, "base") for node in ast.walk(value)}
-        if any(_is(node, text) and id(node) not in bases for node in ast.walk(tree)):
-            return True
-    return _quoted_in_unparsed(module, text)
+    package = _parse(module)
+    bases = {id(node) for value in package.arguments("base") for node in ast.walk(value)}
+    return package.quotes(text) or any(_is(node, text) and id(node) not in bases for node in package.nodes)
 
 
 def has_name(module: str, name: str) -> bool:
     """Whether the code of a plugin's package has `name` as a `name=` or among `model_types=`."""
-    values = (value for tree in _trees(module) for value in _arguments(tree, "name", "model_types"))
-    found = any(_is(node, name) for value in values for node in ast.walk(value))
-    return found or _quoted_in_unparsed(module, name)
-
-
-def _quoted_in_unparsed(module: str, text: str) -> bool:
-    """Whether a file of a plugin's package that has a syntax error has `text` between quotes."""
-    quoted = re.compile(rf"""(["']){re.escape(text)}\1""")
-    sources = (source for source in _sources(module) if _parsed(source) is None)
-    return any(quoted.search(source.decode(errors="replace")) for source in sources)
+    package = _parse(module)
+    values = package.arguments("name", "model_types")
+    return package.quotes(name) or any(_is(node, name) for value in values for node in ast.walk(value))
 
 
 def has_block(module: str, identifier: str) -> bool:
@@ -52,7 +44,7 @@ def has_block(module: str, identifier: str) -> bool:
     A class that takes its kind from its base is one where the name is.
     """
     kind, _, name = identifier.partition("/")
-    classes = (node for tree in _trees(module) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    classes = (node for node in _parse(module).nodes if isinstance(node, ast.ClassDef))
     found = (dict(_constant_attributes(node)) for node in classes)
     return any(values.get("name") == name and values.get("kind", kind) == kind for values in found)
 
@@ -75,15 +67,9 @@ def _is(node: ast.AST, value: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == value
 
 
-def _arguments(tree: ast.AST, *names: str) -> Iterator[ast.expr]:
-    """What is given under these keywords anywhere in the code."""
-    return (node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in names)
-
-
 def declared_api(module: str) -> int:
     """The largest version of the contract that the code of a plugin's package names as `api=`, 0 without one."""
-    values = (value for tree in _trees(module) for value in _arguments(tree, "api"))
-    found = (value.value for value in values if isinstance(value, ast.Constant))
+    found = (value.value for value in _parse(module).arguments("api") if isinstance(value, ast.Constant))
     return max((version for version in found if type(version) is int), default=0)
 
 
@@ -115,31 +101,41 @@ def unmet_requirement(distribution: str) -> str | None:
     return None
 
 
-def _trees(module: str) -> Iterator[ast.Module]:
-    """The parsed files of the package that `module` belongs to, without those that cannot be parsed."""
-    return (tree for source in _sources(module) if (tree := _parsed(source)) is not None)
+@dataclass
+class _Package:
+    """The code of a package: the `nodes` of the files that can be parsed, and the text of the others."""
+
+    nodes: list[ast.AST] = field(default_factory=list)
+    unparsed: str = ""
+
+    def arguments(self, *names: str) -> list[ast.expr]:
+        """What is given under these keywords anywhere in the code."""
+        return [node.value for node in self.nodes if isinstance(node, ast.keyword) and node.arg in names]
+
+    def quotes(self, text: str) -> bool:
+        """Whether a file that has a syntax error has `text` between quotes."""
+        return f'"{text}"' in self.unparsed or f"'{text}'" in self.unparsed
 
 
-def _parsed(source: bytes) -> ast.Module | None:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _sources(module: str) -> Iterator[bytes]:
-    """The files of the package that `module` belongs to; none where the source cannot be read."""
+def _parse(module: str) -> _Package:
+    """The package that `module` belongs to, empty where its source cannot be read."""
+    package = _Package()
     try:
         spec = find_spec(module.partition(".")[0])  # for a top-level package, which finding does not import
     except (ImportError, AttributeError, ValueError, OSError):
-        return
+        return package
     if spec is None:
-        return
+        return package
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
     files = [file for folder in folders for file in sorted(folder.rglob("*.py"))] or [Path(spec.origin or "")]
     for file in files[:MOST_FILES]:
         try:
-            if file.suffix == ".py" and file.stat().st_size <= MOST_BYTES:
-                yield file.read_bytes()
+            if file.suffix != ".py" or file.stat().st_size > MOST_BYTES:
+                continue
+            source = file.read_bytes()
+            package.nodes += ast.walk(ast.parse(source))
         except OSError:
             continue
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            package.unparsed += source.decode(errors="replace")
+    return package

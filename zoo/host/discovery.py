@@ -76,7 +76,7 @@ class Plugin:
     @property
     def bridges(self) -> bool:
         """Whether another library's code runs its architectures."""
-        return any(map(_is_bridged, self.records.get("zoo_architectures", ())))
+        return any(record.bridged for record in self.records.get("zoo_architectures", ()))
 
     @property
     def gives(self) -> list[str]:
@@ -87,29 +87,19 @@ class Plugin:
             if kind.counted:
                 names += [f"{len(records)} {kind.noun}{'s' if len(records) > 1 else ''}"] if records else []
                 continue
-            libraries = Counter(r.identifier.partition("::")[0] for r in records if _is_bridged(r))
-            names += [kind.prefix + record.identifier for record in records if not _is_bridged(record)]
+            libraries = Counter(r.identifier.partition("::")[0] for r in records if r.bridged)
+            names += [kind.prefix + record.identifier for record in records if not record.bridged]
             names += [f"{library}::… ({count})" for library, count in libraries.items()]
         return [*names, *("zoo_resolve" for _ in self.records.get("zoo_resolve", ()))]
 
     def as_json(self) -> dict[str, Any]:
         """What `zoo plugins --json` prints of it."""
-        return {
-            "name": self.name,
-            "distribution": self.distribution,
-            "version": self.version,
-            "state": self.state,
-            "gives": self.gives,
-            "error": self.error,
-        }
+        keys = ("name", "distribution", "version", "state", "gives", "error")
+        return {key: getattr(self, key) for key in keys}
 
 
 def _bare(name: str) -> str:
     return name.lower().replace("_", "-").removeprefix("zoo-")
-
-
-def _is_bridged(record: Record) -> bool:
-    return isinstance(record, Architecture) and record.bridged
 
 
 def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
@@ -117,14 +107,17 @@ def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
     allowed, denied = _names(environ, "ZOO_PLUGINS"), _names(environ, "ZOO_BLOCK")
     plugins = []
     for point in sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p.dist)[0], p.name)):
-        plugin = Plugin(point.name, *_distribution(point.dist), module=_module(point))
+        module = ""
+        with contextlib.suppress(AttributeError, ValueError):  # a malformed entry point
+            module = point.module
+        plugin = Plugin(point.name, *_distribution(point.dist), module=module)
         names = {plugin.name, plugin.distribution}
         if allowed and not names & allowed:
             plugin.state, plugin.error = "blocked", "ZOO_PLUGINS does not name it"
         elif names & denied:
             plugin.state, plugin.error = "blocked", "ZOO_BLOCK names it"
         else:
-            load_plugin(plugin, point)
+            _load_plugin(plugin, point)
             if is_strict(environ) and plugin.state != "loaded":
                 raise PluginError(f"plugin {plugin.name} ({plugin.label}): {plugin.error}")
         plugins.append(plugin)
@@ -153,7 +146,7 @@ def _distribution(distribution: Distribution | None) -> tuple[str, str]:
         return "", ""
 
 
-def load_plugin(plugin: Plugin, point: EntryPoint) -> None:
+def _load_plugin(plugin: Plugin, point: EntryPoint) -> None:
     """Import what the entry point names and collect what it gives; a failure is recorded in `plugin`."""
     try:
         # What a plugin prints when imported must not end up among a command's output.
@@ -181,14 +174,6 @@ def _newer(plugin: Plugin, error: BaseException) -> str | None:
     if missing := missing_from_zoo(error):
         return f"it needs {missing}, which this zoo, of contract version {API}, has not: upgrade mlx-zoo"
     return None
-
-
-def _module(point: EntryPoint) -> str:
-    """The module that an entry point names, "" when it is malformed."""
-    try:
-        return point.module
-    except (AttributeError, ValueError):
-        return ""
 
 
 MOST_RECORDS = 10_000  # of one hook: a bridge to a large library gives some hundreds

@@ -1,33 +1,172 @@
-"""The registry: what the plugins gave, by name, and which of it serves a model."""
+"""The registry: what the plugins gave, by name, and which of it serves a model.
+
+Among plugins that claim one name a third party comes before the zoo, and none of two third parties gets it.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from zoo.architecture import (
-    Architecture,
-    Block,
-    Drawing,
-    Objective,
-    Strategy,
-    import_target,
-)
+from zoo.architecture import Architecture, Block, Drawing, Objective, Strategy, import_target
 from zoo.architecture.base_record import Record
 from zoo.errors import PluginError, SourceError, did_you_mean
 from zoo.host import core as core_plugin
 from zoo.host.discovery import FIRST_PARTY, Plugin, collect, load_plugins
 from zoo.host.hookspecs import RECORDS
-from zoo.host.precedence import RecordTable, choose
 from zoo.version import __version__
 
-R = TypeVar("R", bound=Record)
+T = TypeVar("T", bound=Record)
 
 RECIPE_TYPE = "zoo-recipe"  # the model_type of a folder whose config.json holds its recipe
+
+
+class RecordTable(Generic[T]):
+    """The records of one kind, by the names that they claim.
+
+    A name that two third parties claim is ambiguous: a person must ask for "distribution::name". A name that a third
+    party and the zoo both claim is the third party's, with a warning, so that no later release of the zoo takes a name
+    from a plugin.
+    """
+
+    def __init__(self, noun: str, choose: str) -> None:
+        """`noun` is what messages call a record, `choose` how they tell a person to choose one."""
+        self.noun, self.choose = noun, choose
+        self._claims: dict[str, list[tuple[Plugin, T]]] = {}
+
+    def add(self, name: str, plugin: Plugin, record: T) -> None:
+        """Add a plugin's `record` under `name`."""
+        self._claims.setdefault(name, []).append((plugin, record))
+
+    def __contains__(self, name: str) -> bool:
+        """Whether some plugin claims this name, plain or qualified."""
+        return bool(self.claims(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._claims)
+
+    def pairs(self) -> Iterator[tuple[Plugin, T]]:
+        """Every record, with its plugin."""
+        return (claim for claims in self._claims.values() for claim in claims)
+
+    def claims(self, name: str) -> list[tuple[Plugin, T]]:
+        """Every record that claims a name, plain or qualified, each with its plugin."""
+        distribution, _, plain = ("", "", name) if name in self._claims else name.rpartition("::")
+        claims = self._claims.get(plain, [])
+        return (
+            [claim for claim in claims if claim[0].distribution == distribution] if distribution else claims
+        )
+
+    def get(self, name: str) -> T | None:
+        """The record of a name, None when no plugin claims it; PluginError when several third parties do."""
+        claims = self.claims(name)
+        return self.winner(claims, name)[1] if claims else None
+
+    def require(self, name: str) -> T:
+        """The record of a name; PluginError, which lists the names there are, for none."""
+        found = self.get(name)
+        if found is None:
+            raise PluginError(f"no {self.noun} {name!r}; there are: {', '.join(self.listed()) or 'none'}")
+        return found
+
+    def winner(self, claims: list[tuple[Plugin, T]], name: str) -> tuple[Plugin, T]:
+        """The claim that gets the name, with a warning when it replaces one of the zoo's; PluginError when none does."""
+        found = _holder(claims)
+        if found is None:
+            options = " or ".join(_of_third_parties(claims))
+            raise PluginError(f"{self.noun} {name!r} is claimed by several plugins: {self.choose} {options}")
+        if not found[0].first_party and len(claims) > 1:
+            replaced = next(claim for claim in claims if claim[0].first_party)
+            warnings.warn(
+                f"{self.noun} {name!r} is served by the plugin {found[0].label}, "
+                f"not by the zoo's own {_qualified(*replaced)}",
+                stacklevel=3,
+            )
+        return found
+
+    def contested(self) -> dict[str, list[str]]:
+        """The names that several third parties claim, each with the qualified names to ask for instead."""
+        return {
+            name: _of_third_parties(claims)
+            for name, claims in self._claims.items()
+            if _holder(claims) is None
+        }
+
+    def listed(self) -> dict[str, T]:
+        """Every record under a name that gives it, qualified where the plain one gives another or is contested."""
+        found: dict[str, T] = {}
+        for name, claims in self._claims.items():
+            winner = _holder(claims)
+            for claim in claims:
+                found[name if claim is winner else f"{claim[0].distribution}::{name}"] = claim[1]
+        return dict(sorted(found.items()))
+
+    def plugin_of(self, record: T) -> Plugin:
+        """The plugin that gave this very record; PluginError for none."""
+        for plugin, given in self.pairs():
+            if given is record:
+                return plugin
+        raise PluginError(f"no plugin gave this {self.noun}")
+
+    def similar(self, name: str) -> list[str]:
+        """At most three names that resemble this one, whatever library stands before "::"."""
+        from difflib import get_close_matches
+
+        plain = {full.rpartition("::")[2]: full for full in sorted(self._claims, key=lambda n: "::" not in n)}
+        return [plain[match] for match in get_close_matches(name.lower(), plain, 3, 0.5)]
+
+
+def choose(
+    table: RecordTable[T],
+    serves: Callable[[T], bool],
+    what: str,
+    *,
+    name: str | None = None,
+    distribution: str | None = None,
+    prefers: Callable[[T], bool] = lambda record: True,
+) -> T:
+    """The record `name`, else the first that `serves` and that the caller `prefers`, else the first that serves.
+
+    `what` says in messages what is to be served. Records of `distribution`, which is the architecture's, come first, then
+    the zoo's own; another third party's serves unasked only where none of these does. PluginError when there is none,
+    or several third parties' fit.
+    """
+    if name is not None:
+        found = table.get(name)
+        if found is None or not serves(found):
+            known = ", ".join(name for name, record in table.listed().items() if serves(record))
+            raise PluginError(f"{table.noun} {name!r}: none of that name {what}; known: {known or 'none'}")
+        return found
+
+    def rank(claim: tuple[Plugin, T]) -> int:
+        return 0 if claim[0].distribution == distribution else 1 if claim[0].first_party else 2
+
+    serving = sorted((claim for claim in table.pairs() if serves(claim[1])), key=rank)
+    fitting = [claim for claim in serving if prefers(claim[1])] or serving[:1]
+    if not fitting:
+        raise PluginError(f"no {table.noun} {what}")
+    if rank(fitting[0]) == 2 and len(fitting) > 1:
+        options = " or ".join(_qualified(*claim) for claim in fitting)
+        raise PluginError(f"several plugins have a {table.noun} that {what}: ask for {options}")
+    return fitting[0][1]
+
+
+def _qualified(plugin: Plugin, record: Record) -> str:
+    return f"{plugin.distribution}::{record.identifier}"
+
+
+def _of_third_parties(claims: list[tuple[Plugin, T]]) -> list[str]:
+    return [_qualified(*claim) for claim in claims if not claim[0].first_party]
+
+
+def _holder(claims: list[tuple[Plugin, T]]) -> tuple[Plugin, T] | None:
+    """The claim that gets a name, a third party's before the zoo's; None where several third parties claim it."""
+    third_party = [claim for claim in claims if not claim[0].first_party]
+    return None if len(third_party) > 1 else (*third_party, *claims)[0]
 
 
 @cache
@@ -37,7 +176,7 @@ def core() -> Plugin:
 
 
 class Registry:
-    """The records of a list of plugins, by the names that `zoo.host.precedence` lets them have.
+    """The records of a list of plugins, by the names that a `RecordTable` lets them have.
 
     `model_types` are the architectures by the `model_type` of the checkpoints that they run.
     """
@@ -52,29 +191,21 @@ class Registry:
         self._modules: dict[type, Block] = {}
         # The zoo's own come first, so that no other plugin's module runs a block of the zoo's.
         for plugin in sorted(self.plugins, key=lambda plugin: not plugin.first_party):
-            self._add(plugin)
+            for hook, kind in RECORDS.items():
+                for record in plugin.records.get(hook, ()):
+                    self._add(plugin, kind, record)
 
-    def _add(self, plugin: Plugin) -> None:
-        for hook, kind in RECORDS.items():
-            for record in plugin.records.get(hook, ()):
-                if not isinstance(record, Block) or self._add_module(plugin, record):
-                    self._tables[kind].add(record.identifier, plugin, record)
-                if isinstance(record, Architecture) and not record.bridged:
-                    for model_type in record.model_types:
-                        self.model_types.add(model_type, plugin, record)
+    def _add(self, plugin: Plugin, kind: type[Record], record: Any) -> None:
+        if kind is Block and (runs := self._modules.setdefault(record.spec, record)) is not record:
+            line = f"{runs.module} already runs {record.spec.__name__}; {record.module} is skipped"
+            warnings.warn(f"plugin {plugin.name}: {line}", stacklevel=2)
+            return
+        self._tables[kind].add(record.identifier, plugin, record)
+        if kind is Architecture and not record.bridged:
+            for model_type in record.model_types:
+                self.model_types.add(model_type, plugin, record)
 
-    def _add_module(self, plugin: Plugin, block: Block) -> bool:
-        """Whether the block's module runs its spec; no, with a warning, when another plugin's does."""
-        if (runs := self._modules.setdefault(block.spec, block)) is block:
-            return True
-        warnings.warn(
-            f"plugin {plugin.name}: {runs.module} already runs {block.spec.__name__}; "
-            f"{block.module} is skipped",
-            stacklevel=2,
-        )
-        return False
-
-    def table(self, record: type[R]) -> RecordTable[R]:
+    def table(self, record: type[T]) -> RecordTable[T]:
         """The records of one type, such as `Strategy`, with the plugins that claim each name."""
         return self._tables[record]
 
@@ -139,9 +270,8 @@ class Registry:
         """The first plugin that is not loaded and whose code has the block "kind/name"."""
         from zoo.host.broken_plugins import has_block
 
-        return next(
-            (p for p in self.plugins if p.state != "loaded" and has_block(p.module, identifier)), None
-        )
+        unloaded = (plugin for plugin in self.plugins if plugin.state != "loaded")
+        return next((plugin for plugin in unloaded if has_block(plugin.module, identifier)), None)
 
     @property
     def contested_names(self) -> dict[str, list[str]]:
