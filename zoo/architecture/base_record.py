@@ -64,13 +64,12 @@ class Record(Frozen):
 
     `noun` is what messages call one, `prefix` stands before its name in a list of records of all kinds. `by_name`: a
     person asks for one by its name, `choose` saying how in messages; others are found by what a folder or a recipe holds.
-    `counted`: a plugin's records are listed by their number only, since each goes with a block. `bridged`: another
-    library's code runs it.
+    `counted`: a plugin's records are listed by their number only, since each goes with a block.
     """
 
     noun, prefix = "record", ""
     by_name, choose = True, "ask for"
-    counted, bridged = False, False
+    counted = False
 
     @property
     def identifier(self) -> str:

@@ -87,8 +87,9 @@ class Plugin:
             if kind.counted:
                 names += [f"{len(records)} {kind.noun}{'s' if len(records) > 1 else ''}"] if records else []
                 continue
-            libraries = Counter(r.identifier.partition("::")[0] for r in records if r.bridged)
-            names += [kind.prefix + record.identifier for record in records if not record.bridged]
+            given = [record.identifier for record in records]
+            libraries = Counter(name.partition("::")[0] for name in given if "::" in name)
+            names += [kind.prefix + name for name in given if "::" not in name]
             names += [f"{library}::… ({count})" for library, count in libraries.items()]
         return [*names, *("zoo_resolve" for _ in self.records.get("zoo_resolve", ()))]
 
