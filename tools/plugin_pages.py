@@ -14,12 +14,12 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from zoo import weights
 from zoo.architecture import Block, Preset
 from zoo.config import Config
 from zoo.host import hookspecs
 from zoo.host.hookspecs import HOOKS, RECORDS
 from zoo.host.registry import core, default_registry
-from zoo.weights import rules as weights
 
 # All that a plugin may import, by module: what upgrading.md promises. "*": what the module's `__all__` names.
 PROMISED: dict[str, tuple[str, ...]] = {

@@ -129,7 +129,7 @@ def dequantized(path):
         for tensor in gguf.GGUFReader(path).tensors
     }
     found, _ = match(
-        opened.model, opened.architecture, opened.recipe, Tensors(arrays, {}, {"format": "gguf"})
+        opened.model, opened.checkpoint.architecture, opened.recipe, Tensors(arrays, {}, {"format": "gguf"})
     )
     fill(opened.model, found, mx.float32)
     return opened

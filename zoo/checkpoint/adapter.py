@@ -108,7 +108,9 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
         tensors = changes(tensors, scale_of(settings), owners(opened, tensors))
     own = {path: change for path, change in tensors.items() if path in opened.parameters}
     others = {name: change for name, change in tensors.items() if name not in own}
-    named, left = weights.apply(opened.architecture.layouts["mlx"], others, opened.recipe, _no_join)
+    named, left = weights.apply(
+        opened.checkpoint.architecture.layouts["mlx"], others, opened.recipe, _no_join
+    )
     found = {**named, **own}
     unknown = [*left, *(path for path in found if path not in opened.parameters)]
     if unknown:
@@ -136,7 +138,7 @@ def scale_of(settings: Config) -> float:
 def owners(opened: Opened, tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The layer that each adapted matrix belongs to, found by its path or by the weight rules; None for none."""
     layers: dict[str, Any] = dict(opened.model.named_modules())
-    rules = opened.architecture.layouts["mlx"]
+    rules = opened.checkpoint.architecture.layouts["mlx"]
     found = {}
     for name in tensors:
         prefix = name.rpartition(".")[0]

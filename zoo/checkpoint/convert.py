@@ -20,7 +20,7 @@ from zoo.checkpoint.detect_format import suffixes_of
 from zoo.checkpoint.open import Opened, Report, open_model
 from zoo.checkpoint.parameters import renamed
 from zoo.checkpoint.quantize import Choice, mixed, parse_quantization, quantized
-from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
+from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 from zoo.checkpoint.save import SHARD, SaveOptions, signature_of, write
 from zoo.deferred_warnings import deferred_warnings
 from zoo.errors import SourceError, ZooError
@@ -85,25 +85,52 @@ def convert(
     floats = getattr(mx, dtype) if dtype else None
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, registry=registry)
     opened = open_model(source, floats=floats, **how)
-    if layout == "hf" and opened.architecture.bridged:
-        raise ZooError(f"`layout` hf: of {opened.architecture.name} only MLX's names are known")
+    checkpoint, model, found = opened.checkpoint, opened.model, opened.checkpoint.architecture
+    if layout == "hf" and found.bridged:
+        raise ZooError(f"`layout` hf: of {found.name} only MLX's names are known")
     if report is not None:
         report(0, 0)
-    choices: tuple[Choice, ...] = (opened.architecture.quantizes or opened.model.quantizes,)
+    choices: tuple[Choice, ...] = (found.quantizes or model.quantizes,)
     if recipe is not None:
         asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
         choices = (more, *choices)
     updates = open_adapter(adapter, opened) if adapter is not None else {}
-    conversion = Conversion(opened, layout, floats, quantize == "none", asked, choices, updates)
-    tensors, count = conversion.promised()
+
+    def converted(parameters: dict[str, Any]) -> dict[str, Any]:
+        """The tensors, unevaluated, that some parameters become."""
+        if quantize == "none":
+            parameters = {
+                path: tensor.numbers(floats) if isinstance(tensor, QuantizedMatrix) else tensor
+                for path, tensor in parameters.items()
+            }
+        fuse(parameters, {path: updates[path] for path in parameters if path in updates})
+        if asked is not None:
+            together = fused(found.layouts[layout], parameters)
+            parameters = quantized(model, parameters, asked, choices, together)
+        return renamed(parameters, found, opened.recipe, layout)
+
+    tensors: dict[str, Any] = {}
+    layers: list[tuple[set[str], Callable[[], dict[str, Any]]]] = []  # the names of each, and what reads it
+    count = 0
+    for parameters, read_layer in opened.layers(floats):
+        count += sum(math.prod(parameter.shape) for parameter in parameters.values())
+        group = converted(dict(parameters))
+        layers.append((set(group), read_layer))
+        tensors |= group
     opened.parameters = {}  # only `tensors` holds them now
-    mlx_config = complete_config(opened) if layout == "mlx" else opened.config
-    config = {**mlx_config, **signature_of(opened.architecture, opened.registry)}
-    broken, read = partial(opened.not_finite, dtype), None if opened.checkpoint.lazy else conversion.read
+    del parameters, group
+
+    def read(names: Collection[str]) -> Iterator[dict[str, Any]]:
+        """The tensors of these names, read one layer at a time."""
+        return (converted(dict(read_layer())) for group, read_layer in layers if group.intersection(names))
+
+    config = complete_config(opened) if layout == "mlx" else checkpoint.config
+    config = {**config, **signature_of(found, checkpoint.registry)}
+    how = dict(broken=partial(opened.not_finite, dtype), read=None if checkpoint.lazy else read)
     with new_folder(out) as part:
-        sizes = write(part, tensors, config, SaveOptions(layout, floats, shard, report, broken, read))
-        opened.checkpoint.save_auxiliary_files(part)
-    opened.checkpoint.warn_of_losses(floats)
+        sizes = write(part, tensors, config, SaveOptions(layout, floats, shard, report, **how))
+        checkpoint.save_auxiliary_files(part)
+    checkpoint.warn_of_losses(floats)
     return Converted(out, sum(sizes.values()), count)
 
 
@@ -133,60 +160,13 @@ def _check_folder(out: Path, registry: Registry) -> None:
         raise SourceError(f"{out}: exists already")
 
 
-@dataclass
-class Conversion:
-    """The steps from an opened checkpoint's parameters to the tensors to write, unevaluated.
-
-    What is packed is `dequantized`, or `quantization` and `choices` say how each matrix is packed; `updates` are an
-    adapter's.
-    """
-
-    opened: Opened
-    layout: str
-    floats: mx.Dtype | None
-    dequantized: bool
-    quantization: QuantizationSpec | None
-    choices: tuple[Choice, ...]
-    updates: dict[str, Any]
-
-    def promised(self) -> tuple[dict[str, Any], int]:
-        """All tensors that will be written, by name, and how many numbers the parameters are."""
-        tensors: dict[str, Any] = {}
-        self._readers: list[tuple[set[str], Callable[[], dict[str, Any]]]] = []
-        count = 0
-        for parameters, read in self.opened.layers(self.floats):
-            count += sum(math.prod(parameter.shape) for parameter in parameters.values())
-            group = self._converted(dict(parameters))
-            self._readers.append((set(group), read))
-            tensors |= group
-        return tensors, count
-
-    def read(self, names: Collection[str]) -> Iterator[dict[str, Any]]:
-        """The tensors of these names, read one layer at a time."""
-        for group, read in self._readers:
-            if group.intersection(names):
-                yield self._converted(dict(read()))
-
-    def _converted(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """The tensors that parameters become."""
-        opened = self.opened
-        if self.dequantized:
-            parameters = {
-                path: tensor.numbers(self.floats) if isinstance(tensor, QuantizedMatrix) else tensor
-                for path, tensor in parameters.items()
-            }
-        fuse(parameters, {path: self.updates[path] for path in parameters if path in self.updates})
-        if self.quantization is not None:
-            together = fused(opened.architecture.layouts[self.layout], parameters)
-            parameters = quantized(opened.model, parameters, self.quantization, self.choices, together)
-        return renamed(parameters, opened.architecture, opened.recipe, self.layout)
-
-
 def complete_config(opened: Opened) -> dict[str, Any]:
     """The config as mlx-lm reads it: every default written out, and RoPE in transformers 4's two keys."""
-    if opened.architecture.bridged:
-        return opened.config  # another library has read this very one
-    config = opened.config | opened.defaults  # of a key that is there, a default says what counts instead
+    if opened.checkpoint.architecture.bridged:
+        return opened.checkpoint.config  # another library has read this very one
+    config = (
+        opened.checkpoint.config | opened.defaults
+    )  # of a key that is there, a default says what counts instead
     rope = config.get("rope_parameters") or {}
     if not by_layer_type(rope):  # for which the two keys have no room
         config.pop("rope_parameters", None)
@@ -197,6 +177,6 @@ def complete_config(opened: Opened) -> dict[str, Any]:
         }
         scaled = rope.get("rope_type", "default") != "default"
         config["rope_scaling"] = {**rope, "type": rope["rope_type"]} if scaled else None
-    if "model_type" not in config and opened.architecture.model_types:
-        config["model_type"] = opened.architecture.model_types[0]
+    if "model_type" not in config and opened.checkpoint.architecture.model_types:
+        config["model_type"] = opened.checkpoint.architecture.model_types[0]
     return config

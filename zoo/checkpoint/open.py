@@ -13,11 +13,12 @@ import mlx.core as mx
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.checkpoint import Checkpoint, open_checkpoint
-from zoo.checkpoint.parameters import match, placed, quantizations, warn_of_unread
+from zoo.checkpoint.parameters import match, placed, quantizations
 from zoo.checkpoint.quantized_tensors import ExpectedQuantization, check_method, warn_of_differences
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import find
 from zoo.config import Config
+from zoo.deferred_warnings import warn
 from zoo.errors import CheckpointError, ConfigError, SourceError
 from zoo.host.registry import Registry, default_registry
 
@@ -40,21 +41,6 @@ class Opened:
     defaults: dict[str, Any]
     layout: str
 
-    @property
-    def architecture(self) -> Architecture:
-        """The architecture that reads it."""
-        return self.checkpoint.architecture
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The values of its config."""
-        return self.checkpoint.config
-
-    @property
-    def registry(self) -> Registry:
-        """The plugins that serve it."""
-        return self.checkpoint.registry
-
     def layers(self, dtype: mx.Dtype | None) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, Any]]]]:
         """The parameters in groups that can be read one after the other, and what reads each, floats cast to `dtype`.
 
@@ -72,7 +58,7 @@ class Opened:
         return self._placed(self.checkpoint.read(dtype, names))
 
     def _placed(self, tensors: Tensors) -> dict[str, Any]:
-        return placed(self.model, self.architecture, self.recipe, tensors, self.layout)
+        return placed(self.model, self.checkpoint.architecture, self.recipe, tensors, self.layout)
 
     def read(self, dtype: mx.Dtype | None) -> None:
         """Read what is not lazy, floats cast to `dtype`; lazy parameters are read when they are evaluated."""
@@ -112,25 +98,21 @@ def open_model(
     found = find(source, registry, revision)
     asked = found.architecture if architecture is None else registry.architecture(architecture)
     checkpoint = open_checkpoint(found.path, registry, asked, repack=repack)
-    config, chosen = checkpoint.config, checkpoint.architecture
+    values, chosen = checkpoint.config, checkpoint.architecture
     tensors = checkpoint.tensors(floats)
-    recipe, defaults = recipe_with_defaults(chosen, checkpoint.config_of(tensors.arrays), registry)
-    check_size(recipe, sum(tensor.nbytes for tensor in tensors.arrays.values()), checkpoint)
+    config = checkpoint.config_of(tensors.arrays)
+    recipe = make_recipe(chosen, config, registry)
+    count, stored = recipe.parameters(recipe.dim), sum(tensor.nbytes for tensor in tensors.arrays.values())
+    if count > 8 * stored:  # more parameters than bits: known before anything is made of the recipe
+        raise ConfigError(
+            f"{config.origin.name}: its sizes make {count:,} parameters, "
+            f"but the weights are {stored:,} bytes in all"
+        )
     model = assemble(recipe, registry)
     tensors = model.sanitize(tensors)  # another library's model has names of its own
     parameters, layout = match(model, chosen, recipe, tensors)
-    warn_of_differences(ExpectedQuantization(config), quantizations(tensors, parameters))
-    return Opened(checkpoint, model, parameters, recipe, defaults, layout)
-
-
-def check_size(recipe: Any, stored: int, checkpoint: Checkpoint) -> None:
-    """ConfigError when the recipe has more parameters than `stored` bytes have bits, before anything is made of it."""
-    count = recipe.parameters(recipe.dim)
-    if count > 8 * stored:
-        raise ConfigError(
-            f"{checkpoint.origin.name}: its sizes make {count:,} parameters, "
-            f"but the weights are {stored:,} bytes in all"
-        )
+    warn_of_differences(ExpectedQuantization(values), quantizations(tensors, parameters))
+    return Opened(checkpoint, model, parameters, recipe, config.defaults(), layout)
 
 
 def make_recipe(
@@ -144,15 +126,9 @@ def make_recipe(
     `tensors` are the names of the checkpoint's, when there is one; `registry` has the quantized formats.
     """
     config = values if isinstance(values, Config) else Config(values, tensors=tensors)
-    return recipe_with_defaults(architecture, config, registry)[0]
-
-
-def recipe_with_defaults(
-    architecture: Architecture, config: Config, registry: Registry
-) -> tuple[Any, dict[str, Any]]:
-    """The same, with the defaults that stood in for keys the config does not have."""
     check_method(config, registry)
     config.ignore("quantization", "quantization_config")
     recipe = architecture.recipe_of(config)
-    warn_of_unread(config)
-    return recipe, config.defaults()
+    if keys := config.unread():
+        warn(f"{config.origin.name}: unknown to this architecture, ignored: {', '.join(keys)}")
+    return recipe

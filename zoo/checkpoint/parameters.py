@@ -16,8 +16,6 @@ from zoo.blocks.quantized import QuantizedEmbedding, QuantizedLinear, quantized_
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, join, parameter_matches
 from zoo.checkpoint.quantized_tensors import warn_of_dequantized
 from zoo.checkpoint.safetensors import Tensors
-from zoo.config import Config
-from zoo.deferred_warnings import warn
 from zoo.errors import CheckpointError
 from zoo.recipe import Model
 
@@ -167,9 +165,3 @@ def renamed(
     if left:
         raise CheckpointError(f"{architecture.name}: no weight rule exports {', '.join(sorted(left))}")
     return dict(tensors)
-
-
-def warn_of_unread(config: Config) -> None:
-    """Warn of the config's keys that nothing has read."""
-    if keys := config.unread():
-        warn(f"{config.origin.name}: unknown to this architecture, ignored: {', '.join(keys)}")

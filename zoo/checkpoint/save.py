@@ -17,7 +17,7 @@ import mlx.nn as nn
 from zoo.architecture import Architecture
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.parameters import export
-from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, as_array, is_float
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, is_float
 from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, warn_of_dequantized
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.errors import PluginError
@@ -90,18 +90,17 @@ def write(
 ) -> dict[str, int]:
     """Write `tensors`, emptied on the way, in shards, and `config` with what they are; gives each tensor's bytes."""
     folder.mkdir(parents=True, exist_ok=True)
-    dequantized: set[str] = set()
     if options.layout == "mlx":
-        dequantized = {n for n, t in tensors.items() if isinstance(t, QuantizedMatrix) and not is_mlx(n, t)}
-        warn_of_dequantized(dequantized)
-        tensors |= {name: tensors[name].numbers(options.dtype) for name in dequantized}
-    described = with_quantization(config, tensors if options.layout == "mlx" else {})
-    owners, matrices = _split_matrices(tensors, options)
-    sizes = {name: array.nbytes for name, array in tensors.items()}
+        warn_of_dequantized(
+            [n for n, t in tensors.items() if isinstance(t, QuantizedMatrix) and not is_mlx(n, t)]
+        )
+    stored = {name: _stored(name, tensors.pop(name), options) for name in list(tensors)}
+    described = with_quantization(config, stored)
+    sizes = {name: sum(a.nbytes for a in _arrays(name, t).values()) for name, t in stored.items()}
     floats = Counter[str]()
-    for name, array in tensors.items():
-        if mx.issubdtype(array.dtype, mx.floating):
-            floats[str(array.dtype).removeprefix("mlx.core.")] += sizes[name]
+    for dtype, nbytes in ((a.dtype, a.nbytes) for n, t in stored.items() for a in _arrays(n, t).values()):
+        if mx.issubdtype(dtype, mx.floating):
+            floats[str(dtype).removeprefix("mlx.core.")] += nbytes
     shards = list(_shards(sizes, options.shard))
     done, total = 0, 2 * sum(sizes.values())
 
@@ -114,20 +113,21 @@ def write(
     files: dict[str, str] = {}
     for number, names in enumerate(shards, 1):
         file = SINGLE if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
-        chosen = {name: tensors.pop(name) for name in names}
-        if options.read is not None:
-            found = dict(_read({owners[name] for name in names}, dequantized, options))
-            chosen = {name: found.pop(name) for name in names}
-        for name, array in chosen.items():
-            _evaluate(name, matrices.pop(name, array) if options.read is None else array, options.broken)
-            advance(array.nbytes)
+        chosen: dict[str, mx.array] = {}
+        held = {name: stored.pop(name) for name in names}
+        for group in [held] if options.read is None else options.read(names):
+            for name in list(group):
+                tensor = group.pop(name)
+                if name in names:
+                    chosen |= _evaluated(name, _stored(name, tensor, options), options)
+                    advance(sizes[name])
         with replacing(folder / file) as part, part.open("wb") as opened:
             mx.save_safetensors(
                 _ChunkedFile(opened, advance), chosen, metadata={"format": FORMATS[options.layout]}
             )
+        files |= dict.fromkeys(chosen, file)
         del chosen
         mx.clear_cache()
-        files |= dict.fromkeys(names, file)
     if len(shards) > 1:
         index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": dict(sorted(files.items()))}
         write_json(folder / INDEX, index)
@@ -136,35 +136,31 @@ def write(
     return sizes
 
 
-def _split_matrices(
-    tensors: dict[str, Any], options: SaveOptions
-) -> tuple[dict[str, str], dict[str, QuantizedMatrix]]:
-    """Replace each tensor by the arrays that it is stored as.
-
-    Gives the tensor that each array is a part of, and the matrices to check, by the name of their scales.
-    """
-    owners: dict[str, str] = {}
-    matrices: dict[str, QuantizedMatrix] = {}
-    for name in list(tensors):
-        tensor = tensors.pop(name)
-        if options.layout == "mlx" and isinstance(tensor, QuantizedMatrix):
-            tensor = tensor if options.dtype is None else tensor.astype(options.dtype)
-            if options.broken is not None:
-                matrices[name.removesuffix("weight") + "scales"] = tensor
-        parts = _parts(name, tensor, options)
-        owners |= dict.fromkeys(parts, name)
-        tensors |= parts
-    return owners, matrices
+def _stored(name: str, tensor: Any, options: SaveOptions) -> Any:
+    """A tensor as it is stored, unevaluated: packed where the layout holds it so, floats cast."""
+    if isinstance(tensor, QuantizedMatrix) and not (options.layout == "mlx" and is_mlx(name, tensor)):
+        return tensor.numbers(options.dtype)
+    return tensor.astype(options.dtype) if options.dtype is not None and is_float(tensor) else tensor
 
 
-def _evaluate(
-    name: str, tensor: mx.array | QuantizedMatrix, broken: Callable[[str], Exception] | None
-) -> None:
-    """Evaluate a tensor; what `broken` gives is raised where it holds NaN or infinity."""
-    if broken is None:
-        mx.eval(tensor)
-    elif evaluate({name: tensor}) is not None:
-        raise broken(name)
+def _arrays(name: str, tensor: mx.array | QuantizedMatrix) -> dict[str, mx.array]:
+    """The arrays that a tensor is stored as, by name."""
+    if not isinstance(tensor, QuantizedMatrix):
+        return {name: tensor}
+    parts = tensor.parts()
+    if "global_scale" in parts:
+        parts["global_scale"] = parts["global_scale"].squeeze(-1) * GLOBAL_SCALE
+    return {name.removesuffix("weight") + part: array for part, array in parts.items()}
+
+
+def _evaluated(name: str, tensor: Any, options: SaveOptions) -> dict[str, mx.array]:
+    """The arrays of a tensor, evaluated; what `broken` gives is raised where it holds NaN or infinity."""
+    arrays = _arrays(name, tensor)
+    if options.broken is not None and evaluate({name: tensor}) is not None:
+        # A packed matrix is named by its scales.
+        raise options.broken(next((part for part in arrays if part.endswith(".scales")), name))
+    mx.eval(arrays)
+    return arrays
 
 
 class _ChunkedFile:
@@ -181,33 +177,6 @@ class _ChunkedFile:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
-
-
-def _read(
-    wanted: Collection[str], dequantized: Collection[str], options: SaveOptions
-) -> Iterator[tuple[str, mx.array]]:
-    """The arrays that the tensors `wanted` are stored as, evaluated one by one, each group forgotten before the next."""
-    assert options.read is not None
-    for group in options.read(wanted):
-        for name in list(group):
-            tensor = group.pop(name)
-            if name in wanted:
-                tensor = tensor.numbers(options.dtype) if name in dequantized else tensor
-                parts = _parts(name, tensor, options)
-                mx.eval(*parts.values())
-                yield from parts.items()
-
-
-def _parts(name: str, tensor: mx.array | QuantizedMatrix, options: SaveOptions) -> dict[str, mx.array]:
-    """The arrays that a tensor is stored as, by name."""
-    if isinstance(tensor, QuantizedMatrix) and options.layout == "mlx":
-        parts = tensor.parts()
-        if "global_scale" in parts:
-            parts["global_scale"] = parts["global_scale"].squeeze(-1) * GLOBAL_SCALE
-        owner = name.removesuffix("weight")
-        return {owner + part: array for part, array in parts.items()}
-    array = as_array(tensor)
-    return {name: array.astype(options.dtype) if options.dtype is not None and is_float(array) else array}
 
 
 def is_mlx(name: str, tensor: QuantizedMatrix) -> bool:

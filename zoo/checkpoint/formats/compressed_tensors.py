@@ -121,9 +121,11 @@ def _integers(reader: FormatReader, owner: str, part: str, weights: Sequence[Map
     fits = scales.size in (1, outputs * groups) and groups <= inputs
     if not fits or (index is not None and index.size != inputs):
         raise mismatched_parts(parts)
-    if index is not None and index.max().item() >= 0:
+    if index is None or index.max().item() < 0:
+        grouping = in_turn(inputs, groups, (each.get("group_size") for each in weights))
+    else:
         grouping = scattered(f"{owner}.weight_g_idx", index, groups)
-    elif (grouping := in_turn(inputs, groups, (each.get("group_size") for each in weights))) is None:
+    if grouping is None:
         raise mismatched_parts(parts)
     scales = mx.broadcast_to(scales.reshape(-1, groups), (outputs, groups))
     points = 2 ** (bits - 1) if zeros is None else _zeros(zeros, outputs, groups, bits)

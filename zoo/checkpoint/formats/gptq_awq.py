@@ -65,9 +65,11 @@ def _gptq_matrix(reader: FormatReader, owner: str, settings: Mapping[str, Any], 
         raise mismatched_parts(parts)
     if index is not None and (index.shape != (inputs,) or not mx.issubdtype(index.dtype, mx.integer)):
         raise mismatched_parts(parts)
-    if index is not None:
+    if index is None:
+        grouping = in_turn(inputs, len(scales), [settings.get("group_size")])
+    else:
         grouping = scattered(f"{owner}.g_idx", index, len(scales))
-    elif (grouping := in_turn(inputs, len(scales), [settings.get("group_size")])) is None:
+    if grouping is None:
         raise mismatched_parts({name: codes, f"{owner}.scales": scales})
     middle = 2 ** (bits - 1)
     points: mx.array | int = middle

@@ -31,7 +31,7 @@ from zoo.checkpoint.gguf.tensors import (
     own_dtype,
     read_requantized,
     read_tensor,
-    reader,
+    unpacking_pool,
     unread,
     warn_of_dequantized,
 )
@@ -104,9 +104,9 @@ class GGUFCheckpoint(Checkpoint):
     def read(self, dtype: mx.Dtype | None, names: Collection[str] | None = None) -> Tensors:
         entries = self.header.tensors.values()
         dtype = dtype or own_dtype(entries)
-        with reader() as take_apart:
+        with unpacking_pool() as pool:
             arrays = {
-                entry.name: read_requantized(entry, dtype, self._repack, self._losses, take_apart)
+                entry.name: read_requantized(entry, dtype, self._repack, self._losses, pool)
                 for entry in entries
                 if names is None or entry.name in names
             }

@@ -16,7 +16,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,20 +145,6 @@ def mxfp4(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # (N, 17) -> (N, 
     return nibbles(data[:, 1:]), data[:, 0]
 
 
-# How many bits a number has, how many numbers a block, and how it is taken apart.
-AFFINE: dict[str, tuple[int, int, Callable[[np.ndarray], Apart]]] = {
-    "Q4_0": (4, 32, q4_0),
-    "Q4_1": (4, 32, q4_1),
-    "Q5_0": (5, 32, q5_0),
-    "Q5_1": (5, 32, q5_1),
-    "Q8_0": (8, 32, q8_0),
-    "Q4_K": (4, 256, q4_k),
-    "Q5_K": (5, 256, q5_k),
-}
-# Kinds that no quantization holds, taken apart here since the gguf package takes several times as long.
-DENSE: dict[str, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {"Q6_K": (256, q6_k)}
-
-
 def fives(numbers: np.ndarray) -> np.ndarray:  # (N, 32 or more) -> (N, W)
     """Words of consecutive numbers of five bits, lowest bit first, as MLX packs them."""
     eights = np.ascontiguousarray(numbers).view(np.uint64)
@@ -172,9 +157,19 @@ def fives(numbers: np.ndarray) -> np.ndarray:  # (N, 32 or more) -> (N, W)
     return np.ascontiguousarray(data).reshape(len(numbers), -1).view(np.uint32)
 
 
+# The kinds that affine quantizations hold as they are, their bits the first number of the name, and what unpacks them.
+AFFINE: dict[str, Callable[[np.ndarray], Apart]] = {
+    "Q4_0": q4_0,
+    "Q4_1": q4_1,
+    "Q5_0": q5_0,
+    "Q5_1": q5_1,
+    "Q8_0": q8_0,
+    "Q4_K": q4_k,
+    "Q5_K": q5_k,
+}
 CHUNK = 2**18  # numbers that a thread takes apart at once: what it makes of them stays in a core's cache
 
-QUANTIZATIONS = {kind: QuantizationSpec(bits, GROUP) for kind, (bits, _, _) in AFFINE.items()}
+QUANTIZATIONS = {kind: QuantizationSpec(int(kind[1]), GROUP) for kind in AFFINE}
 QUANTIZATIONS["MXFP4"] = QuantizationSpec(4, GROUP, "mxfp4")
 # What numpy calls the kinds that are plain numbers; it has no bfloat16.
 PLAIN = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
@@ -185,18 +180,54 @@ def stays_packed(entry: TensorInfo) -> bool:
     return entry.kind in QUANTIZATIONS and len(entry.shape) > 1
 
 
-# Gives each piece of a tensor, as its first row and its bytes (rows, size), to a function that puts it in its place.
-Reader = Callable[[TensorInfo, Callable[[int, np.ndarray], None]], None]
+def read_tensor(entry: TensorInfo, dtype: mx.Dtype, pool: Executor | None = None) -> Any:
+    """The tensor: a `QuantizedMatrix` whose scales are of `dtype`, or an array of that. The `pool` unpacks its pieces."""
+    if pool is None:
+        with unpacking_pool() as pool:
+            return read_tensor(entry, dtype, pool)
+    quantization = QUANTIZATIONS[entry.kind] if stays_packed(entry) else None
+    rooms = [_room(shape, kind) for shape, kind in _parts_of(entry, quantization, dtype)]
+
+    def store(first: int, data: np.ndarray) -> None:
+        rows = slice(first, first + len(data))
+        for (_, part), found in zip(rooms, _apart(entry, data), strict=True):
+            _put(part, rows, found.reshape(len(data), -1))
+
+    _read_pieces(entry, store, pool)
+    arrays = [array.view(mx.bfloat16) if array.dtype == mx.uint16 else array for array, _ in rooms]
+    return _made_of(entry, quantization, arrays)
 
 
-@contextmanager
-def reader() -> Iterator[Reader]:
-    """A reader of tensors that takes their pieces apart side by side."""
-    with ThreadPoolExecutor(runtime.threads()) as pool:
-        yield lambda entry, store: _read_pieces(entry, store, pool)
+def unpacking_pool() -> Executor:
+    """The threads that take pieces of tensors apart side by side."""
+    return ThreadPoolExecutor(runtime.threads())
+
+
+def _parts_of(
+    entry: TensorInfo, quantization: QuantizationSpec | None, dtype: mx.Dtype
+) -> list[tuple[tuple[int, ...], mx.Dtype]]:
+    """The shape and type of each array that the tensor becomes: its numbers, or weight, scales and biases."""
+    if quantization is None:
+        return [(entry.shape, dtype)]
+    *outer, inputs = entry.shape
+    weight, groups = (
+        (*outer, inputs * quantization.bits // 32),
+        (*outer, inputs // GROUP),
+    )  # (…, O, W), (…, O, G)
+    affine = quantization.mode == "affine"
+    return [(weight, mx.uint32), *([(groups, dtype)] * 2 if affine else [(groups, mx.uint8)])]
+
+
+def _made_of(entry: TensorInfo, quantization: QuantizationSpec | None, arrays: list[mx.array]) -> Any:
+    """The tensor of these arrays."""
+    if quantization is None:
+        return arrays[0]
+    weight, scales, *biases = arrays
+    return QuantizedMatrix(entry.name, weight, scales, biases[0] if biases else None, quantization)
 
 
 def _read_pieces(entry: TensorInfo, store: Callable[[int, np.ndarray], None], pool: Executor) -> None:
+    """Give each piece of a tensor, as its first row and its bytes (rows, size), to a function that puts it in its place."""
     rows = int(np.prod(entry.shape[:-1], dtype=np.int64))
     size, step = entry.size // rows, max(1, CHUNK // entry.shape[-1])
     try:
@@ -221,64 +252,26 @@ def _read_pieces(entry: TensorInfo, store: Callable[[int, np.ndarray], None], po
         os.close(file)
 
 
-def read_tensor(entry: TensorInfo, dtype: mx.Dtype, take_apart: Reader | None = None) -> Any:
-    """The tensor: a `QuantizedMatrix` whose scales are of `dtype`, or an array of that."""
-    if take_apart is None:
-        with reader() as take_apart:
-            return read_tensor(entry, dtype, take_apart)
-    if not stays_packed(entry):
-        return _read_numbers(entry, dtype, take_apart)
-    quantization = QUANTIZATIONS[entry.kind]
-    *outer, inputs = entry.shape
-    weight, words = _room((*outer, inputs * quantization.bits // 32), mx.uint32)
-    if quantization.mode != "affine":
-        scales, scale = _room((*outer, inputs // GROUP), mx.uint8)
+def _apart(entry: TensorInfo, data: np.ndarray) -> tuple[np.ndarray, ...]:  # (rows, size)
+    """What rows of a tensor hold, for each of the arrays that it becomes."""
+    if entry.kind == "BF16":
+        return ((data.view(np.uint16).astype(np.uint32) << 16).view(np.float32),)
+    if entry.kind in PLAIN:
+        return (data.view(PLAIN[entry.kind]),)
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
 
-        def store_floats(first: int, data: np.ndarray) -> None:
-            rows = slice(first, first + len(data))
-            for part, found in zip((words, scale), mxfp4(data.reshape(-1, 17)), strict=True):
-                part[rows] = found.reshape(len(data), -1)
-
-        take_apart(entry, store_floats)
-        return QuantizedMatrix(entry.name, weight, scales, None, quantization)
-    (scales, scale), (biases, bias) = (_room((*outer, inputs // GROUP), dtype) for _ in range(2))
-    _, block, apart = AFFINE[entry.kind]
-
-    def store(first: int, data: np.ndarray) -> None:
-        rows = slice(first, first + len(data))
-        blocks = data.reshape(len(data) * (inputs // block), -1)
-        for part, found in zip((words, scale, bias), apart(blocks), strict=True):
-            _put(part, rows, found.reshape(len(data), -1))
-
-    take_apart(entry, store)
-    return QuantizedMatrix(entry.name, weight, _of(scales, dtype), _of(biases, dtype), quantization)
-
-
-def _read_numbers(entry: TensorInfo, dtype: mx.Dtype, take_apart: Reader) -> mx.array:
-    array, numbers = _room(entry.shape, dtype)
-    from gguf import GGMLQuantizationType, dequantize
-
-    def store(first: int, data: np.ndarray) -> None:
-        rows = slice(first, first + len(data))
-        if entry.kind == "BF16":
-            found = (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-        elif entry.kind in PLAIN:
-            found = data.view(PLAIN[entry.kind])
-        elif entry.kind in DENSE:
-            block, apart = DENSE[entry.kind]
-            found = apart(data.reshape(len(data) * (entry.shape[-1] // block), -1)).reshape(len(data), -1)
-        else:
-            found = dequantize(data, GGMLQuantizationType[entry.kind])
-        _put(numbers, rows, found)
-
-    take_apart(entry, store)
-    return _of(array, dtype)
+    kind = GGMLQuantizationType[entry.kind]
+    blocks = data.reshape(-1, GGML_QUANT_SIZES[kind][1])
+    if stays_packed(entry):
+        return (mxfp4 if entry.kind == "MXFP4" else AFFINE[entry.kind])(blocks)
+    # No quantization holds Q6_K; the gguf package takes several times as long to take it apart.
+    return (q6_k(blocks) if entry.kind == "Q6_K" else dequantize(data, kind),)
 
 
 def _room(shape: tuple[int, ...], dtype: mx.Dtype) -> tuple[mx.array, np.ndarray]:
     """An array to fill, and numpy's view of its rows, (O, …), through which that is done.
 
-    numpy has no bfloat16: an array of that is filled as the upper halves of float32 (see `_of`).
+    numpy has no bfloat16: an array of that is filled as the upper halves of float32 (see `_put`).
     """
     array = mx.zeros(shape, mx.uint16 if dtype == mx.bfloat16 else dtype, stream=mx.cpu)
     mx.eval(array)
@@ -293,10 +286,6 @@ def _put(part: np.ndarray, rows: slice, found: np.ndarray) -> None:
         part[rows] = np.where(np.isnan(found), 0x7FC0, rounded >> 16)
     else:
         part[rows] = found
-
-
-def _of(array: mx.array, dtype: mx.Dtype) -> mx.array:
-    return array.view(mx.bfloat16) if dtype == mx.bfloat16 else array
 
 
 REQUANTIZATIONS = {bits: QuantizationSpec(bits, GROUP) for bits in (4, 6, 8)}
@@ -340,18 +329,28 @@ def _parts(matrix: Any) -> Iterator[Any]:
 
 def check_kinds(entries: Iterable[TensorInfo]) -> None:
     """CheckpointError for a kind of tensor that nothing here can dequantize."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
+
     for entry in {entry.kind: entry for entry in entries}.values():
-        check_kind(entry)
+        if entry.kind in QUANTIZATIONS or entry.kind in PLAIN:
+            continue
+        kind = GGMLQuantizationType[entry.kind]
+        try:
+            dequantize(np.zeros((1, GGML_QUANT_SIZES[kind][1]), np.uint8), kind)
+        except NotImplementedError:
+            raise CheckpointError(
+                f"{entry.path}: tensor {entry.name} is of type {entry.kind}, which cannot be unpacked"
+            ) from None
 
 
 def read_requantized(
-    entry: TensorInfo, dtype: mx.Dtype, bits: int | None, losses: Requantized, take_apart: Reader
+    entry: TensorInfo, dtype: mx.Dtype, bits: int | None, losses: Requantized, pool: Executor
 ) -> Any:
     """The tensor with its numbers; what no quantization holds exactly in so many `bits`, `losses` noting the error."""
     quantization = quantization_of(entry, bits)
     if quantization is None or stays_packed(entry):
-        return read_tensor(entry, dtype, take_apart)
-    matrix = read_tensor(entry, mx.float32, take_apart)
+        return read_tensor(entry, dtype, pool)
+    matrix = read_tensor(entry, mx.float32, pool)
     packed = quantize_matrix(entry.name, matrix, quantization).astype(dtype)
     mx.eval(*packed.parts().values())
     losses.add(entry, matrix, packed)
@@ -388,21 +387,6 @@ def quantization_of(entry: TensorInfo, repack: int | None = None) -> Quantizatio
     return REQUANTIZATIONS[repack] if repack is not None and fits else None
 
 
-def check_kind(entry: TensorInfo) -> None:
-    """CheckpointError when nothing here knows how the tensor's numbers are packed."""
-    if entry.kind in QUANTIZATIONS or entry.kind in PLAIN:
-        return
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
-
-    kind = GGMLQuantizationType[entry.kind]
-    try:
-        dequantize(np.zeros((1, GGML_QUANT_SIZES[kind][1]), np.uint8), kind)
-    except NotImplementedError:
-        raise CheckpointError(
-            f"{entry.path}: tensor {entry.name} is of type {entry.kind}, which cannot be unpacked"
-        ) from None
-
-
 def warn_of_dequantized(entries: Iterable[TensorInfo], dtype: mx.Dtype, repack: int | None = None) -> None:
     """Say which kinds have no packed form."""
     kinds = Counter(e.kind for e in entries if e.kind not in PLAIN and quantization_of(e, repack) is None)
@@ -418,11 +402,5 @@ def _listed(kinds: Counter[str]) -> str:
 def unread(entry: TensorInfo, dtype: mx.Dtype, repack: int | None = None) -> Any:
     """A placeholder of the tensor: zeros that take no memory until they are evaluated."""
     quantization = quantization_of(entry, repack)
-    if quantization is None:
-        return mx.zeros(entry.shape, dtype)
-    *outer, inputs = entry.shape
-    weight = mx.zeros((*outer, inputs * quantization.bits // 32), mx.uint32)  # (…, O, W)
-    scales = mx.zeros((*outer, inputs // GROUP), dtype if quantization.mode == "affine" else mx.uint8)
-    return QuantizedMatrix(
-        entry.name, weight, scales, scales if quantization.mode == "affine" else None, quantization
-    )
+    arrays = [mx.zeros(shape, kind) for shape, kind in _parts_of(entry, quantization, dtype)]
+    return _made_of(entry, quantization, arrays)
