@@ -11,15 +11,13 @@ from zoo.checkpoint.open import make_recipe
 from zoo.host.registry import default_registry
 from zoo.testing import (
     CHECKS,
-    batches,
     check_architecture,
     checks_of,
-    drafts,
+    generation_checks,
     model_checks,
     outcome,
     randomise,
     subject,
-    translation,
 )
 
 ARCHITECTURES = default_registry().architectures
@@ -265,12 +263,13 @@ def test_a_fault_of_each_kind_is_noticed_by_its_check(name, check, fault, messag
 
 def test_no_check_is_left_out_of_these():
     noticed = {check for _, check, *_ in FAULTS}
-    homes = {module.__name__ for module in (batches, drafts, model_checks, translation)}
+    homes = {module.__name__ for module in (generation_checks, model_checks)}
     every = {check.name for check in CHECKS if check.run.__module__ in homes}
-    # Two need a plugin of their own: see test_faulty_plugins and test_testing.
+    # Three need a plugin of their own: see test_faulty_plugins, test_testing and test_strategies.
     assert every - noticed == {
         "quantized_and_loaded_is_identical",
         "importing_the_plugin_imports_nothing_heavy",
+        "strategies_end_as_they_must",
     }
 
 

@@ -14,7 +14,7 @@ from zoo.errors import RecipeError
 from zoo.host.registry import isolated
 from zoo.recipe import Attention
 from zoo.testing import check_architecture, checks_of, outcome, run_checks, subject, traces
-from zoo.testing.caches import borders
+from zoo.testing.cache_checks import borders
 
 CACHES = "caches_hold_what_the_recipe_counts"
 SEAMS = "chunks_meet_without_a_seam"

@@ -11,7 +11,7 @@ from zoo.architecture import Block, hookimpl
 from zoo.host.registry import default_registry, isolated
 from zoo.recipe import Spec
 from zoo.testing import checks_of, outcome, results_of, subject
-from zoo.testing.outputs import checked_outputs
+from zoo.testing.model_checks import checked_outputs
 from zoo.testing.subjects import answer
 
 FAULTS = {

@@ -110,7 +110,7 @@ def test_an_error_in_the_models_code_is_shown_once_with_the_path_of_the_block_an
 
 def test_an_error_of_several_checks_is_shown_once(bad, command, monkeypatch):
     checks = [CHECKS[0], REFUSING, REFUSING]
-    monkeypatch.setattr("zoo.testing.suite.checks_of", lambda subject: checks)
+    monkeypatch.setattr("zoo.testing.checks_of", lambda subject: checks)
     shown = command("test", "llama").stdout.splitlines()
     assert sum("no luck" in line for line in shown) == 1
     assert shown[-2].split() == ["as", "refuses", "does"]

@@ -9,13 +9,13 @@ from zoo.testing import CHECKS, checks_of, outcome, subject, traces
 
 
 def forgets_a_class(patch):
-    plain = hooks._set_class
+    plain = hooks.set_class
 
     def set_class(module, kind):
         if not (kind.__name__ == "RMSNorm" and isinstance(module, hooks.Probe)):
             plain(module, kind)
 
-    patch.setattr(hooks, "_set_class", set_class)
+    patch.setattr(hooks, "set_class", set_class)
 
 
 def doubles_heads(patch):

@@ -14,7 +14,7 @@ from zoo.cli.downloads import yes_option
 from zoo.cli.table import wrapped
 
 if TYPE_CHECKING:
-    from zoo.testing.suite import CheckResult, Subject
+    from zoo.testing import CheckResult, Subject
 
 
 @click.command()

@@ -1,6 +1,6 @@
-"""The checks of the conformance suite for decoders and encoders: each a function whose docstring is its reason.
+"""The checks of the conformance suite for models: each a function whose docstring is its reason.
 
-Axes: B batch, T length, V vocabulary.
+Axes: B batch, S source length, T length, D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -10,26 +10,32 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
+from zoo.blocks.decoder import Decoder
+from zoo.blocks.encoder_decoder import Encoder, EncoderDecoder
 from zoo.checkpoint.parameters import parameters_of
 from zoo.checkpoint.quantize import quantize
 from zoo.checkpoint.save import save
 from zoo.generation import generate
 from zoo.host.discovery import FIRST_PARTY
+from zoo.inspect.tracing.hooks import modules_of, set_class
 from zoo.loading import load
-from zoo.testing.outputs import checked_outputs
-from zoo.testing.pieces import logits_in_pieces
+from zoo.testing.cache_checks import logits_in_pieces
 from zoo.testing.subjects import (
     QUANTIZATION,
     Subject,
     answer,
     check_greedy,
     loaded_of,
+    packed_layers,
     quantizes,
     same,
     same_on_average,
@@ -38,7 +44,10 @@ from zoo.testing.subjects import (
 
 # Packages that no plugin may import before a model is built.
 HEAVY = ("mlx", "mlx_lm", "torch", "transformers")
-AUTOREGRESSIVE = f"{FIRST_PARTY}::autoregressive"  # by its full name, which no other plugin can take
+# By their full names, which no other plugin can take.
+AUTOREGRESSIVE, BEAM = f"{FIRST_PARTY}::autoregressive", f"{FIRST_PARTY}::beam"
+# The kinds of specs whose modules give an array of the shape of their input.
+KEEPING = ("layer", "mixer", "cross", "feedforward", "norm")
 
 
 def model_runs(subject: Subject) -> None:
@@ -102,7 +111,10 @@ def padded_text_equals_the_text_alone(subject: Subject) -> None:
 def later_token_changes_no_earlier_logit(subject: Subject) -> None:
     """A model trained to predict the next token must not see it."""
     position = subject.tokens.shape[1] // 2
-    before, after = subject.model(subject.tokens), subject.model(_changed(subject, position))
+    before, after = (
+        subject.model(subject.tokens),
+        subject.model(replaced(subject.tokens, position, subject.vocab)),
+    )
     same(after[:, :position], before[:, :position], f"logits before the changed token {position}", 1e-6)
     moved = mx.abs(after[:, position:] - before[:, position:]).max().item()
     assert moved > 0, f"changing token {position} changed no logit at or after it"
@@ -111,7 +123,10 @@ def later_token_changes_no_earlier_logit(subject: Subject) -> None:
 def later_token_changes_earlier_logits(subject: Subject) -> None:
     """Without a causal mask every token sees every other."""
     position = subject.tokens.shape[1] // 2
-    before, after = subject.model(subject.tokens), subject.model(_changed(subject, position))
+    before, after = (
+        subject.model(subject.tokens),
+        subject.model(replaced(subject.tokens, position, subject.vocab)),
+    )
     assert mx.abs(after[:, 0] - before[:, 0]).max().item() > 0, f"token {position} does not reach position 0"
 
 
@@ -120,20 +135,19 @@ def prefix_is_free_within_and_causal_after(subject: Subject) -> None:
     length = subject.tokens.shape[1]
     prefix = length // 2
     before = subject.model(subject.tokens, prefix=prefix)
-    within = subject.model(_changed(subject, prefix - 1), prefix=prefix)
+    within = subject.model(replaced(subject.tokens, prefix - 1, subject.vocab), prefix=prefix)
     assert mx.abs(within[:, 0] - before[:, 0]).max().item() > 0, (
         "the prompt's last token does not reach its first"
     )
-    later = subject.model(_changed(subject, length - 2), prefix=prefix)
+    later = subject.model(replaced(subject.tokens, length - 2, subject.vocab), prefix=prefix)
     same(later[:, : length - 2], before[:, : length - 2], "logits before a changed token of the answer", 1e-6)
     found = logits_in_pieces(subject, subject.tokens, range(prefix, length), prefix=prefix)
     same(found, before, "logits with a cache")
 
 
-def _changed(subject: Subject, position: int) -> mx.array:
+def replaced(texts: mx.array, position: int, vocab: int) -> mx.array:
     """The texts with the token at `position` replaced by the next id."""
-    columns = mx.arange(subject.tokens.shape[1]) == position
-    return mx.where(columns, (subject.tokens + 1) % subject.vocab, subject.tokens)
+    return mx.where(mx.arange(texts.shape[1]) == position, (texts + 1) % vocab, texts)
 
 
 def saved_and_loaded_is_identical(subject: Subject) -> None:
@@ -212,3 +226,128 @@ def imports_nothing_heavy(module: str) -> None:
     assert done.returncode == 0, f"{module} cannot be imported: {done.stderr.strip().splitlines()[-1]}"
     found = done.stdout.split()
     assert not found, f"importing {module} imports {', '.join(sorted(found))}"
+
+
+@contextmanager
+def checked_outputs(subject: Subject, *, keeps_16_bits: bool = False) -> Iterator[None]:
+    """Within the `with` block, raise AssertionError with the path of the first block whose output does not fit.
+
+    With `keeps_16_bits` no block may give wider floats than it got, unless its spec says that it `widens`. Watched are
+    the layers, mixers, feed-forwards, norms and embeddings of models that the zoo's own modules assemble.
+    """
+    assembled = isinstance(subject.model, Decoder | Encoder | EncoderDecoder)
+    modules = modules_of(subject.model) if assembled else {}
+    specs = {path: spec for path, spec in subject.recipe.walk() if spec.kind in (*KEEPING, "embedding")}
+    watched = [(path, modules[path], type(modules[path])) for path in specs if path in modules]
+    try:
+        for path, module, kind in watched:
+            width = specs[path].dim if specs[path].kind == "embedding" else None
+            set_class(module, _checked_class(path, kind, width, not keeps_16_bits or specs[path].widens))
+        yield
+    finally:
+        for _, module, kind in watched:
+            set_class(module, kind)
+
+
+def _checked_class(path: str, kind: Any, width: int | None, widens: bool) -> type:
+    """The class of the module at `path` while its outputs are checked.
+
+    `width` (D) is that of an embedding's vectors, None for other modules; `widens`: 16-bit floats may become float32.
+    """
+    own: Callable[..., Any] = kind.__call__
+
+    def call(self: Any, x: Any = None, *inputs: Any, **options: Any) -> Any:
+        y = own(self, x, *inputs, **options)
+        name = f"{path} ({kind.__name__})"
+        assert isinstance(y, mx.array), f"{name} gives {type(y).__name__}, expected an array"
+        if isinstance(x, mx.array):
+            shape = x.shape if width is None else (*x.shape, width)
+            assert y.shape == shape, f"{name} gives shape {y.shape}, expected {shape}"
+            assert mx.issubdtype(y.dtype, mx.floating), f"{name} gives {y.dtype}, expected floats"
+            assert width or widens or y.dtype.size <= x.dtype.size, f"{name} widens {x.dtype} to {y.dtype}"
+        return y
+
+    return type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__})
+
+
+def texts(subject: Subject) -> tuple[mx.array, mx.array]:
+    """A batch of sources (B, S) and one of targets (B, T)."""
+    return subject.tokens, subject.tokens[:, ::-1][:, : subject.tokens.shape[1] - 5]
+
+
+def cached_translation_equals_full_forward(subject: Subject) -> None:
+    """A source's keys and values are computed once, for all of a target."""
+    source, target = texts(subject)
+    found = logits_in_pieces(subject, target, (1, *range(8, target.shape[1])), source=source)
+    same(found, subject.model(source, target), "logits")
+
+
+def padded_source_equals_the_source_alone(subject: Subject) -> None:
+    """Sources of different lengths share a batch."""
+    source, target = texts(subject)
+    length, padding = source.shape[1], 5
+    expected = subject.model(source[1:, : length - padding], target[1:])
+    left = mx.concatenate([source[1:, :padding], source[1:, : length - padding]], axis=1)
+    for side, row, mask in (
+        ("right", source[1:], [1] * (length - padding) + [0] * padding),
+        ("left", left, [0] * padding + [1] * (length - padding)),
+    ):
+        batch, seen = mx.concatenate([source[:1], row]), mx.array([[1] * length, mask])
+        same(subject.model(batch, target, seen)[1:], expected, f"logits of the row padded on the {side}")
+        found = logits_in_pieces(subject, target, range(1, target.shape[1]), source=batch, mask=seen)
+        same(found[1:], expected, f"logits of the row padded on the {side}, cached")
+
+
+def later_target_changes_no_earlier_logit(subject: Subject) -> None:
+    """A model trained to predict the next token must not see it."""
+    source, target = texts(subject)
+    position = target.shape[1] // 2
+    other = replaced(target, position, subject.vocab)
+    before, after = subject.model(source, target), subject.model(source, other)
+    same(after[:, :position], before[:, :position], f"logits before the changed token {position}", 1e-6)
+    assert mx.abs(after[:, position:] - before[:, position:]).max().item() > 0, (
+        f"token {position} changed no logit after it"
+    )
+
+
+def every_source_token_reaches_every_logit(subject: Subject) -> None:
+    """An encoder sees both ways, and a decoder all of its memory."""
+    source, target = texts(subject)
+    before = subject.model(source, target)
+    for position in (0, source.shape[1] - 1):
+        other = replaced(source, position, subject.vocab)
+        moved = mx.abs(subject.model(other, target) - before).max(axis=(0, 2))  # (T,)
+        assert mx.all(moved > 0).item(), f"source token {position} does not reach every logit of the target"
+
+
+def selected_rows_go_on_as_they_were(subject: Subject) -> None:
+    """A beam search keeps some rows of the caches and repeats them."""
+    source, target = texts(subject)
+    rows = mx.array([1, 0, 1])
+    memory, cache = subject.model.encode(source), subject.model.make_cache()
+    subject.model.decode(target[:, :6], memory, cache)
+    for layer in cache:
+        layer.select(rows)
+    found = subject.model.decode(target[rows, 6:], None, cache)
+    same(found, subject.model(source[rows], target[rows])[:, 6:], "logits after the choice of rows")
+
+
+def greedy_translation_follows_the_full_forward(subject: Subject) -> None:
+    """What is streamed must be what the model says."""
+    source = subject.tokens[:1]
+    new = generate(loaded_of(subject), source[0].tolist(), strategy=BEAM, max_tokens=8).tokens
+    logits = subject.model(source, mx.array([[subject.recipe.start, *new]]))[0]  # (T, V)
+    check_greedy(new, logits, logits)
+
+
+def half_precision_translates(subject: Subject) -> None:
+    """16-bit weights are what most checkpoints hold."""
+    source, target = texts(subject)
+    expected = subject.model(source, target)
+    # MXFP4 and its like are unpacked to a float of their own, whatever the other weights are.
+    floats = any(layer.mode != "affine" for layer in packed_layers(subject.model))
+    for dtype in (mx.float16, mx.bfloat16):
+        with weights_in(subject, dtype):
+            found = subject.model(source, target)
+            assert found.dtype == dtype or floats, f"weights of {dtype} give logits of {found.dtype}"
+            same_on_average(found, expected, f"{dtype} logits")

@@ -13,6 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
+import numpy as np
 from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo.architecture import Architecture
@@ -219,9 +220,11 @@ def same(found: mx.array, expected: mx.array, what: str, tolerance: float = TOLE
     scale = (expected.max() - expected.min()).item()
     difference = mx.abs(found - expected)
     worst = difference.max().item()
-    assert worst <= tolerance * scale, (  # a NaN fails too
-        f"{what}: largest difference {worst:.3g} at {_index_of_largest(difference)}, allowed {tolerance * scale:.3g}"
-    )
+    if not worst <= tolerance * scale:  # a NaN fails too
+        place = tuple(map(int, np.unravel_index(mx.argmax(difference).item(), difference.shape)))
+        raise AssertionError(
+            f"{what}: largest difference {worst:.3g} at {place}, allowed {tolerance * scale:.3g}"
+        )
 
 
 def same_on_average(found: mx.array, expected: mx.array, what: str, tolerance: float = 0.02) -> None:
@@ -253,12 +256,3 @@ def weights_in(subject: Subject, dtype: mx.Dtype) -> Iterator[None]:
         yield
     finally:
         subject.model.update(parameters)
-
-
-def _index_of_largest(difference: mx.array) -> tuple[int, ...]:
-    flat = int(mx.argmax(difference).item())
-    indices = []
-    for size in reversed(difference.shape):
-        flat, index = divmod(flat, size)
-        indices.append(index)
-    return tuple(reversed(indices))

@@ -22,8 +22,9 @@ from zoo.inspect.tracing.block_probes import AttentionProbe
 from zoo.inspect.tracing.hooks import hooked, modules_of, probe_of
 from zoo.inspect.tracing.probe import Value
 from zoo.inspect.tracing.recorder import RecordedPass, Recorder
-from zoo.testing.pieces import logits_in_pieces
-from zoo.testing.strategies import LENGTH, PROMPT, loaded_with_mask
+from zoo.testing.cache_checks import logits_in_pieces
+from zoo.testing.generation_checks import LENGTH, PROMPT, loaded_with_mask
+from zoo.testing.model_checks import texts
 from zoo.testing.subjects import Subject, is_causal, loaded_of, same, translates
 
 LAYER = re.compile(r"(?:.*\.)?layers\.(\d+)")
@@ -207,7 +208,7 @@ def settings_of(subject: Subject) -> dict[str, Any]:
 
 def target_of(subject: Subject) -> mx.array:
     """A target (1, T) that is shorter than its source."""
-    return subject.tokens[:1, ::-1][:, : subject.tokens.shape[1] - 5]
+    return texts(subject)[1][:1]
 
 
 def run(subject: Subject) -> mx.array:

@@ -15,7 +15,7 @@ import zoo
 from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine
 from zoo.generation.settings import Settings
-from zoo.testing.batches import same_text, text_beside_others_equals_the_text_alone
+from zoo.testing.generation_checks import same_text, text_beside_others_equals_the_text_alone
 from zoo.testing.subjects import loaded_of, subject
 
 PROMPTS = [[5], [7, 8, 9], [1, 2, 3, 4, 5, 6, 7, 8], list(range(3, 40)), [30, 31, 30, 31, 30]]

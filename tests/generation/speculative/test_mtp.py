@@ -15,7 +15,7 @@ from zoo.errors import PromptError
 from zoo.generation.speculative.drafter import DraftSampler
 from zoo.generation.speculative.mtp import MTPDrafter, mtp_layer
 from zoo.testing import same, subject
-from zoo.testing.batches import same_text
+from zoo.testing.generation_checks import same_text
 from zoo.testing.subjects import randomise
 from zoo_deepseek import POCKET
 from zoo_deepseek.rules import PREDICTION_WEIGHTS

@@ -19,8 +19,7 @@ from zoo.generation.settings import Settings
 from zoo.generation.settings.constraints import Constraints
 from zoo.generation.speculative import Draft, DraftThrottle, draft_config
 from zoo.testing import subject
-from zoo.testing.batches import same_text
-from zoo.testing.drafts import KnownText, drafted_steps
+from zoo.testing.generation_checks import KnownText, drafted_steps, same_text
 from zoo.testing.subjects import loaded_of
 
 VOCAB = 4

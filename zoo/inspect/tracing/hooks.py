@@ -145,7 +145,7 @@ def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
                 "_input": inputs.get(path),
                 "__module__": one.kind.__module__,
             }
-            _set_class(one.module, _hooked_class(one.kind, one.probe, about))
+            set_class(one.module, _hooked_class(one.kind, one.probe, about))
         yield
     except Exception as error:
         if (line := _probe_fault(error, {one.probe for one in probed.values()}, registry)) is not None:
@@ -153,7 +153,7 @@ def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
         raise
     finally:
         for one in probed.values():
-            _set_class(one.module, one.kind)
+            set_class(one.module, one.kind)
 
 
 def _path_of(path: str, name: str) -> str:
@@ -230,5 +230,6 @@ def _report_passes(model: type, hook: Hook) -> None:
             setattr(model, name, entry(name, own))
 
 
-def _set_class(module: nn.Module, kind: type) -> None:
+def set_class(module: nn.Module, kind: type) -> None:
+    """Make a module one of another class."""
     object.__setattr__(module, "__class__", kind)

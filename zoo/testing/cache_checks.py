@@ -1,17 +1,20 @@
-"""The checks of caches: how much they hold, and that a text may be read in any pieces.
+"""The checks of caches: how much they hold, that a text may be read in any pieces, and the compiled decode step.
 
-Axes: B batch, T length, V vocabulary.
+Axes: B batch, S source length, T length, V vocabulary.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import mlx.core as mx
 
 from zoo.cache import Cache
+from zoo.compiled_step import compiled_step
 from zoo.recipe import DynamicScaling, Spec, learned_context
-from zoo.testing.pieces import logits_in_pieces, reader
 from zoo.testing.subjects import Subject, is_causal, same, streams, translates
 
 # Numbers of tokens at which implementations commonly start another piece, beside those that a spec declares.
@@ -19,6 +22,52 @@ BORDERS = (64, 128)
 LONGEST = 2048  # beyond which a declared border costs too much to cross
 PAST = 3  # tokens of a text after the last border
 PADDING = 5  # columns on the left of a padded row, so that its borders lie elsewhere
+STEPS = 4  # of the compiled step, each compared
+
+
+def logits_in_pieces(
+    subject: Subject,
+    text: mx.array,
+    cuts: Iterable[int],
+    *,
+    source: mx.array | None = None,
+    mask: mx.array | None = None,
+    prefix: int | mx.array | None = None,
+) -> mx.array:
+    """The logits (B, T, V) of texts (B, T) that are read with a cache in the pieces between `cuts`.
+
+    `source` (B, S) is what an encoder-decoder translates; its `mask` (B, S) marks that, a decoder's (B, T) the padding
+    of the first piece. `prefix` is the length of a prompt that sees itself both ways, within the first piece.
+    """
+    _, step = reader(subject, source, mask, prefix)
+    ends = [0, *cuts, text.shape[1]]
+    return mx.concatenate([step(text[:, start:end]) for start, end in pairwise(ends) if start < end], axis=1)
+
+
+def reader(
+    subject: Subject,
+    source: mx.array | None = None,
+    mask: mx.array | None = None,
+    prefix: int | mx.array | None = None,
+) -> tuple[list[Any], Callable[[mx.array], mx.array]]:
+    """Empty caches, and the function that reads the next tokens (B, T) with them and gives their logits (B, T, V).
+
+    An encoder-decoder translates `source`, else the subject's first text.
+    """
+    model, caches = subject.model, subject.model.make_cache()
+    if translates(subject):
+        # The first pass computes the source's keys and values: no other needs the memory they come from.
+        memory = [model.encode(subject.tokens[:1] if source is None else source, mask)]
+        return caches, lambda tokens: model.decode(tokens, memory.pop() if memory else None, caches, mask)
+    given = {"mask": mask, "prefix": prefix}
+    first = {name: value for name, value in given.items() if value is not None}
+
+    def step(tokens: mx.array) -> mx.array:
+        logits = model(tokens, caches, **first)
+        first.clear()
+        return logits
+
+    return caches, step
 
 
 def caches_hold_what_the_recipe_counts(subject: Subject) -> None:
@@ -103,3 +152,37 @@ def keeps(subject: Subject) -> bool:
 def crosses(subject: Subject) -> bool:
     """Whether it reads texts in pieces and takes texts that are longer than a piece."""
     return (streams(subject) or translates(subject)) and bool(borders(subject.recipe, decoder_of(subject)))
+
+
+def compiled_step_equals_the_model(subject: Subject) -> None:
+    """The compiled decode step must give the logits of the model's own modules."""
+    check_steps(subject, None)
+    if "left" in subject.model.padding:
+        rows, read = subject.tokens.shape[0], subject.tokens.shape[1] - STEPS
+        padding = [min(row, read - 1) for row in range(rows)]
+        check_steps(subject, mx.array([[0] * left + [1] * (read - left) for left in padding]))
+
+
+def check_steps(subject: Subject, mask: mx.array | None) -> None:  # (B, T)
+    """Compare the logits of the last tokens, after those before them, which `mask` pads on the left."""
+    model, tokens, step = subject.model, subject.tokens, compiled_step(subject.model)
+    assert step is not None
+    given = tokens[:, :-STEPS]
+    forward: Callable[..., mx.array] = model
+    caches = [model.make_cache(), model.make_cache()]
+    if translates(subject):
+        source = None if mask is None else mask[:, ::-1]  # padded on the right
+        memory, forward = model.encode(given, source), partial(model.decode, memory=None)
+        for cache in caches:
+            mx.eval(model.decode(given, memory, cache, source, mask))
+    else:
+        for cache in caches:
+            mx.eval(model(given, cache, mask))
+    for place in range(given.shape[1], tokens.shape[1]):
+        token = tokens[:, place : place + 1]  # (B, 1)
+        same(step(token, caches[1]), forward(token, cache=caches[0])[:, 0], f"logits of token {place + 1}")
+
+
+def is_compiled(subject: Subject) -> bool:
+    """Whether the model has such a step."""
+    return (streams(subject) or translates(subject)) and compiled_step(subject.model) is not None
