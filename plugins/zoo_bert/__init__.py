@@ -39,9 +39,6 @@ class TypedEmbedding(Embedding):
     kind, name = "embedding", "typed-tokens"
     token_types: int
 
-    def own_parameters(self, dim: int) -> int:
-        return super().own_parameters(dim) + self.token_types * dim
-
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         return (*super().matrices(dim), Matrix("types", dim, self.token_types, uses=0))
 
@@ -55,11 +52,8 @@ class MaskedHead(Head):
     norm: Spec
     dense_bias: bool = True
 
-    def own_parameters(self, dim: int) -> int:
-        return super().own_parameters(dim) + dim * dim + dim * self.dense_bias
-
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
-        return (*super().matrices(dim), Matrix("dense", dim, dim))
+        return (*super().matrices(dim), Matrix("dense", dim, dim, bias=self.dense_bias))
 
 
 @dataclass(frozen=True)

@@ -41,26 +41,22 @@ class LatentAttention(Spec):
     def width(self, part: str, dim: int) -> int:
         return {"kv_norm": self.kv_rank, "query_norm": self.query_rank, "rope": self.rope_dim}[part] or dim
 
-    def own_parameters(self, dim: int) -> int:
-        biases = self.kv_rank + self.rope_dim + dim + (self.query_rank or 0)
-        return sum(matrix.numbers for matrix in self.matrices(dim)) + biases * self.bias
-
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         heads, queries = self.heads, self.heads * (self.nope_dim + self.rope_dim)
         if self.query_rank is None:
             query = [Matrix("query", dim, queries)]
         else:
             query = [
-                Matrix("query_down", dim, self.query_rank),
+                Matrix("query_down", dim, self.query_rank, bias=self.bias),
                 Matrix("query_up", self.query_rank, queries),
             ]
         return (
             *query,
-            Matrix("kv_down", dim, self.kv_rank + self.rope_dim),
+            Matrix("kv_down", dim, self.kv_rank + self.rope_dim, bias=self.bias),
             # One a head, from its query to the latents; it makes keys of them transposed.
             Matrix("key_up", self.nope_dim, self.kv_rank, heads, heads),
             Matrix("value_up", self.kv_rank, self.value_dim, heads, heads),
-            Matrix("output", heads * self.value_dim, dim),
+            Matrix("output", heads * self.value_dim, dim, bias=self.bias),
         )
 
     def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
@@ -123,11 +119,8 @@ class GroupRouter(Spec):
                 f"top_k: {self.top_k} of only {self.top_k_groups * size} experts in the kept groups"
             )
 
-    def own_parameters(self, dim: int) -> int:
-        return self.experts * (dim + 1)
-
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
-        return (Matrix("", dim, self.experts, packs=False),)
+        return (Matrix("", dim, self.experts, packs=False, bias=True),)
 
 
 @dataclass(frozen=True)
@@ -148,9 +141,6 @@ class PredictionLayer(Spec):
     norm: Spec
     context: int | None = None
     head: ClassVar[None] = None
-
-    def own_parameters(self, dim: int) -> int:
-        return 2 * dim * dim
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         return (Matrix("projection", 2 * dim, dim),)

@@ -70,17 +70,15 @@ class SelectiveStateSpace(Spec):
             raise RecipeError(f"activation: {self.activation!r} is not one of {', '.join(ACTIVATIONS)}")
 
     def own_parameters(self, dim):
-        projections = 3 * dim * self.hidden + (2 * self.hidden + dim) * self.bias
         convolution = self.hidden * (self.kernel + self.kernel_bias)
-        selection = self.hidden * (self.dt_rank + 2 * self.state) + (self.dt_rank + 1) * self.hidden
-        return projections + convolution + selection + self.hidden * (self.state + 1)
+        return super().own_parameters(dim) + convolution + self.hidden * (self.state + 1)
 
     def matrices(self, dim):
         return (
-            Matrix("input", dim, 2 * self.hidden),
+            Matrix("input", dim, 2 * self.hidden, bias=self.bias),
             Matrix("x_proj", self.hidden, self.dt_rank + 2 * self.state),
-            Matrix("dt_proj", self.dt_rank, self.hidden),
-            Matrix("output", self.hidden, dim),
+            Matrix("dt_proj", self.dt_rank, self.hidden, bias=True),
+            Matrix("output", self.hidden, dim, bias=self.bias),
         )
 
     def state_size(self, dim):

@@ -30,11 +30,8 @@ class RecurrentUnit(Spec):
     states: ClassVar[int]
     bias: bool = True
 
-    def own_parameters(self, dim):
-        return 2 * self.gates * dim * (dim + self.bias)
-
     def matrices(self, dim):
-        return (Matrix("input", dim, self.gates * dim), Matrix("recurrent", dim, self.gates * dim))
+        return tuple(Matrix(name, dim, self.gates * dim, bias=self.bias) for name in ("input", "recurrent"))
 
     def state_size(self, dim):
         return self.states * dim

@@ -68,11 +68,7 @@ class Attention(MultiHeadAttention):
         key_norm: nn.Module | None = None,
     ) -> None:
         super().__init__(spec, dim=dim)
-        if query_norm is not None:
-            self.query_norm = query_norm
-        if key_norm is not None:
-            self.key_norm = key_norm
-        self.rope = rope
+        self.query_norm, self.key_norm, self.rope = query_norm, key_norm, rope  # None is no part
 
     def make_cache(self, policy: CachePolicy | None = None) -> Cache:
         """A cache of keys and values, of the last `window` only when there is one."""

@@ -27,10 +27,7 @@ class Embedding(nn.Module):
             self.tokens = nn.Embedding(spec.vocab, dim)
         self._owner: Callable[[], Embedding] | None = None  # of the table, where it is another embedding's
         self.scale = spec.scale
-        if positions is not None:
-            self.positions = positions
-        if norm is not None:
-            self.norm = norm
+        self.positions, self.norm = positions, norm  # None is no part
 
     def __call__(
         self, tokens: mx.array, offset: int | mx.array = 0, inputs_embeds: mx.array | None = None

@@ -180,9 +180,7 @@ class MoE(nn.Module):
         shared: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.router, self.experts = router, experts
-        if shared is not None:
-            self.shared = shared
+        self.router, self.experts, self.shared = router, experts, shared  # None is no part
         if spec.shared_gate:
             self.shared_gate = nn.Linear(dim, 1, bias=False)
 

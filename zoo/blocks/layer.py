@@ -121,10 +121,7 @@ class Layer(CachedLayer):
     ) -> None:
         super().__init__(spec, index)
         self.mixer, self.feedforward = mixer, feedforward
-        if mixer_norm is not None:
-            self.mixer_norm = mixer_norm
-        if feedforward_norm is not None:
-            self.feedforward_norm = feedforward_norm
+        self.mixer_norm, self.feedforward_norm = mixer_norm, feedforward_norm  # None is no part
         self.placement, self.parallel = spec.placement, spec.parallel
         self.residual_scale = spec.residual_scale
         self.by_part = spec.by_part

@@ -88,11 +88,8 @@ class Tower(Model, nn.Module):
     ) -> None:
         super().__init__()
         self.spec = spec
-        self.embedding = embedding
-        self.layers = layers
-        for name, part in dict(norm=norm, head=head, relative=relative).items():
-            if part is not None:
-                self[name] = part
+        self.embedding, self.layers = embedding, layers
+        self.norm, self.head, self.relative = norm, head, relative  # None is no part
         if head is not None:
             head.tie(embedding)
 

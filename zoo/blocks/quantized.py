@@ -160,9 +160,7 @@ class AdaptedLinear(nn.Module):
         self, layer: nn.Module, b: mx.array, a: mx.array, growth: mx.array | None = None
     ) -> None:  # (O, R), (R, I), (O,)
         super().__init__()
-        self.layer, self.b, self.a = layer, b, a
-        if growth is not None:
-            self.growth = growth
+        self.layer, self.b, self.a, self.growth = layer, b, a, growth  # None is no parameter
 
     def __call__(self, x: mx.array) -> mx.array:  # (…, I) -> (…, O)
         y = self.layer(x)

@@ -42,11 +42,8 @@ class Router(Spec):
         if self.top_k > self.experts:
             raise RecipeError(f"top_k: {self.top_k} of only {self.experts} experts")
 
-    def own_parameters(self, dim: int) -> int:
-        return self.experts * (dim + self.bias)
-
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
-        return (Matrix("scores", dim, self.experts),)
+        return (Matrix("scores", dim, self.experts, bias=self.bias),)
 
 
 @frozen()
@@ -72,14 +69,12 @@ class Experts(Spec):
         """SwiGLU experts, where that is what they are."""
         return f"{GATED_TITLES[self.activation]} experts" if self.activation in GATED_TITLES else "experts"
 
-    def own_parameters(self, dim: int) -> int:
-        return self.count * (3 * dim * self.hidden + (2 * self.hidden + dim) * self.bias)
-
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         """The three stacks, each with all of its matrices in use: how many a token uses, the mixture knows."""
         shapes = (("gate", dim, self.hidden), ("up", dim, self.hidden), ("down", self.hidden, dim))
         return tuple(
-            Matrix(name, inputs, outputs, self.count, self.count) for name, inputs, outputs in shapes
+            Matrix(name, inputs, outputs, self.count, self.count, bias=self.bias)
+            for name, inputs, outputs in shapes
         )
 
 
@@ -112,9 +107,6 @@ class MoE(Spec):
     def title(self) -> str:
         """A mixture of experts of the experts' kind."""
         return f"mixture of {self.experts.title}"
-
-    def own_parameters(self, dim: int) -> int:
-        return dim * self.shared_gate
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         return (Matrix("shared_gate", dim, 1),) if self.shared_gate else ()

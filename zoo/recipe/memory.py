@@ -82,8 +82,7 @@ def check_layers(layers: Iterable[Spec], given: Iterable[str] = (), path: str = 
     for index, layer in enumerate(layers):
         where = f"{path}.{index}"
         if id(layer) not in fit:
-            _check_caches(layer, where)
-            _check_values(layer, where)
+            _check_parts(layer, where)
             fit.add(id(layer))
         for name in layer.takes:
             if name not in known:
@@ -91,15 +90,12 @@ def check_layers(layers: Iterable[Spec], given: Iterable[str] = (), path: str = 
         known.update(layer.gives)
 
 
-def _check_caches(layer: Spec, where: str) -> None:
+def _check_parts(layer: Spec, where: str) -> None:
     for path, _ in _remembering(layer, "") if layer.by_part else ():
         if "." in path and not path.rpartition(".")[2].isdigit():
             raise RecipeError(
                 f"{where}.{path}: has a cache, which {layer.block()} hands to parts of its own only"
             )
-
-
-def _check_values(layer: Spec, where: str) -> None:
     for path, part in layer.walk():
         for what, names in (("gives", part.gives), ("takes", part.takes)):
             for name in names:
@@ -111,18 +107,21 @@ def _check_values(layer: Spec, where: str) -> None:
 
 def check_no_windows(layers: Iterable[Spec]) -> None:
     """RecipeError for a part with a window in a decoder whose tokens all see each other."""
-    for index, layer in enumerate(layers):
-        for path, part in layer.walk(f"layers.{index}"):
-            if vars(part).get("window") is not None:
-                raise RecipeError(f"{path}.window: must be null where every token attends to every other")
+    for path, part in _all_parts(layers):
+        if vars(part).get("window") is not None:
+            raise RecipeError(f"{path}.window: must be null where every token attends to every other")
 
 
 def check_not_recurrent(layers: Iterable[Spec]) -> None:
     """RecipeError for a recurrent part of an encoder."""
+    for path, part in _all_parts(layers):
+        if part.recurrent:
+            raise RecipeError(f"{path}: {part.block()} is recurrent, which an encoder has no masks for")
+
+
+def _all_parts(layers: Iterable[Spec]) -> Iterator[tuple[str, Spec]]:
     for index, layer in enumerate(layers):
-        for path, part in layer.walk(f"layers.{index}"):
-            if part.recurrent:
-                raise RecipeError(f"{path}: {part.block()} is recurrent, which an encoder has no masks for")
+        yield from layer.walk(f"layers.{index}")
 
 
 def union(*parts: Any) -> tuple[str, ...]:

@@ -40,9 +40,6 @@ class Embedding(Spec):
                 f"positions: {self.positions.block()} turns queries and keys and is not added to embeddings"
             )
 
-    def own_parameters(self, dim: int) -> int:
-        return 0 if self.shared else self.vocab * dim
-
     def active_parameters(self, dim: int) -> int:
         return super().active_parameters(dim) - self.own_parameters(dim)
 
@@ -65,13 +62,13 @@ class Head(Spec):
     scale: float = 1.0
 
     def own_parameters(self, dim: int) -> int:
-        return ((not self.tied) * dim + self.bias) * (self.vocab or 0)
+        return super().own_parameters(dim) + (self.tied and self.bias) * (self.vocab or 0)
 
     def active_parameters(self, dim: int) -> int:
         return super().active_parameters(dim) + self.tied * dim * (self.vocab or 0)
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
-        return () if self.tied else (Matrix("output", dim, self.vocab or 0),)
+        return () if self.tied else (Matrix("output", dim, self.vocab or 0, bias=self.bias),)
 
     def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
         tied = 2 * dim * (self.vocab or 0) if self.tied else 0  # by the embedding's table

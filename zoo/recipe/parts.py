@@ -147,17 +147,12 @@ class MultiHead(Spec):
             raise RecipeError(f"heads: {self.heads} does not divide the width, {dim}")
         return self.head_dim or dim // self.heads
 
-    def own_parameters(self, dim: int) -> int:
-        queries = self.heads * self.head_width(dim)
-        keys = (self.kv_heads or self.heads) * self.head_width(dim)
-        biases = (queries + 2 * keys) * self.bias + dim * self.output_bias
-        return dim * (queries + 2 * keys) + queries * dim + biases
-
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         queries = self.heads * self.head_width(dim)
         keys = (self.kv_heads or self.heads) * self.head_width(dim)
-        inner = (Matrix("query", dim, queries), Matrix("key", dim, keys), Matrix("value", dim, keys))
-        return (*inner, Matrix("output", queries, dim))
+        shapes = (("query", queries), ("key", keys), ("value", keys))
+        inner = (Matrix(name, dim, outputs, bias=self.bias) for name, outputs in shapes)
+        return (*inner, Matrix("output", queries, dim, bias=self.output_bias))
 
     def score_flops(self, dim: int, keys: int) -> int:
         """The operations of one query's scores and of the sum of values that they weigh, over those keys it sees."""
@@ -252,13 +247,10 @@ class MLP(Spec):
         super().__post_init__()
         check_activation(self.activation)
 
-    def own_parameters(self, dim: int) -> int:
-        biases = (self.projections - 1) * self.hidden + dim
-        return self.projections * dim * self.hidden + biases * self.bias
-
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         inner = ("gate", "up")[-(self.projections - 1) :]
-        return (*(Matrix(name, dim, self.hidden) for name in inner), Matrix("down", self.hidden, dim))
+        up = (Matrix(name, dim, self.hidden, bias=self.bias) for name in inner)
+        return (*up, Matrix("down", self.hidden, dim, bias=self.bias))
 
     @property
     def title(self) -> str:

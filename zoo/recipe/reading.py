@@ -16,20 +16,16 @@ DEEPEST = 16  # specs within specs: far more than any model has, far less than P
 SpecOf = Callable[[str], type[Spec]]  # from "mixer/attention" to its spec; RecipeError where there is none
 
 
-def from_json(value: Any, spec_of: SpecOf, path: str = "") -> Spec:
+def from_json(value: Any, spec_of: SpecOf, path: str = "", *, _depth: int = 0) -> Spec:
     """The spec that a JSON object describes; `spec_of` gives the class of a block such as "mixer/attention".
 
     Fields that have a default may be left out. RecipeError, which starts with the path of the field
     ("layers.3.mixer.heads: …"), for an unknown block or field, a missing field, a wrong type, a value out of bounds and
     a combination that cannot be. `path` is that of the object itself.
     """
-    return _spec(value, spec_of, path, 0)
-
-
-def _spec(value: Any, spec_of: SpecOf, path: str, depth: int) -> Spec:
     if not isinstance(value, Mapping):
         raise _error(path, f"expected an object with a block, got {reprlib.repr(value)}")
-    if depth > DEEPEST:
+    if _depth > DEEPEST:
         raise _error(path, f"lies more than {DEEPEST} blocks deep")
     if not isinstance(value.get("block"), str):
         why = "is missing" if "block" not in value else f"expected text, got {reprlib.repr(value['block'])}"
@@ -46,7 +42,7 @@ def _spec(value: Any, spec_of: SpecOf, path: str, depth: int) -> Spec:
         if name not in fields:
             hint = did_you_mean(name, fields, f"; its fields: {', '.join(fields)}")
             raise _error(_below(path, name), f"{cls.block()} has no such field{hint}")
-        values[name] = _value(given, spec_of, _below(path, name), depth + 1)
+        values[name] = _value(given, spec_of, _below(path, name), _depth + 1)
     for name, field in fields.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and name not in values:
@@ -61,7 +57,7 @@ def _spec(value: Any, spec_of: SpecOf, path: str, depth: int) -> Spec:
 
 def _value(value: Any, spec_of: SpecOf, path: str, depth: int) -> Any:
     if isinstance(value, Mapping):
-        return _spec(value, spec_of, path, depth)
+        return from_json(value, spec_of, path, _depth=depth)
     if not isinstance(value, list):
         return value
     if depth > DEEPEST:

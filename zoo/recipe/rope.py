@@ -198,14 +198,6 @@ def trained_context(inner: Config, config: Config, default: int) -> int:
     return config.count("original_max_position_embeddings", found) or default
 
 
-def _linear(inner: Config, config: Config, positions: int) -> Spec:
-    return LinearScaling(_factor(inner))
-
-
-def _dynamic(inner: Config, config: Config, positions: int) -> Spec:
-    return DynamicScaling(_factor(inner), positions)
-
-
 def _llama3(inner: Config, config: Config, positions: int) -> Spec:
     factor = _factor(inner)
     low, high = inner.number("low_freq_factor"), inner.number("high_freq_factor")
@@ -241,4 +233,9 @@ def _yarn(inner: Config, config: Config, positions: int) -> Spec:
     )
 
 
-KINDS: dict[str, Kind] = {"linear": _linear, "dynamic": _dynamic, "llama3": _llama3, "yarn": _yarn}
+KINDS: dict[str, Kind] = {
+    "linear": lambda inner, config, positions: LinearScaling(_factor(inner)),
+    "dynamic": lambda inner, config, positions: DynamicScaling(_factor(inner), positions),
+    "llama3": _llama3,
+    "yarn": _yarn,
+}

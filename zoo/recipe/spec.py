@@ -22,7 +22,7 @@ class Matrix(Frozen):
     """`count` stacked weight matrices (outputs, inputs), in the parameter `name` within their block.
 
     Products and packed bytes are counted from them. A token is multiplied by `uses` of them (0: a table that is looked
-    up). `packs`: the layer that holds them has a quantized form.
+    up). `packs`: the layer that holds them has a quantized form. `bias`: each has a vector (outputs,) beside it.
     """
 
     name: str
@@ -31,11 +31,17 @@ class Matrix(Frozen):
     count: int = 1
     uses: int = 1
     packs: bool = True
+    bias: bool = False
 
     @property
     def numbers(self) -> int:
         """How many numbers they hold together."""
         return self.count * self.inputs * self.outputs
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters they are with their biases."""
+        return self.numbers + self.bias * self.count * self.outputs
 
     @property
     def flops(self) -> int:
@@ -186,8 +192,9 @@ class Spec(Frozen):
         return self.own_parameters(dim) + self._sum("parameters", dim)
 
     def own_parameters(self, dim: int) -> int:
-        """The number of its own parameters, without those of its parts."""
-        return 0
+        """The number of its own parameters, without those of its parts: of its matrices, where it says them."""
+        said = type(self).matrices is not Spec.matrices
+        return sum(matrix.parameters for matrix in self.matrices(dim)) if said else 0
 
     def active_parameters(self, dim: int) -> int:
         """How many of its parameters one token is computed with.
@@ -201,7 +208,8 @@ class Spec(Frozen):
         """Its own weight matrices, without those of its parts.
 
         Unless a spec says them, its own parameters are taken for one matrix with `dim` inputs; those of a norm and of
-        positions, and what does not fill a row, for vectors.
+        positions, and what does not fill a row, for vectors. One that says them has no other parameters unless it
+        says so.
         """
         outputs = 0 if self.kind in ("norm", "position") else int(self.own_parameters(dim)) // dim
         return (Matrix("", dim, outputs),) if outputs else ()
