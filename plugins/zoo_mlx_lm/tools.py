@@ -13,7 +13,8 @@ Axes: B batch, T length, V vocabulary.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,9 +23,11 @@ from typing import Any
 import mlx.nn as nn
 
 from zoo import cache as zoo_cache
+from zoo.blocks.decoder import RECURRENT
 from zoo.errors import PluginError, PromptError, TokenizerError, ZooError, in_words
 from zoo.loading import Loaded
 from zoo.loading import load as load_model
+from zoo.recipe.memory import Memory
 
 # mlx-lm's commands that only run or train what they load; others write files by the names of its own models.
 TOOLS = ("generate", "chat", "server", "lora", "cache_prompt", "benchmark")
@@ -89,8 +92,10 @@ class Served(nn.Module):
         super().__init__()
         for part, module in model.items():
             self[part] = module
+        decoder = copy(model)
+        decoder.__class__ = type("Decoder", (WithMlxLmCaches, type(model)), {})
         # Behind a function: no module below this one, whose parameters there would be a second time.
-        self._model = lambda: model
+        self._model = lambda: decoder
         self._quantized_cache = import_module("mlx_lm.models.cache").QuantizedKVCache
         self.args = SimpleNamespace(**config)
         self.model_type = config.get("model_type", name)
@@ -110,9 +115,46 @@ class Served(nn.Module):
         """`input_embeddings` (B, T, D), which mlx-lm gives besides tokens, take their place."""
         if cache and any(isinstance(layer_cache, self._quantized_cache) for layer_cache in cache):
             raise PromptError("kv_bits: a quantized cache is not implemented for the zoo's models")
+        if cache:
+            cache = [
+                named(kept, need.memories) for kept, need in zip(cache, self._model().needs, strict=True)
+            ]
         if input_embeddings is not None:
             tokens, inputs["inputs_embeds"] = None, input_embeddings
         return self._model()(tokens, cache, **inputs)
+
+
+class WithMlxLmCaches:
+    """The methods of a decoder that ask its caches, for mlx-lm's: these make their masks, and a state has no position."""
+
+    def offset(self, cache: list[Any], padding: Any) -> Any:
+        """The position of the first new token, a number or (B,); 0 where all caches are of states."""
+        decoder: Any = self
+        layer, index = decoder.position_cache or (0, 0)
+        if cache[0] is None or not decoder.needs[layer].memories[index].recurrent:
+            return super().offset(cache, padding)  # type: ignore[misc]
+        if decoder.spec.embedding.positions is not None:
+            raise PromptError("mlx-lm's caches of states hold no position, which the embedding adds")
+        return 0
+
+    def mask(self, queries: int, window: Any, cache: Any, padding: Any, prefix: Any) -> Any:
+        """The mask of the layers with this window, as a decoder's own."""
+        if cache is None:
+            return super().mask(queries, window, cache, padding, prefix)  # type: ignore[misc]
+        if window == RECURRENT:
+            return cache.make_mask(queries)
+        return cache.make_mask(queries, return_array=False, window_size=window)
+
+
+def named(cache: Any, memories: Sequence[Memory]) -> Any:
+    """mlx-lm's list of caches of a layer's parts under the names of these; any other cache as it is."""
+    from mlx_lm.models.cache import CacheList
+
+    if not isinstance(cache, CacheList):
+        return cache
+    return zoo_cache.LayerCache(
+        {memory.path: part for memory, part in zip(memories, cache.caches, strict=True)}
+    )
 
 
 def counterpart(cache: Any) -> Any:

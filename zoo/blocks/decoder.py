@@ -16,7 +16,7 @@ from zoo import recipe
 from zoo.blocks.layer import has_cache, layer_cache, layer_inputs
 from zoo.blocks.mask import Mask, attention_mask, biased, padded_columns, token_columns
 from zoo.blocks.model import Tower
-from zoo.cache import Cache, CachePolicy, KVCache, PaddingCache, WindowCache, refused
+from zoo.cache import CachePolicy, KVCache, PaddingCache, WindowCache, refused
 from zoo.errors import PluginError, PromptError
 from zoo.recipe.memory import Memory, kv_widths
 
@@ -28,8 +28,8 @@ class Decoder(Tower):
 
     Attention is called with what its queries may see (None, "causal" or an array, see `zoo.blocks.mask`). A part whose
     spec is `recurrent` attends to no keys but carries a state from column to column: it is called with the columns that
-    hold a token, (B, T) booleans, or None when all do. Where one is false, on the left of a row (or, with mlx-lm's
-    caches, on the right of a prompt), the state must stay as if the column were not there.
+    hold a token, (B, T) booleans, or None when all do. Where one is false, on the left of a row (or, with another
+    library's caches, on the right of a prompt), the state must stay as if the column were not there.
 
     What each layer is called with is declared by its spec (`zoo.recipe.memory`): the mask and the cache of its one
     mixer, or masks and caches by the names of its parts; and `passed`, the values that layers give to later ones.
@@ -142,25 +142,15 @@ class Decoder(Tower):
         if self.position_cache is None:
             return 0
         layer, index = self.position_cache
-        need, kept = self.needs[layer], cache[layer]
-        kept = list(kept)[index] if need.by_part else kept
-        if isinstance(kept, Cache) or not need.memories[index].recurrent:
-            return kept.offset
-        if self.spec.embedding.positions is not None:
-            raise PromptError("mlx-lm's caches of states hold no position, which the embedding adds")
-        return 0
+        kept = list(cache[layer])[index] if self.needs[layer].by_part else cache[layer]
+        return kept.offset
 
     def mask(
         self, queries: int, window: Any, cache: Any, padding: mx.array | None, prefix: int | mx.array | None
     ) -> Mask:
         """The mask of the layers with this window: None, "causal", (T, S), (B, 1, T, S), or (B, T) if recurrent."""
-        if cache is None:
-            length = start = 0
-        elif not isinstance(cache, Cache):  # one of mlx-lm's, which makes its own
-            if window == RECURRENT:
-                return cache.make_mask(queries)
-            return cache.make_mask(queries, return_array=False, window_size=window)
-        else:
+        length = start = 0
+        if cache is not None:
             length, start, padding = cache.length, cache.start(queries), cache.padding
         if window == RECURRENT:
             if cache is not None and length >= cache.most_padding:

@@ -79,19 +79,11 @@ def layer_inputs(
 ) -> tuple[Mask | dict[str, Mask], Any]:
     """The mask and the cache that a layer is called with: those of its mixer, or of its parts by their names."""
     if need.by_part:
-        caches = _caches_by_part(need, cache)
+        caches = dict.fromkeys(memory.path for memory in need.memories) if cache is None else cache
         return {memory.path: mask_of(memory, caches[memory.path]) for memory in need.memories}, caches
     if isinstance(cache, LayerCache) and not (need.caches or cache.parts):
         return None, cache  # a layer without a cache, of which none says how long the text is
     return mask_of(need.memories[0], cache), cache
-
-
-def _caches_by_part(need: Needs, cache: Any) -> Mapping[str, Any] | LayerCache:
-    """The caches of a layer's parts by their paths; mlx-lm's, which have no names, are taken in order."""
-    if isinstance(cache, LayerCache):
-        return cache
-    caches = [None] * len(need.memories) if cache is None else cache
-    return {memory.path: part for memory, part in zip(need.memories, caches, strict=True)}
 
 
 class Layer(CachedLayer):
