@@ -12,11 +12,9 @@ from pathlib import Path
 from zoo.architecture import Experiment
 from zoo.host.registry import default_registry
 from zoo_lab.figures import draw, drawn_charts
-from zoo_lab.intervals import LEVEL
-from zoo_lab.page import file_name, line, page
-from zoo_lab.record import ExperimentRecord
+from zoo_lab.record import LEVEL, ExperimentRecord, file_name
 from zoo_lab.record_file import read
-from zoo_lab.summary import alt_text
+from zoo_lab.report import alt_text, line, page
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES, RECORDS = DOCS / "lab", DOCS / "records" / "lab"
@@ -64,11 +62,11 @@ def pages() -> dict[str, str]:
 def _page(record: ExperimentRecord) -> str:
     charts = drawn_charts(record)
     figures = [
-        FIGURE.format(file=f"{file_name(record)}-{chart.name}", alt=alt_text(record, chart))
+        FIGURE.format(file=f"{file_name(record.experiment)}-{chart.name}", alt=alt_text(record, chart))
         for chart in charts
     ]
     code = CODE.format(target=default_registry().table(Experiment).require(record.experiment).target)
-    return page(record, figures, f"../records/lab/{file_name(record)}.json", code)
+    return page(record, figures, f"../records/lab/{file_name(record.experiment)}.json", code)
 
 
 ORDER = tuple(

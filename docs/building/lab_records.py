@@ -37,7 +37,7 @@ def finding(name: str, number: int, verdict: str) -> str:
 
     Raises ValueError when the verdict is another one, so that no page says what a new record does not show.
     """
-    from zoo_lab.conclusion import findings
+    from zoo_lab.report import findings
 
     found = findings(record(name))[number - 1]
     if found.verdict != verdict:

@@ -12,6 +12,7 @@ import click
 from zoo.cli.source_options import FILE, FOLDER
 
 if TYPE_CHECKING:
+    from zoo.architecture import Experiment
     from zoo_lab.record import ExperimentRecord
 
 OUT = Path("lab")
@@ -55,7 +56,7 @@ def lab(
         _list(out, as_json)
         return 0
     from zoo_lab.plan import Scale
-    from zoo_lab.run import record_path
+    from zoo_lab.record_file import record_path
 
     how: dict[str, Any] = dict(seeds=seeds, scale=Scale(steps, quick), fresh=fresh)
     path = record_path(name, out)
@@ -123,8 +124,7 @@ def _show(record: ExperimentRecord) -> None:
     """Print the question, the expectation, the numbers and the verdicts."""
     from zoo.cli.table import table, wrapped
     from zoo.cli.terminal import columns
-    from zoo_lab.conclusion import conclusion, findings
-    from zoo_lab.summary import rows
+    from zoo_lab.report import conclusion, findings, rows
 
     room = columns()
     click.echo(wrapped(record.question, room))
@@ -150,12 +150,22 @@ def _draw(record: ExperimentRecord, out: Path, path: Path, overwrite: bool) -> N
 
 
 def _list(out: Path, as_json: bool) -> None:
+    """Print every experiment by name, with its question and the time that it takes."""
+    from zoo.architecture import Experiment
     from zoo.cli.table import table, wrapped
     from zoo.cli.terminal import columns
     from zoo.host.registry import default_registry
-    from zoo_lab.summary import listed
 
-    found = listed(default_registry(), out)
+    registry, found = default_registry(), []
+    for name, experiment in registry.table(Experiment).listed().items():
+        plugin = registry.plugin_of(experiment)
+        found.append(
+            {"name": name}
+            | {part: getattr(experiment, part) for part in ("summary", "question", "expected")}
+            | {"references": list(experiment.references), "seeds": experiment.seeds}
+            | {"seconds": _seconds(experiment, out)}
+            | {"distribution": plugin.distribution, "first_party": plugin.first_party}
+        )
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False, indent=1))
         return
@@ -168,6 +178,19 @@ def _list(out: Path, as_json: bool) -> None:
     click.echo(table(rows, head))
     room = columns()
     click.echo("\n" + wrapped("`zoo lab NAME` runs one, with --quick a tiny version", room))
+
+
+def _seconds(experiment: Experiment, out: Path) -> float | None:
+    """The seconds of the last complete run here, else those that its author states."""
+    from zoo.errors import ZooError
+    from zoo_lab.record_file import read, record_path
+
+    try:
+        record = read(record_path(experiment.name, out))
+    except ZooError:
+        return experiment.seconds
+    finished = record.complete and not record.settings.get("quick")
+    return round(record.seconds, 1) if finished else experiment.seconds
 
 
 def _minutes(seconds: float | None) -> str:

@@ -11,11 +11,10 @@ from typing import Any
 
 from zoo.errors import ZooError
 from zoo.files.writing import GENERATOR, make_folder, output_file
-from zoo_lab.panels import DRAWN, TEXT, label, measured, scales
+from zoo_lab.panels import DRAWN, TEXT, label, measured, scales, write_labels
 from zoo_lab.plan import Chart
-from zoo_lab.point_labels import write_labels
-from zoo_lab.record import ArmRecord, ExperimentRecord
-from zoo_lab.summary import axes_text
+from zoo_lab.record import ArmRecord, ExperimentRecord, file_name
+from zoo_lab.report import axes_text
 
 WIDTH = 4.7  # inches: about 450 CSS pixels, whose letters can still be read at 360
 HEIGHT, ROW = 3.1, 0.36  # of a chart's panel, and of one row of dots
@@ -58,7 +57,7 @@ def draw(
             if figure is None:
                 continue
             for suffix in formats:
-                path = folder / f"{record.experiment.replace('::', '-')}-{chart.name}.{suffix}"
+                path = folder / f"{file_name(record.experiment)}-{chart.name}.{suffix}"
                 _write(figure, path, f"{record.question} {axes_text(record, chart)}", overwrite)
                 written.append(path)
     return written

@@ -1,4 +1,4 @@
-"""The contents of a figure's axes: curves, points, or rows of dots, each with its intervals."""
+"""The contents of a figure's axes: curves, points, or rows of dots, each with its intervals, and names beside points."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from zoo_lab.intervals import Interval, interval
 from zoo_lab.plan import Chart
-from zoo_lab.record import ArmRecord, ExperimentRecord
+from zoo_lab.record import ArmRecord, ExperimentRecord, Interval, interval
 
 # Blue, vermilion, green, purple and brown after Okabe and Ito (2008), and grey: told apart by the colour-blind, and each
 # at least 3 : 1 against white and against black. Lines differ in marker and dash besides.
@@ -55,7 +54,8 @@ def curves(
     for arm in arms:
         points = _curve(record, chart, arm)
         name, style = label(chart, arm), _style(lines, label(chart, arm))
-        axis.plot(*_columns(points), label=name, markersize=3.5, linewidth=1.6, **style)
+        xs, means = [x for x, _ in points], [found.mean for _, found in points]
+        axis.plot(xs, means, label=name, markersize=3.5, linewidth=1.6, **style)
         bounds = [(x, found.low, found.high) for x, found in points if found.low is not None]
         if bounds:
             axis.fill_between(*zip(*bounds, strict=True), color=style["color"], alpha=0.18, linewidth=0)
@@ -126,13 +126,7 @@ def dots(
     return []
 
 
-DRAWN: dict[
-    str, Callable[[Any, ExperimentRecord, Chart, Sequence[ArmRecord], Sequence[str]], list[Placed]]
-] = {
-    "curves": curves,
-    "points": points,
-    "dots": dots,
-}
+DRAWN: dict[str, Callable[..., list[Placed]]] = {"curves": curves, "points": points, "dots": dots}
 
 
 def _style(lines: Sequence[str], name: str) -> dict[str, Any]:
@@ -152,10 +146,6 @@ def _curve(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> list[tuple
             for x, y in run.curves.get(chart.y, ()):
                 values.setdefault(x, []).append(y)
     return [(x, interval(values[x])) for x in sorted(values)]
-
-
-def _columns(points: Sequence[tuple[float, Interval]]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in points], [found.mean for _, found in points]
 
 
 def _x(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> Interval | None:
@@ -191,3 +181,54 @@ def _move_apart(axis: Any, lines: int) -> None:
         line, caps, bars = container
         for part in (line, *caps, *bars):
             part.set_transform(part.get_transform() + shift)
+
+
+SIZE = 9  # of a name, in points
+HIGH, BROAD_LETTER = 10.5, 5.3  # of a line, and of a letter on average
+GAP = 9  # between a point and its name, beyond the bars' caps
+# Sides and heights, the nearest first: a little above the point, where its bar is in nobody's way.
+PLACES = [(right, 6 + sign * step * 3.0) for step in range(60) for sign in (1, -1) for right in (True, False)]
+
+
+def write_labels(figure: Any, names: Sequence[tuple[Any, float, float, str]]) -> None:
+    """Write each name, of a point (x, y) in some axes, as near to it as there is room; the upper ones come first.
+
+    None covers another, or a point. One that is moved away is joined to its point by a thin line.
+    """
+    from matplotlib.transforms import Bbox
+
+    figure.draw_without_rendering()  # places the parts, so that their coordinates are known
+    figure.set_layout_engine("none")
+    unit = figure.dpi / 72  # pixels in a point
+    placed = [(axis, axis.transData.transform((x, y)), (x, y), text) for axis, x, y, text in names]
+    taken = [Bbox([pixel, pixel]).padded(5 * unit) for _, pixel, *_ in placed]
+    for axis in dict.fromkeys(axis for axis, *_ in names):
+        for bars in (bars for container in axis.containers for bars in container.lines[2]):
+            taken += [Bbox(axis.transData.transform(bar)).padded(unit, 0) for bar in bars.get_segments()]
+
+    def box(pixel: Any, text: str, right: bool, shift: float) -> Any:
+        width = len(text) * BROAD_LETTER * unit
+        left = pixel[0] + (GAP * unit if right else -GAP * unit - width)
+        return Bbox.from_bounds(left, pixel[1] + (shift - HIGH / 2) * unit, width, HIGH * unit)
+
+    def has_room(axis: Any, name: Any) -> bool:
+        inside = axis.bbox.x0 <= name.x0 and name.x1 <= figure.bbox.x1
+        within = axis.bbox.y0 <= name.y0 and name.y1 <= axis.bbox.y1
+        return inside and within and not any(map(name.fully_overlaps, taken))
+
+    for axis, pixel, point, text in sorted(placed, key=lambda each: -each[1][1]):
+        free = (place for place in PLACES if has_room(axis, box(pixel, text, *place)))
+        right, shift = next(free, (True, 0.0))
+        taken.append(box(pixel, text, right, shift))
+        line = dict(arrowstyle="-", color=TEXT, linewidth=0.6, shrinkA=0)
+        axis.annotate(
+            text,
+            point,
+            xytext=(GAP if right else -GAP, shift),
+            textcoords="offset points",
+            ha="left" if right else "right",
+            va="center",
+            fontsize=SIZE,
+            color=TEXT,
+            arrowprops=line if abs(shift) > HIGH else None,
+        )

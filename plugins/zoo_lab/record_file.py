@@ -3,46 +3,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from zoo.errors import ZooError
 from zoo.files.reading import read_object_at
 from zoo.files.writing import write_output
-from zoo_lab.conclusion import conclusion, findings, method
 from zoo_lab.plan import Chart, Claim, Curve, Metric
-from zoo_lab.record import ArmRecord, ExperimentRecord, RunRecord, plain, rounded
+from zoo_lab.record import ArmRecord, ExperimentRecord, RunRecord, file_name, plain, rounded
+from zoo_lab.report import conclusion, findings, method
 
 FORMAT = 1
 
-Part = TypeVar("Part")
+# The records that a list in the file holds.
+PARTS: dict[str, type] = {
+    "arms": ArmRecord,
+    "metrics": Metric,
+    "curves": Curve,
+    "charts": Chart,
+    "claims": Claim,
+    "runs": RunRecord,
+}
+
+
+def record_path(name: str, out: Path) -> Path:
+    """The path of an experiment's record."""
+    return out / f"{file_name(name)}.json"
 
 
 def as_json(record: ExperimentRecord) -> dict[str, Any]:
     """All of a record, with the intervals and the conclusion that follow from the runs."""
-    own = {f.name: plain(getattr(record, f.name)) for f in fields(record)}
+    own = plain(record)
     runs = own.pop("runs")
-    return (
-        {"zoo_lab": FORMAT}
-        | own
-        | {
-            "complete": record.complete,
-            "seconds": round(record.seconds, 1),
-            "method": method(record),
-            "conclusion": conclusion(record),
-            "findings": [finding.as_json() for finding in findings(record)],
-            "summary": [
-                {"arm": arm.name, "metric": metric.name, "unit": metric.unit}
-                | {key: rounded(value) for key, value in asdict(found).items()}
-                for arm in record.arms
-                for metric in record.metrics
-                if (found := record.interval(arm.name, metric.name)) is not None
-            ],
-            "runs": runs,
-        }
-    )
+    return {
+        "zoo_lab": FORMAT,
+        **own,
+        "complete": record.complete,
+        "seconds": round(record.seconds, 1),
+        "method": method(record),
+        "conclusion": conclusion(record),
+        "findings": [finding.as_json() for finding in findings(record)],
+        "summary": [
+            {"arm": arm.name, "metric": metric.name, "unit": metric.unit}
+            | {key: rounded(value) for key, value in asdict(found).items()}
+            for arm in record.arms
+            for metric in record.metrics
+            if (found := record.interval(arm.name, metric.name)) is not None
+        ],
+        "runs": runs,
+    }
 
 
 def save(record: ExperimentRecord, path: Path) -> None:
@@ -56,28 +66,17 @@ def read(path: Path) -> ExperimentRecord:
     if found.get("zoo_lab") != FORMAT:
         raise ZooError(f"{path}: is no record of an experiment that this zoo reads")
     try:
-        charts = [
-            chart | {"mark": tuple(chart["mark"]) if chart.get("mark") else None} for chart in found["charts"]
-        ]
-        record = ExperimentRecord(
-            **{name: found[name] for name in ("experiment", "question", "expected", "settings", "repeated")},
-            **{name: found[name] for name in ("paired", "seeds", "versions")},
-            references=tuple(found["references"]),
-            arms=_each(ArmRecord, found["arms"]),
-            metrics=_each(Metric, found["metrics"]),
-            curves=_each(Curve, found["curves"]),
-            charts=_each(Chart, charts),
-            claims=_each(Claim, found["claims"]),
-            runs=list(_each(RunRecord, found["runs"])),
-        )
+        parts = {field.name: found[field.name] for field in fields(ExperimentRecord)}
+        for chart in parts["charts"]:
+            chart["mark"] = tuple(chart["mark"]) if chart.get("mark") else None
+        for name, kind in PARTS.items():
+            parts[name] = tuple(kind(**item) for item in parts[name])
+        parts |= {"references": tuple(parts["references"]), "runs": list(parts["runs"])}
+        record = ExperimentRecord(**parts)
         as_json(record)  # refuses what only seems to be one
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
         raise ZooError(f"{path}: the record is damaged ({type(error).__name__}: {error})") from error
     return record
-
-
-def _each(kind: type[Part], items: Iterable[Mapping[str, Any]]) -> tuple[Part, ...]:
-    return tuple(kind(**item) for item in items)
 
 
 def _dumped(values: dict[str, Any]) -> str:

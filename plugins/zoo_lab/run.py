@@ -17,7 +17,7 @@ from zoo.files.writing import check_output, locked, make_folder
 from zoo.host.registry import Registry, default_registry
 from zoo_lab.plan import Arm, Plan, Result, Scale, Trial
 from zoo_lab.record import ExperimentRecord, RunRecord, planned, rounded, thinned
-from zoo_lab.record_file import read, save
+from zoo_lab.record_file import read, record_path, save
 
 MOST_SEEDS = 1000
 
@@ -48,11 +48,6 @@ def plan_of(experiment: Experiment, scale: Scale) -> Plan:
         raise PluginError(f"{label}: {experiment.target} gave {type(plan).__name__}, not a Plan")
     plan.check(label)
     return plan
-
-
-def record_path(name: str, out: Path) -> Path:
-    """The path of an experiment's record."""
-    return out / f"{name.replace('::', '-')}.json"
 
 
 def run_experiment(

@@ -25,7 +25,7 @@ def modules():
 
 def recipe(module, config):
     """The recipe of one model, measured on the model that mlx-lm makes."""
-    from zoo_mlx_lm.measure import recipe_of
+    from zoo_mlx_lm.network import recipe_of
 
     return recipe_of(module, config)
 

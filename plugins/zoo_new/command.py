@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from zoo_new.block_kinds import BLOCKS
+from zoo_new.parts import BLOCKS
 from zoo_new.write_plugin import ARCHITECTURE, KINDS, create
 
 

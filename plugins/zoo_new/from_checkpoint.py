@@ -19,12 +19,10 @@ from zoo.errors import ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.host.resolve import resolve
 from zoo.weights import Split
-from zoo_new.base_parts import BaseParts, parts_of
-from zoo_new.change_plan import ChangePlan, nested, values_of
-from zoo_new.checkpoint_fit import Fit, SourceCheckpoint, fit, kinds, read_source
-from zoo_new.guess_rules import guess
+from zoo_new.checkpoint_fit import Fit, SourceCheckpoint, fit, guess, kinds, read_source
+from zoo_new.parts import BaseParts, parts_of
 from zoo_new.plugin_names import Names, ScaffoldError, named, refuse_taken
-from zoo_new.search_plan import nearest
+from zoo_new.search_plan import ChangePlan, nearest, nested, values_of
 from zoo_new.write_plugin import (
     ARCHITECTURE,
     COMMON,

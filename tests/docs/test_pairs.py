@@ -48,7 +48,7 @@ def test_a_finding_is_told_only_with_its_verdict(records):
 
 
 def test_every_finding_can_be_told_in_chinese(records):
-    from zoo_lab.conclusion import findings
+    from zoo_lab.report import findings
 
     told = [
         records.in_chinese(one.words)

@@ -20,7 +20,7 @@ from zoo_lab.experiments.common import (
     small_llama,
     trains,
 )
-from zoo_lab.experiments.model_metrics import loss_by_position
+from zoo_lab.experiments.measurements import loss_by_position
 from zoo_lab.plan import Chart, Claim, Curve, Metric, Plan, Result, Scale, higher, lower
 from zoo_lab.training import Trained
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from zoo_lab.experiments.measurements import distinct, right, step_times
 from zoo_lab.experiments.pockets import pocket_of, shape_of
-from zoo_lab.experiments.text_metrics import distinct, right
-from zoo_lab.experiments.timing import step_times
 from zoo_lab.plan import Arm, Chart, Claim, Curve, Metric, Plan, Result, Scale, Trial, higher, lower
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)

@@ -17,7 +17,7 @@ from zoo_lab.experiments.common import (
     settings_of,
     small_llama,
 )
-from zoo_lab.experiments.model_metrics import expert_loads
+from zoo_lab.experiments.measurements import expert_loads
 from zoo_lab.plan import Arm, Chart, Claim, Curve, Metric, Plan, Result, Scale, Trial, higher, lower
 
 HIDDEN, CHOSEN = 176, 2  # of a dense feed-forward; experts have HIDDEN / CHOSEN each, and a token uses CHOSEN

@@ -19,7 +19,7 @@ from zoo_lab.experiments.common import (
     small_llama,
     trains,
 )
-from zoo_lab.experiments.timing import microseconds_a_token
+from zoo_lab.experiments.measurements import microseconds_a_token
 from zoo_lab.plan import Chart, Claim, Metric, Plan, Result, Scale, lower, near
 from zoo_lab.training import Trained, recipe_of
 

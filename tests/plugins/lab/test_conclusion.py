@@ -1,7 +1,7 @@
 """What is concluded follows from the numbers, whatever the claims say."""
 
-from zoo_lab.conclusion import conclusion, findings, method, number
 from zoo_lab.record import RunRecord
+from zoo_lab.report import conclusion, findings, method, number
 
 
 def verdicts(record):

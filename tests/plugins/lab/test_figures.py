@@ -7,10 +7,9 @@ import pytest
 
 from zoo.errors import ZooError
 from zoo_lab.figures import draw, drawn_charts
-from zoo_lab.page import line, page
 from zoo_lab.record import ArmRecord, RunRecord
 from zoo_lab.record_file import read, save
-from zoo_lab.summary import alt_text
+from zoo_lab.report import alt_text, line, page
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -88,7 +87,7 @@ def test_names_of_crowded_points_cover_neither_each_other_nor_the_points():
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-    from zoo_lab.point_labels import write_labels
+    from zoo_lab.panels import write_labels
 
     figure = Figure(figsize=(4, 3))
     axis = figure.subplots()

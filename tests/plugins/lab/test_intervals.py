@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoo_lab.intervals import contrast, interval, student
+from zoo_lab.record import contrast, interval, student
 
 
 @pytest.mark.parametrize(

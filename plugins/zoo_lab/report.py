@@ -1,0 +1,257 @@
+"""An experiment's record in words: verdicts on its claims, its conclusion, tables, and a page in Markdown.
+
+All of it is computed from the record's numbers. Imports no mlx.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from zoo_lab.plan import Chart, Claim
+from zoo_lab.record import (
+    LEVEL,
+    ArmRecord,
+    ExperimentRecord,
+    Interval,
+    contrast,
+    file_name,
+    interval,
+    rounded,
+)
+
+SEEN, CONTRARY, NOT_SHOWN, NOT_MEASURED = "seen", "contrary", "not shown", "not measured"
+SAID = {
+    CONTRARY: "The opposite was seen of",
+    NOT_SHOWN: "Not shown, one way or the other",
+    NOT_MEASURED: "Not measured",
+}
+FEW = 6  # arms, of which a description of a figure tells every value
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim with its verdict, the interval of its contrast (None: not measured), and all of it in words."""
+
+    claim: Claim
+    verdict: str
+    value: Interval | None
+    words: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding as JSON values."""
+        value = None if self.value is None else {k: rounded(v) for k, v in asdict(self.value).items()}
+        return {"claim": self.claim.text, "verdict": self.verdict, "contrast": value, "words": self.words}
+
+
+def findings(record: ExperimentRecord) -> list[Finding]:
+    """The verdict on each claim, in their order."""
+    return [_finding(record, claim) for claim in record.claims]
+
+
+def _finding(record: ExperimentRecord, claim: Claim) -> Finding:
+    arms = [(weight, record.values(arm, claim.metric)) for arm, weight in claim.contrast.items()]
+    unequal = record.paired and len({len(values) for _, values in arms}) > 1
+    if unequal or not all(values for _, values in arms):
+        failed = ", ".join(
+            f"{count} of {record.seeds} runs of {arm} failed"
+            for arm in claim.contrast
+            if (count := record.failures(arm))
+        )
+        return Finding(claim, NOT_MEASURED, None, failed or "runs of some arms gave no such number")
+    value = contrast(arms, record.paired)
+    return Finding(claim, _verdict(claim, value), value, _words(record, claim, value))
+
+
+def _verdict(claim: Claim, value: Interval) -> str:
+    """Whether the whole interval lies where the claim says, or where it says it does not."""
+    if value.low is None or value.high is None:
+        return NOT_SHOWN
+    margin = claim.margin
+    if claim.expect == "near":
+        if -margin <= value.low and value.high <= margin:
+            return SEEN
+        return CONTRARY if value.low > margin or value.high < -margin else NOT_SHOWN
+    low, high = (value.low, value.high) if claim.expect == "above" else (-value.high, -value.low)
+    bound = margin if claim.expect == "above" else -margin
+    return SEEN if low > bound else CONTRARY if high < bound else NOT_SHOWN
+
+
+def _words(record: ExperimentRecord, claim: Claim, value: Interval) -> str:
+    unit = record.metric(claim.metric).unit
+    signed = sum(claim.contrast.values()) == 0
+    what = "difference" if signed else record.metric(claim.metric).label
+    text = f"{what} {number(value.mean, signed)}{f' {unit}' if unit else ''}"
+    if value.low is None or value.high is None:
+        return f"{text}; one run gives no interval"
+    return f"{text}, interval {number(value.low, signed)} to {number(value.high, signed)}, {value.runs} runs"
+
+
+def number(value: float, signed: bool = False) -> str:
+    """A number in three digits, with a true minus; `signed` writes a plus, too."""
+    size = abs(value)
+    text = f"{size:,.0f}" if size >= 1000 else f"{size:.3g}" if size >= 0.001 or size == 0 else f"{size:.1e}"
+    return ("−" if value < 0 else "+" if signed and value > 0 else "") + text
+
+
+def conclusion(record: ExperimentRecord) -> str:
+    """In a sentence or two, how many of the claims the numbers bear out, and which they do not."""
+    if record.settings.get("quick"):
+        return "A quick run: it shows that everything runs, and nothing about the question."
+    found = findings(record)
+    if not found:
+        return "Nothing was claimed beforehand: the numbers are shown as they are."
+    if not record.complete:
+        return f"Not finished: {len(record.runs)} of {record.seeds * len(record.arms)} runs."
+    if {finding.verdict for finding in found} <= {NOT_SHOWN, NOT_MEASURED}:
+        return (
+            "It showed nothing: no claim's interval lies wholly on the side that it expects, or on the other."
+        )
+    parts = [f"{sum(finding.verdict == SEEN for finding in found)} of {len(found)} claims were seen."]
+    for verdict, said in SAID.items():
+        if texts := [finding.claim.text for finding in found if finding.verdict == verdict]:
+            parts.append(f"{said}: {'; '.join(texts)}.")
+    return " ".join(parts)
+
+
+def method(record: ExperimentRecord) -> str:
+    """A paragraph on how means, intervals and verdicts were made."""
+    compared = (
+        f"Arms are compared run by run, since runs of one {record.repeated} saw the same data."
+        if record.paired
+        else "Differences of arms have the degrees of freedom of Welch and Satterthwaite."
+    )
+    return (
+        f"Each arm has {record.seeds} runs, which differ by {record.repeated}. Means, with Student's {100 * LEVEL:.0f} % "
+        f"intervals. {compared} A claim is seen when the whole interval lies where it says, contradicted when none of it "
+        "does, and otherwise not shown. Each claim is judged by itself: no correction is made for their number."
+    )
+
+
+def rows(record: ExperimentRecord) -> list[list[str]]:
+    """A table of the arms: a head, then each arm with the mean of each metric and half its interval."""
+    head = ["arm", *(metric.axis for metric in record.metrics)]
+    body = []
+    for arm in record.arms:
+        failed = record.failures(arm.name)
+        cells = [text_of(record.interval(arm.name, metric.name)) for metric in record.metrics]
+        body.append([f"{arm.name} ({failed} failed)" if failed else arm.name, *cells])
+    return [head, *body]
+
+
+def text_of(found: Interval | None) -> str:
+    """A mean with half its interval: "1.234 ± 0.012"; "–" where nothing was measured."""
+    if found is None:
+        return "–"
+    if found.low is None or found.high is None or found.high == found.low:
+        return number(found.mean)
+    half = (found.high - found.low) / 2
+    places = min(max(1 - math.floor(math.log10(half)), 0), 9)  # two digits of what is uncertain
+    if half >= 1000 or half < 1e-6:
+        return f"{number(found.mean)} ± {number(half)}"
+    return f"{found.mean:.{places}f} ± {half:.{places}f}".replace("-", "−")
+
+
+def axes_text(record: ExperimentRecord, chart: Chart) -> str:
+    """The axes of a figure, in words."""
+    if chart.kind == "curves":
+        curve = next(curve for curve in record.curves if curve.name == chart.y)
+        return f"{curve.axis} against {curve.along}, a line an arm"
+    axis = record.metric(chart.y).axis
+    if chart.kind == "dots":
+        return f"{axis} of each arm"
+    names = {metric.name: metric.axis for metric in record.metrics}
+    return f"{axis} against {names.get(chart.x, chart.x)}"
+
+
+def alt_text(record: ExperimentRecord, chart: Chart) -> str:
+    """The text alternative of a figure: its axes, and each arm's value, or the extremes where there are many."""
+    found = [(arm.name, ends) for arm in record.arms if (ends := _values(record, chart, arm))]
+    values = [(f"{name}: {text_of(interval(ends))}", sum(ends) / len(ends)) for name, ends in found]
+    texts = [text for text, _ in values]
+    if len(values) > FEW:
+        lowest, highest = (extreme(values, key=lambda value: value[1])[0] for extreme in (min, max))
+        texts = [f"lowest {lowest}", f"highest {highest}"]
+    where = ", at the right end" if chart.kind == "curves" else ""
+    return f"{axes_text(record, chart)}{where}. {'; '.join(texts)}"
+
+
+def _values(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> list[float]:
+    """The values of an arm's runs in a figure; of a curve its last point."""
+    if chart.kind != "curves":
+        return record.values(arm.name, chart.y)
+    curves = (run.curves.get(chart.y) for run in record.runs if run.arm == arm.name)
+    return [curve[-1][1] for curve in curves if curve]
+
+
+def page(record: ExperimentRecord, figures: Sequence[str], data: str, code: str = "") -> str:
+    """The page of one record.
+
+    `figures` are its figures and `code` shows how the experiment is made, both as Markdown; `data` is the link to the record.
+    """
+    sources = "; ".join(map(_linked, record.references))
+    marks = {SEEN: "✓", CONTRARY: "✗"}
+    judged = [[f"{marks.get(f.verdict, '–')} {f.verdict}", f.claim.text, f.words] for f in findings(record)]
+    parts = [
+        f"# {record.experiment}",
+        f"**{record.question}**",
+        conclusion(record),
+        "## Expected",
+        f"{record.expected} ({sources})" if sources else record.expected,
+        "## Measured",
+        *figures,
+        _table(rows(record)),
+        "## Claims",
+        _table([["", "said beforehand", "measured"], *judged]),
+        "## How it was run",
+        method(record),
+        f"{_how(record)} [The record]({data}) has every run.",
+        f"```text\n$ zoo lab {record.experiment}\n```",
+        code,
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def line(record: ExperimentRecord) -> str:
+    """The experiment in one line of a list: a link to its page, the question, how many claims were seen."""
+    found = findings(record)
+    seen = sum(finding.verdict == SEEN for finding in found)
+    shown = f" *{seen} of {len(found)} claims were seen.*" if found else ""
+    return f"- [{record.experiment}]({file_name(record.experiment)}.md): {record.question}{shown}"
+
+
+def _linked(reference: str) -> str:
+    """A reference, arXiv's as a link."""
+    text, _, number = reference.partition(" arXiv:")
+    return f"[{text.rstrip(',')}](https://arxiv.org/abs/{number})" if number else reference
+
+
+def _table(lines: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown; "" without rows."""
+    if len(lines) < 2:
+        return ""
+    head, *body = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    drawn = [head, ["---"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in drawn)
+
+
+def _how(record: ExperimentRecord) -> str:
+    """The settings, the software, the time, and how busy the machine was."""
+    loads = [run.load for run in record.runs if run.load is not None]
+    busy = f", load {min(loads):.1f} to {max(loads):.1f} meanwhile" if loads else ""
+    settings = "; ".join(
+        f"{key.replace('_', ' ')} {_text(value)}" for key, value in record.settings.items() if key != "quick"
+    )
+    versions = record.versions
+    return (
+        f"Settings: {settings}. {len(record.runs)} runs in {record.seconds / 60:.1f} minutes on {versions['machine']}"
+        f"{busy}; mlx {versions['mlx']}, {versions['backend']}, {versions['blas']}."
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)

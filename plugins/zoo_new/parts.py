@@ -1,0 +1,240 @@
+"""The parts of a new plugin: the kinds of block it can have, and the architecture that it builds on.
+
+What the base has is imported, not copied: `parts_of` gives the expressions for it, and the change by which a new
+architecture without a block of its own differs from it. Imports no mlx.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from zoo.architecture import Architecture
+from zoo.config import Config
+from zoo.host.discovery import Plugin
+from zoo.host.registry import Registry
+from zoo.recipe import Decoder, EncoderDecoder
+from zoo_new.plugin_names import ScaffoldError
+
+
+@dataclass(frozen=True)
+class BlockKind:
+    """One kind of block.
+
+    `suffix` ends the name of its class, and `summary` describes the example of it. `change` describes how an
+    architecture that has it differs from its base, `plain` what it has where there is no base. `path` is the field of
+    the recipe that holds it, of each layer where it begins with "layers", which the base must have. `numbers` go into the
+    config. `specs` are the names of `zoo.recipe` that an example without a base needs beside `Spec`.
+    """
+
+    suffix: str
+    summary: str
+    change: str
+    plain: str
+    path: str
+    specs: tuple[str, ...]
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+COMMON = ("Decoder", "Embedding", "Head", "Layer", "repeat")
+BLOCKS = {
+    "norm": BlockKind(
+        "Norm",
+        "one gain for all features",
+        "a norm of its own after the embedding",
+        "norms of its own",
+        "embedding.norm",
+        (*COMMON, "Attention", "GatedMLP", "RoPE"),
+    ),
+    "mixer": BlockKind(
+        "Mixer",
+        "attention whose scores fall with the distance",
+        "a mixer of its own instead of attention",
+        "a mixer of its own",
+        "layers.mixer",
+        (*COMMON, "GatedMLP", "RMSNorm"),
+    ),
+    "feedforward": BlockKind(
+        "FeedForward",
+        "a gated feed-forward without an activation",
+        "a feed-forward of its own",
+        "a feed-forward of its own",
+        "layers.feedforward",
+        (*COMMON, "Attention", "RMSNorm", "RoPE"),
+    ),
+    "router": BlockKind(
+        "Router",
+        "experts chosen by sigmoid scores",
+        "a router of its own",
+        "experts and a router of its own",
+        "layers.feedforward.router",
+        (*COMMON, "Attention", "Experts", "MoE", "RMSNorm", "RoPE"),
+        dict(num_experts=4, num_experts_per_tok=2),
+    ),
+}
+
+
+def check_base_takes(name: str, recipe: Any, block: str) -> None:
+    """Raise ScaffoldError unless the recipe of the base `name` can take this kind of block."""
+    if block == "norm":
+        if recipe.embedding.norm is not None:
+            raise ScaffoldError(f'`base="{name}"`: its embedding has a norm already')
+        return
+    steps = BLOCKS[block].path.split(".")[1:]
+    if not any(has(layer, steps) for layer in recipe.layers):
+        raise ScaffoldError(f'`base="{name}"`: its layers have no {steps[-1]} that the block could replace')
+
+
+def has(part: Any, steps: list[str]) -> bool:
+    """Whether a spec has the part, or the part of a part, that `steps` name."""
+    for step in steps:
+        part = dict(part.parts()).get(step)
+        if part is None:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change: a number that the config may have under `key`, `value` in the preset for tests.
+
+    `name` is that of its part in the templates, `summary` describes an architecture that has it.
+    """
+
+    name: str
+    key: str
+    value: float
+    summary: str
+
+
+EXPERTS = Change("experts", "routed_scaling_factor", 2.5, "the weights of its experts multiplied by a number")
+ATTENTION = Change(
+    "attention", "attention_multiplier", 0.5, "a number of its own that multiplies attention's scores"
+)
+EMBEDDING = Change("embedding", "embedding_multiplier", 12.0, "its embeddings multiplied by a number")
+
+
+def change_of(recipe: Callable[[Config], Any], numbers: Mapping[str, Any]) -> Change:
+    """The first change that has an effect on the base's recipe, and whose key the base does not read."""
+    base = recipe(Config(numbers))
+    for change, applies in ((EXPERTS, has_scaled_router), (ATTENTION, normalises_embeddings)):
+        config = Config({**numbers, change.key: change.value})
+        recipe(config)
+        if applies(base) and change.key in config.unread():
+            return change
+    return EMBEDDING
+
+
+def has_scaled_router(recipe: Any) -> bool:
+    """Whether a layer has a router whose weights are multiplied by a number."""
+    routers = (dict(part.parts()).get("router") for _, part in recipe.walk())
+    return any(hasattr(router, "scale") for router in routers if router is not None)
+
+
+def normalises_embeddings(recipe: Any) -> bool:
+    """Whether a norm after the embedding undoes its scale, and attention's scale is the usual one."""
+    side = recipe.encoder if isinstance(recipe, EncoderDecoder) else recipe
+    return side.embedding.norm is not None and all(
+        getattr(layer.mixer, "scale", 1.0) is None for layer in recipe.layers
+    )
+
+
+@dataclass(frozen=True)
+class BaseParts:
+    """The expressions for an architecture's parts in code that has imported `module`.
+
+    `record` is that for the architecture itself where its recipe or rules have no name of their own, else None.
+    `checkpoint` are the arguments with which `pocket` finds its embedded checkpoint. `model` is the kind of its recipe,
+    "decoder", and `change` what a variant without a block of its own changes.
+    """
+
+    module: str
+    recipe: str
+    weights: str
+    mlx_weights: str | None
+    quantizes: str | None
+    record: str | None
+    checkpoint: str | None
+    task: str
+    causality: str
+    model: str
+    numbers: Mapping[str, Any]
+    change: Change
+    requirement: str | None
+
+
+def parts_of(name: str, registry: Registry, block: str | None, kind: str = "architecture") -> BaseParts:
+    """The parts of the architecture `name`; ScaffoldError when the templates cannot make a variant of it.
+
+    `kind` is the kind of model that it must be, "architecture" for any.
+    """
+    architecture = registry.architecture(name)
+    plugin = registry.plugin_of(architecture)
+    preset = architecture.preset("pocket") or architecture.preset("tiny")
+    if preset is None or preset.config is None:
+        raise ScaffoldError(f'`base="{name}"`: it has no pocket or tiny preset to begin with')
+    recipe = architecture.recipe_of(Config(preset.config))
+    if kind not in ("architecture", recipe.name):
+        raise ScaffoldError(f'`base="{name}"`: it is of the kind {recipe.name}, and not {kind}')
+    if block is not None:
+        if not isinstance(recipe, Decoder):
+            raise ScaffoldError(f'`base="{name}"`: it is of the kind {recipe.name}; `block` is for a decoder')
+        check_base_takes(name, recipe, block)
+    found: dict[str, str | None] = {}
+    for part in ("recipe", "weights", "mlx_weights", "quantizes"):
+        value = getattr(architecture, part)
+        found[part] = None if value is None else _expression(value, plugin) or f"BASE.{part}"
+    unnamed = any(text and text.startswith("BASE.") for text in found.values())
+    return BaseParts(
+        module=plugin.module,
+        recipe=found["recipe"] or "",
+        weights=found["weights"] or "",
+        mlx_weights=found["mlx_weights"],
+        quantizes=found["quantizes"],
+        record=_record(architecture, plugin) if unnamed else None,
+        checkpoint=_checkpoint(architecture, plugin),
+        task=architecture.task,
+        causality=architecture.causality,
+        model=recipe.name,
+        numbers=preset.config,
+        change=change_of(architecture.recipe_of, preset.config),
+        requirement=None if plugin.first_party else f"{plugin.distribution}>={plugin.version}",
+    )
+
+
+def _modules(plugin: Plugin) -> Iterator[tuple[str, ModuleType]]:
+    """The plugin's module, and those below it that it has imported."""
+    for name, module in sorted(sys.modules.items()):
+        if name == plugin.module or name.startswith(f"{plugin.module}."):
+            yield name, module
+
+
+def _expression(value: Any, plugin: Plugin) -> str | None:
+    """The public name of an object in the plugin: "zoo_llama.WEIGHTS"; None when it has none."""
+    for module, found in _modules(plugin):
+        for name, given in vars(found).items():
+            if given is value and not name.startswith("_"):
+                return f"{module}.{name}"
+    return None
+
+
+def _record(architecture: Architecture, plugin: Plugin) -> str:
+    """The expression that finds the architecture's record in its plugin by its name."""
+    module = sys.modules.get(plugin.module)
+    if module is None or "zoo_architectures" not in vars(module):
+        raise ScaffoldError(f'`base="{architecture.name}"`: {plugin.module} gives it no name to build on')
+    return f'next(a for a in {plugin.module}.zoo_architectures() if a.name == "{architecture.name}")'
+
+
+def _checkpoint(architecture: Architecture, plugin: Plugin) -> str | None:
+    """The arguments with which `pocket` finds the embedded checkpoint, None where it has none in its plugin's folder."""
+    preset, module = architecture.preset("pocket"), sys.modules.get(plugin.module)
+    file = vars(module).get("__file__") if module is not None else None
+    if preset is None or not preset.embedded or preset.folder is None or file is None:
+        return None
+    folder = Path(file).parent / "pockets" / preset.folder.name
+    return f'{plugin.module}.__file__, "{preset.folder.name}"' if folder == preset.folder else None
