@@ -5,7 +5,7 @@ import pytest
 
 import zoo
 from zoo.errors import PromptError
-from zoo.generation.loop.stop import StopText
+from zoo.generation.loop.text_stream import StopText
 from zoo.loading import Loaded
 from zoo.testing import subject
 

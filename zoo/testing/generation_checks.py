@@ -15,7 +15,7 @@ from zoo.generation.loop.speculative_batch import SpeculativeBatch
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import settings_for
 from zoo.generation.speculative import Draft, DraftConfig, Drafter
-from zoo.generation.speculative.rollback import can_roll_back
+from zoo.generation.speculative.verification import can_roll_back
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
 from zoo.testing.subjects import TOLERANCE, Subject, loaded_of, streams, subject

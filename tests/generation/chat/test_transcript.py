@@ -3,8 +3,7 @@
 import pytest
 
 import zoo
-from zoo.generation.chat.session import ChatSession
-from zoo.generation.chat.transcript import MOST, Transcript
+from zoo.generation.chat.session import MOST, ChatSession, Transcript
 from zoo.generation.prefix_cache import PromptCache
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import zoo
 from zoo.errors import PromptError, ZooError
-from zoo.generation.loop.stop import MOST_HELD, StopText
+from zoo.generation.loop.text_stream import MOST_HELD, StopText
 
 EXPRESSIONS = [
     r"END\d",
@@ -95,7 +95,7 @@ def test_an_expression_that_cannot_be_is_named(expression, words):
 
 
 def test_an_expression_that_takes_too_long_is_an_error(monkeypatch):
-    monkeypatch.setattr("zoo.generation.loop.stop.SECONDS", 0.05)
+    monkeypatch.setattr("zoo.generation.loop.text_stream.SECONDS", 0.05)
     with pytest.raises(ZooError, match=r"^`stop_regex`: looking for it takes more than 0.05 s"):
         StopText([], r"(a|aa)+\d\1").add("a" * 50)
 
@@ -108,7 +108,7 @@ def test_the_time_for_an_expression_is_that_of_the_whole_text(monkeypatch):
         now += 0.1  # each search takes so long
         return now
 
-    monkeypatch.setattr("zoo.generation.loop.stop.time", SimpleNamespace(thread_time=slower))
+    monkeypatch.setattr("zoo.generation.loop.text_stream.time", SimpleNamespace(thread_time=slower))
     stop = StopText([], "x")
     with pytest.raises(ZooError, match="takes more than 2 s"):
         for _ in range(40):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.generation.sampling.banned import NoRepeatNgrams, SequenceCompletions
+from zoo.generation.sampling.penalties import NoRepeatNgrams, SequenceCompletions
 
 TOKENS = st.integers(0, 2)
 TEXTS = st.lists(TOKENS, max_size=12)

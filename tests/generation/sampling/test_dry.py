@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoo.generation.sampling.dry import HIGHEST, LONGEST, Dry
-from zoo.generation.sampling.suffix_automaton import SuffixAutomaton
+from zoo.generation.sampling.penalties import HIGHEST, LONGEST, Dry, SuffixAutomaton
 
 
 def searched(pieces, most, least):

@@ -4,7 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from zoo.generation.sampling.mirostat import Mirostat, at_most, surprise
+from zoo.generation.sampling.filters import Mirostat, at_most, surprise
 
 LOGITS = np.random.default_rng(3).normal(size=(6, 30)).astype(np.float32) * 2
 

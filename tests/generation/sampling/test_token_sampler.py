@@ -9,8 +9,8 @@ import pytest
 
 from zoo.errors import PromptError, ZooError
 from zoo.generation.sampling import LogitsProcessors, TokenSampler
-from zoo.generation.sampling.token_strings import TokenStrings
-from zoo.generation.settings.constraints import Constraints
+from zoo.generation.sampling.logits_processors import TokenStrings
+from zoo.generation.settings.generation_config import Constraints
 from zoo.generation.settings.settings import Settings, biases
 
 P = np.array([0.3, 0.22, 0.16, 0.12, 0.09, 0.06, 0.05])

@@ -4,7 +4,7 @@ import pytest
 
 import zoo
 from zoo.errors import PromptError
-from zoo.generation.sampling.token_strings import (
+from zoo.generation.sampling.logits_processors import (
     banned_sequences,
     breaker_sequences,
     encodings,

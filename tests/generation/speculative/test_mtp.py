@@ -12,8 +12,7 @@ from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.parameters import export, parameters_of
 from zoo.checkpoint.quantized_matrix import join
 from zoo.errors import PromptError
-from zoo.generation.speculative.drafter import DraftSampler
-from zoo.generation.speculative.mtp import MTPDrafter, mtp_layer
+from zoo.generation.speculative.drafters import DraftSampler, MTPDrafter, mtp_layer
 from zoo.testing import same, subject
 from zoo.testing.generation_checks import same_text
 from zoo.testing.subjects import randomise

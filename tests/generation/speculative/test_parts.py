@@ -10,9 +10,8 @@ from tests.helpers.chi_square import deviation
 from zoo.generation.sampling.filters import draw_processors
 from zoo.generation.settings import Settings
 from zoo.generation.speculative import DraftThrottle
-from zoo.generation.speculative.drafter import DraftSampler, match_vocab
-from zoo.generation.speculative.prompt_lookup import PromptLookup
-from zoo.generation.speculative.rejection_sampling import accept, residual
+from zoo.generation.speculative.drafters import DraftSampler, PromptLookup, match_vocab
+from zoo.generation.speculative.verification import accept, residual
 
 DRAWS = 20_000
 DRAWN = draw_processors(Settings(temperature=1.0))

@@ -16,7 +16,7 @@ from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine
 from zoo.generation.sampling import LogitsProcessors, TokenSampler
 from zoo.generation.settings import Settings
-from zoo.generation.settings.constraints import Constraints
+from zoo.generation.settings.generation_config import Constraints
 from zoo.generation.speculative import Draft, DraftThrottle, draft_config
 from zoo.testing import subject
 from zoo.testing.generation_checks import KnownText, drafted_steps, same_text
@@ -202,7 +202,8 @@ def test_drawn_drafts_of_a_seed_repeat_whatever_the_clock_says(monkeypatch):
     asked = dict(max_tokens=60, temperature=1.0, seed=5, draft_model=draft)
     first = steps(loaded, [1], **asked)
     monkeypatch.setattr(
-        "zoo.generation.speculative.throttle.DraftThrottle._compare", lambda self: setattr(self, "paused", 9)
+        "zoo.generation.speculative.verification.DraftThrottle._compare",
+        lambda self: setattr(self, "paused", 9),
     )
     assert [s.token for s in steps(loaded, [1], **asked)] == [s.token for s in first]
 

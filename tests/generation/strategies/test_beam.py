@@ -12,9 +12,9 @@ from tests.helpers.tables import GARDEN, Table
 from zoo.cache import CachePolicy, CrossCache, KVCache, WindowCache
 from zoo.errors import PromptError
 from zoo.generation.sampling import LogitsProcessors
-from zoo.generation.sampling.banned import NoRepeatNgrams, SequenceCompletions
+from zoo.generation.sampling.penalties import NoRepeatNgrams, SequenceCompletions
 from zoo.generation.settings import Settings
-from zoo.generation.settings.constraints import Constraints, constraints_of
+from zoo.generation.settings.generation_config import Constraints, constraints_of
 from zoo.generation.strategies.beam_search import BeamConfig, Hypothesis, beam_search, likeliest
 from zoo.loading import Loaded
 from zoo.testing import subject

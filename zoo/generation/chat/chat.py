@@ -1,4 +1,7 @@
-"""`chat`: renders messages by the checkpoint's chat template and yields the answer as it is generated."""
+"""`chat`: renders messages by the checkpoint's chat template and yields the answer as it is generated.
+
+`next_turn_checkpoints` finds where this prompt and the next turn's diverge, to snapshot caches there.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,14 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from zoo.errors import PromptError
+from zoo.errors import PromptError, TokenizerError
 from zoo.frozen import Frozen, frozen
 from zoo.generation import check_loaded, stream
-from zoo.generation.chat.checkpoints import next_turn_checkpoints
 from zoo.generation.chat.parsing import Parser, answer_format
 from zoo.generation.chat.tools import Tool, declarations
-from zoo.generation.loop.prompt import encode_prompt, render_messages
+from zoo.generation.loop.prompt import encode_messages, encode_prompt, render_messages
 from zoo.generation.loop.step import Step
+from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.loading import Loaded
 
 
@@ -122,3 +125,30 @@ def _parsed(steps: Iterator[Step], parser: Parser) -> Iterator[Step]:
     finally:
         if isinstance(steps, Generator):  # closing this iterator closes that one
             steps.close()
+
+
+FOLLOWING = ({"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Why?"})
+
+
+def next_turn_checkpoints(
+    loaded: Loaded,
+    messages: Sequence[Mapping[str, Any]],
+    ids: Sequence[int],
+    variables: Mapping[str, Any] | None = None,
+) -> Iterator[int]:
+    """Yield the number of tokens that this prompt and the prompt of the next turn share, whatever the answer is.
+
+    `ids` are those of `encode_messages` with the same messages and variables. A template may render a past answer
+    differently from the prompt for it, for example without the thinking. So the conversation is rendered with one more
+    turn or, where the template refuses that, without the generation prompt; this takes time, and is done when the
+    first number is asked for. Yields nothing when all of the prompt is shared, or where rendering fails.
+    """
+    for following, more in ((FOLLOWING, {}), ((), {"add_generation_prompt": False})):
+        try:
+            later = encode_messages(loaded, [*messages, *following], {**(variables or {}), **more})
+        except (TokenizerError, PromptError):  # the next turn alone fails: the prompt itself was rendered
+            continue
+        shared = common_prefix(list(ids), later)
+        if 0 < shared < len(ids):
+            yield shared
+        return

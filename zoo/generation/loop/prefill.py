@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.cache import evaluate_caches
-from zoo.generation.loop.prompt_batches import padded
+from zoo.generation.loop.prompt import padded
 from zoo.generation.sampling.logits import token_logprobs
 
 MOST_RESERVED = 4096  # tokens that a new cache has room for: few texts are as long as they may be

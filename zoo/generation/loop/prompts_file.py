@@ -21,7 +21,7 @@ from zoo.frozen import Frozen, frozen
 from zoo.generation import Generated, batch_stream, collect, resolve_strategy
 from zoo.generation.loop.engine import MOST_ROWS, Engine
 from zoo.generation.loop.prompt import encode_messages, encode_prompt
-from zoo.generation.prefix_cache.fingerprint import model_fingerprint, tokenizer_fingerprint
+from zoo.generation.prefix_cache.disk import model_fingerprint, tokenizer_fingerprint
 from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
 

@@ -14,14 +14,12 @@ import mlx.core as mx
 
 from zoo.cache import CachePolicy
 from zoo.errors import ZooError
-from zoo.generation.loop.decode_step import DecodeStep
+from zoo.generation.loop.batch import DecodeStep
 from zoo.generation.loop.step import Drafted, Step
 from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.generation.sampling.logits import check_numbers, token_logprobs
-from zoo.generation.speculative.drafter import Draft
-from zoo.generation.speculative.rejection_sampling import accept
-from zoo.generation.speculative.rollback import Rollback
-from zoo.generation.speculative.throttle import DraftThrottle
+from zoo.generation.speculative.drafters import Draft
+from zoo.generation.speculative.verification import DraftThrottle, Rollback, accept
 
 if TYPE_CHECKING:
     from zoo.generation.loop.sequence import Sequence

@@ -1,13 +1,117 @@
-"""`TextStream`: turns tokens into steps, with the text that each token makes certain."""
+"""`TextStream`: turns tokens into steps, with the text that each token makes certain.
+
+Stop strings and stop expressions: output that could be the start of one is held back.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+from zoo.errors import PromptError, ZooError
 from zoo.generation.loop.prompt import eos_ids_of
 from zoo.generation.loop.step import Step
-from zoo.generation.loop.stop import StopText
 from zoo.loading import Loaded
+
+MOST_HELD = 4096  # characters that an expression may keep back; a longer match of it is not found
+SECONDS = 2.0  # of processor time that looking for an expression may take in one text
+MORE_SECONDS = 0.002  # that each character adds to what is left of them
+
+
+class StopText:
+    """Passes text on until one of `stops`, or a match of `expression`, appears, and sets `found` then.
+
+    What was found is not passed on. An expression is searched for after each character, so that what is found does not
+    depend on where tokens begin: the text ends with the first character that completes a match. `^` is the start of the
+    whole text. PromptError for an expression that is none, or that matches before there is any text.
+    """
+
+    def __init__(self, stops: Sequence[str], expression: str | None = None) -> None:
+        self.stops = [stop for stop in stops if stop]
+        self.pending = ""
+        self.found = False
+        self._expression = None if expression is None else Expression(expression)
+
+    def add(self, text: str, last: bool = False) -> str:
+        """The text that is now certain to come before any stop; all that is pending when this is the `last`."""
+        self.pending += text
+        starts = [place for stop in self.stops if (place := self.pending.find(stop)) >= 0]
+        if self._expression is not None:
+            start = self._expression.found(len(text), self.pending)
+            starts += [] if start is None else [start]
+        if starts:
+            self.found = True
+            return self.pending[: min(starts)]
+        keep = 0 if last else partial_match(self.pending, self.stops)
+        if self._expression is not None and not last:
+            keep = max(keep, self._expression.held(self.pending))
+        passed = self.pending[: len(self.pending) - keep]
+        self.pending = self.pending[len(passed) :]
+        if self._expression is not None:
+            self._expression.passed(passed)
+        return passed
+
+
+def partial_match(text: str, targets: Iterable[str]) -> int:
+    """The most characters at the end of a text that begin one of the targets without being all of it."""
+    longest = 0
+    for target in targets:
+        sizes = range(min(len(target) - 1, len(text)), longest, -1)
+        longest = next((size for size in sizes if text.endswith(target[:size])), longest)
+    return longest
+
+
+class Expression:
+    """A regular expression of the `regex` library, looked for in text that is pending after text that was passed on."""
+
+    def __init__(self, expression: str) -> None:
+        import regex
+
+        try:
+            self._pattern: Any = regex.compile(expression)
+        except regex.error as error:
+            raise PromptError(f"`stop_regex`: {error}") from None
+        self._seconds = SECONDS  # that are left
+        if self._search("", 0, 0) is not None:
+            raise PromptError(
+                f"`stop_regex`: {expression!r:.60} matches an empty text, so that nothing would be generated"
+            )
+        self._before = ""  # the end of what was passed on, for what an expression asks of the text before it
+
+    def found(self, new: int, pending: str) -> int | None:
+        """Where in the pending text, whose last `new` characters are new, the first match to be complete begins."""
+        text, begin = self._before + pending, len(self._before)
+        for end in range(len(text) - new + 1, len(text) + 1):
+            self._seconds = min(SECONDS, self._seconds + MORE_SECONDS)
+            match = self._search(text, begin, end)
+            if match is not None:
+                return match.start() - begin
+        return None
+
+    def held(self, pending: str) -> int:
+        """The number of characters at the end of the pending text with which a match may begin."""
+        text = self._before + pending
+        match = self._search(text, len(self._before), len(text), partial=True)
+        return 0 if match is None else min(len(text) - match.start(), MOST_HELD)
+
+    def passed(self, text: str) -> None:
+        """This text was passed on: no match begins in it."""
+        self._before = (self._before + text)[-MOST_HELD:]
+
+    def _search(self, text: str, begin: int, end: int, partial: bool = False) -> Any:
+        began = time.thread_time()
+        try:
+            found = self._pattern.search(text, begin, end, partial=partial, timeout=self._seconds)
+        except TimeoutError:
+            found, self._seconds = None, 0.0
+        self._seconds -= time.thread_time() - began
+        if self._seconds <= 0:
+            raise ZooError(
+                f"`stop_regex`: looking for it takes more than {SECONDS:g} s; it has to go back too often"
+            )
+        return found
+
 
 # The arguments of `TextStream.add`: a token's id, its log-probability, and the alternatives' log-probabilities.
 TokenWithLogprobs = tuple[int, float | None, Mapping[int, float] | None]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from zoo.generation.sampling.filters import draw_processors
-from zoo.generation.sampling.stages import record_of, stages_of
+from zoo.generation.sampling.logits import record_of, stages_of
 
 if TYPE_CHECKING:
     from zoo.generation.settings import Settings

@@ -6,13 +6,17 @@ one token of a row. Axes: B batch, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from zoo.generation.sampling.logits import NEG_INF, logprobs
-from zoo.generation.sampling.stages import LogitsProcessor
+from zoo.architecture import Sampler
+from zoo.architecture.settings import checked_settings
+from zoo.errors import PluginError, PromptError, in_words
+from zoo.generation.sampling.logits import NEG_INF, LogitsProcessor, logprobs
+from zoo.host.registry import Registry
 
 if TYPE_CHECKING:
     from zoo.generation.settings import Settings
@@ -131,3 +135,84 @@ def xtc(
     gone = top & (mx.arange(logits.shape[-1]) != least)
     thrown = mx.random.uniform(shape=(logits.shape[0], 1), key=key) < probability
     return mx.where(gone & thrown, NEG_INF, logits)
+
+
+def surprise(logits: mx.array) -> mx.array:
+    """The surprise of each token in bits, (…, V) -> (…, V)."""
+    return -logprobs(logits) / math.log(2)
+
+
+def at_most(logits: mx.array, bound: mx.array) -> mx.array:
+    """Keep the tokens of at most `bound` bits, and the likeliest in any case: (…, V), () -> (…, V)."""
+    best = logits.max(axis=-1, keepdims=True)
+    return mx.where((surprise(logits) <= bound) | (logits == best), logits, NEG_INF)
+
+
+class Mirostat:
+    """Mirostat 2: keeps the surprise of one sequence near the target `tau` by a bound, which begins at twice the target.
+
+    Surprise is -log2 of a probability, in bits. Basu et al., 2021, "Mirostat: A Neural Text Decoding Algorithm that
+    Directly Controls Perplexity", without its estimate of an exponent.
+    After each token it falls by `eta` times what the surprise has above the target. The surprise is that of the
+    distribution before the bound, as the paper has it; llama.cpp's is that of the renormalised rest.
+    """
+
+    def __init__(self, tau: float, eta: float) -> None:
+        self.tau, self.eta = tau, eta
+        self.bound = mx.array(2.0 * tau)
+        self._surprise: mx.array | None = None  # (1, V), of the last distribution
+
+    def __call__(self, logits: mx.array) -> mx.array:
+        """The logits within the bound, (1, V) -> (1, V)."""
+        self._surprise = surprise(logits)
+        return at_most(logits, self.bound)
+
+    def update(self, token: mx.array) -> None:
+        """The token (1,) that was drawn of the last distribution, evaluated or not."""
+        assert self._surprise is not None, "a token is drawn of a distribution"
+        # The bound keeps growing where nothing surprises; beyond the surprise of any token it does nothing.
+        error = mx.take(self._surprise[0], token)[0] - self.tau
+        self.bound = self.bound - self.eta * error
+
+
+class PluginFilter:
+    """A plugin's sampler with its settings, for one sequence; what goes wrong in it is a PluginError that names it."""
+
+    def __init__(self, record: Sampler, settings: Mapping[str, Any]) -> None:
+        self.name, self.stateful = record.name, record.stateful
+        self._settings = {} if record.stateful else dict(settings)
+        target = record.load()
+        self._function = self._guarded(target, **settings) if record.stateful else target
+
+    def __call__(self, logits: mx.array) -> mx.array:
+        """The logits after it, (B, V) -> (B, V)."""
+        found = self._guarded(self._function, logits, **self._settings)
+        if not isinstance(found, mx.array) or found.shape != logits.shape:
+            shown = found.shape if isinstance(found, mx.array) else type(found).__name__
+            raise PluginError(f"sampler {self.name} gives {shown} where logits {logits.shape} belong")
+        return found
+
+    def update(self, token: int) -> None:
+        """Tell a stateful sampler which token was chosen."""
+        if self.stateful:
+            self._guarded(lambda: self._function.update(token))
+
+    def _guarded(self, function: Any, *arguments: Any, **settings: Any) -> Any:
+        try:
+            return function(*arguments, **settings)
+        except Exception as error:
+            raise PluginError(f"sampler {self.name}: {in_words(error)}") from error
+
+
+def filters_of(
+    registry: Registry, samplers: Mapping[str, Mapping[str, Any]] | None
+) -> tuple[PluginFilter, ...]:
+    """The plugins' samplers asked for, by name with settings, in order; PromptError for a setting that one does not take."""
+    samplers = {} if samplers is None else samplers
+    if not isinstance(samplers, Mapping) or not all(isinstance(v, Mapping) for v in samplers.values()):
+        raise PromptError(f"`samplers` must be settings by a sampler's name, got {samplers!r:.60}")
+    filters = []
+    for name, given in samplers.items():
+        record = registry.table(Sampler).require(name)
+        filters.append(PluginFilter(record, checked_settings(f"sampler {name}", record.settings, given)))
+    return tuple(filters)

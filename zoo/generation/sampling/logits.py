@@ -1,18 +1,24 @@
-"""Logits by themselves: whether they are numbers, their log-probabilities, and tokens taken out of them.
+"""Logits, and the chain of steps from a model's logits to the distribution of the next token.
 
-Axes: N tokens, K alternatives, V vocabulary.
+Whether logits are numbers, their log-probabilities, and tokens taken out of them; what each step of the chain leaves, and
+who observes it. Axes: N tokens, K alternatives, V vocabulary.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import mlx.core as mx
 
 from zoo.errors import ZooError
+
+if TYPE_CHECKING:
+    from zoo.generation.settings import Settings
 
 NEG_INF = -float("inf")  # the logit of a token that must not be chosen
 
@@ -87,3 +93,58 @@ def keep_only(logits: mx.array, tokens: Sequence[int]) -> mx.array:
     kept = mx.full(logits.shape[-1:], NEG_INF, logits.dtype)
     kept[mx.array(list(tokens))] = 0.0
     return mx.broadcast_to(kept, logits.shape)
+
+
+class LogitsProcessor(NamedTuple):
+    """A step of the chain: logits (…, V) to logits (…, V). `name` and `value` are those of the setting that asks for it."""
+
+    name: str
+    value: float | None
+    function: Callable[[mx.array], mx.array]
+
+
+class LogitsStage(NamedTuple):
+    """The logits (…, V), float32, after a step of the chain; the first, "model", has the model's own."""
+
+    name: str
+    value: float | None
+    logits: mx.array
+
+
+def stages_of(logits: mx.array, processors: Iterable[LogitsProcessor]) -> Iterator[LogitsStage]:
+    """The chain of `processors` from the logits (…, V) on: tokens are chosen by the last stage."""
+    logits = logits.astype(mx.float32)
+    yield LogitsStage("model", None, logits)
+    for name, value, function in processors:
+        logits = function(logits)
+        yield LogitsStage(name, value, logits)
+
+
+# Called with each choice of a sequence: its stages, (…, V), and the tokens that were chosen by the last of them, (…).
+RecordChoice = Callable[[Sequence[LogitsStage], mx.array], None]
+
+
+class Observer(Protocol):
+    """Observes how tokens are chosen."""
+
+    def sequence(self, settings: Settings) -> RecordChoice:
+        """Called before the first choice of a sequence. The function that it returns is called with each choice."""
+
+
+_OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observed(observer: Observer) -> Iterator[None]:
+    """Let `observer` see the choices of every sequence that begins within the block."""
+    token = _OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        _OBSERVER.reset(token)
+
+
+def record_of(settings: Settings) -> RecordChoice | None:
+    """What records the choices of a sequence that begins now, None where nobody observes."""
+    observer = _OBSERVER.get()
+    return None if observer is None else observer.sequence(settings)

@@ -1,15 +1,19 @@
-"""Penalties of tokens that the text has already: repetition, presence and frequency.
+"""What the text so far does to the logits of the next token: penalties, bans and DRY ("don't repeat yourself").
 
-They are computed from counts that stay where the logits are, so that the next pass need not wait for the last token.
+Penalties of repetition, presence and frequency are computed from counts that stay where the logits are, so that the next
+pass need not wait for the last token. Bans remove the tokens that would complete a sequence; an update and a look-up take
+constant time. DRY penalises the tokens that would go on with a repetition, which a suffix automaton of the text finds.
 Axes: V vocabulary.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import mlx.core as mx
+
+from zoo.generation.sampling.logits import NEG_INF, mask_tokens
 
 
 def repetition(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
@@ -52,3 +56,237 @@ class Counts:
             self._window.append(token)
             if len(self._window) > self.size:
                 self.array = self.array.at[self._window.popleft()].add(-1)
+
+
+class SequenceCompletions:
+    """Finds the tokens that would complete one of some sequences, each of two tokens or more, at the end of a text."""
+
+    def __init__(self, runs: Iterable[Sequence[int]], given: Sequence[int] = ()) -> None:
+        self._last: dict[
+            tuple[int, ...], set[int]
+        ] = {}  # the last tokens of the sequences with this beginning
+        for run in runs:
+            *start, last = run
+            self._last.setdefault(tuple(start), set()).add(last)
+        self._lengths = sorted({len(start) for start in self._last})
+        self._text = deque(given, maxlen=max(self._lengths, default=0))
+
+    def completing(self) -> set[int]:
+        """The tokens that would complete a sequence."""
+        text = tuple(self._text)
+        starts = (text[len(text) - length :] for length in self._lengths if length <= len(text))
+        return set().union(*(self._last.get(start, ()) for start in starts))
+
+    def update(self, token: int) -> None:
+        """One more token of the text."""
+        self._text.append(token)
+
+
+class BannedSequences:
+    """Removes the tokens that would complete one of some sequences, each of one token or more, at the end of the text.
+
+    `looks_back`: which these are depends on the tokens before.
+    """
+
+    def __init__(self, vocab: int, runs: Iterable[Sequence[int]], given: Sequence[int] = ()) -> None:
+        runs = list(runs)
+        self._single = marked(vocab, [run[0] for run in runs if len(run) == 1])
+        several = [run for run in runs if len(run) > 1]
+        self._endings = SequenceCompletions(several, given) if several else None
+        self.looks_back = bool(several)
+
+    def __call__(self, logits: mx.array) -> mx.array:
+        """The logits without these tokens, (1, V) -> (1, V)."""
+        if self._single is not None:
+            logits = mx.where(self._single, NEG_INF, logits)
+        return logits if self._endings is None else mask_tokens(logits, sorted(self._endings.completing()))
+
+    def update(self, token: int) -> None:
+        """One more token of the text."""
+        if self._endings is not None:
+            self._endings.update(token)
+
+
+class NoRepeatNgrams:
+    """Removes the tokens that would repeat an n-gram, a sequence of `size` tokens, of the text."""
+
+    looks_back = True
+
+    def __init__(self, size: int, given: Sequence[int] = ()) -> None:
+        self._followers: dict[tuple[int, ...], set[int]] = {}
+        self._start = deque[int](maxlen=size - 1)  # the last `size` - 1 tokens
+        for token in given:
+            self.update(token)
+
+    def completing(self) -> set[int]:
+        """The tokens that would repeat an n-gram."""
+        return self._followers.get(tuple(self._start), set())
+
+    def __call__(self, logits: mx.array) -> mx.array:
+        """The logits without these tokens, (1, V) -> (1, V)."""
+        return mask_tokens(logits, sorted(self.completing()))
+
+    def update(self, token: int) -> None:
+        """One more token of the text."""
+        if len(self._start) == self._start.maxlen:
+            self._followers.setdefault(tuple(self._start), set()).add(token)
+        self._start.append(token)
+
+
+def marked(vocab: int, tokens: Iterable[int]) -> mx.array | None:
+    """The tokens as booleans (V,), None for none; ids outside the vocabulary are left out."""
+    known = [token for token in tokens if token < vocab]
+    if not known:
+        return None
+    found = mx.zeros(vocab, mx.bool_)
+    found[mx.array(known)] = True
+    return found
+
+
+ROOT = 0
+
+
+class SuffixAutomaton:
+    """The repetitions at the end of a text that grows by tokens. Runs of more than `most` tokens count as `most`.
+
+    Blumer et al., 1985, "The smallest automaton recognizing the subwords of a text". A state stands for those runs of
+    tokens that end at the same places; `link` leads to the state of the longest of their suffixes that also ends elsewhere.
+    A token takes constant time on average and at most two states; a question takes time in proportion to `most` and to
+    the tokens in its answer, however long the text is.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.next: list[dict[int, int]] = [{}]  # the state after one more token
+        self.link = [-1]
+        self.length = [0]  # of the longest run of a state
+        self._whole = ROOT  # the state of the whole text since the last break
+        self._repeated = ROOT  # of its longest suffix that was there before
+        self._limited: int | None = None  # of the last `most` tokens, where more than those are repeated
+
+    def cut(self) -> None:
+        """No run goes on across this place."""
+        self._whole = self._repeated = ROOT
+        self._limited = None
+
+    def add(self, token: int) -> None:
+        """One more token of the text."""
+        before, limited = self._repeated, self._limited
+        cloned = self._extended(token)
+        if self.length[self._repeated] <= self.most:
+            self._limited = None
+            return
+        # The last `most` tokens before this one were repeated as well: their state leads to the new one.
+        if limited is None:
+            limited = before
+        if cloned is not None and limited == cloned[0] and self.most <= self.length[cloned[1]]:
+            limited = cloned[1]
+        state = self.next[limited][token]
+        while self.length[self.link[state]] >= self.most:
+            state = self.link[state]
+        self._limited = state
+
+    def continuations(self, least: int) -> dict[int, int]:
+        """The tokens that followed an earlier copy of the text's end, and the longest such copy of at least `least`."""
+        found: dict[int, int] = {}
+        state = self._repeated if self._limited is None else self._limited
+        while self.length[state] >= least:
+            length = min(self.length[state], self.most)
+            for token in self.next[state]:
+                found.setdefault(token, length)
+            state = self.link[state]
+        return found
+
+    def _extended(self, token: int) -> tuple[int, int] | None:
+        """Extend the automaton by a token; the state that was split, and its clone, if one was."""
+        last = self._whole
+        if token in self.next[last]:  # the text since the break begins as an earlier one did
+            state = self.next[last][token]
+            if self.length[state] == self.length[last] + 1:
+                self._whole = self._repeated = state
+                return None
+            clone = self._cloned(state, last, token)
+            self._whole = self._repeated = clone
+            return state, clone
+        new = self._state(self.length[last] + 1, {}, ROOT)
+        self._whole = new
+        state = last
+        while state != -1 and token not in self.next[state]:
+            self.next[state][token] = new
+            state = self.link[state]
+        split = None
+        if state != -1:
+            follower = self.next[state][token]
+            if self.length[follower] != self.length[state] + 1:
+                split = follower, self._cloned(follower, state, token)
+            self.link[new] = self.next[state][token]
+        self._repeated = self.link[new]
+        return split
+
+    def _cloned(self, state: int, shorter: int, token: int) -> int:
+        """The state of those runs of `state` that are no longer than `shorter` and one token; `state` keeps the others."""
+        clone = self._state(self.length[shorter] + 1, dict(self.next[state]), self.link[state])
+        self.link[state] = clone
+        while shorter != -1 and self.next[shorter].get(token) == state:
+            self.next[shorter][token] = clone
+            shorter = self.link[shorter]
+        return clone
+
+    def _state(self, length: int, following: dict[int, int], link: int) -> int:
+        self.next.append(following)
+        self.link.append(link)
+        self.length.append(length)
+        return len(self.length) - 1
+
+
+LONGEST = 50  # tokens beyond the allowed length from which on the penalty does not grow
+HIGHEST = 1e30  # a penalty that float32 holds
+
+
+class Dry:
+    """The penalty of one sequence: `multiplier` · `base` ** (n - `allowed`), taken from the logit of a token.
+
+    n is the length of the longest run at the end of the text that was there before, followed by that token; below
+    `allowed` there is no penalty. No run goes across one of `breakers`, each a run of tokens, and a breaker of one token
+    is never penalised. The prompt, `given`, counts. DRY, by p-e-w, has no paper; this is text-generation-webui's and
+    llama.cpp's penalty.
+    """
+
+    def __init__(
+        self,
+        multiplier: float,
+        base: float,
+        allowed: int,
+        breakers: Iterable[Sequence[int]] = (),
+        given: Sequence[int] = (),
+    ) -> None:
+        self.multiplier, self.base, self.allowed = multiplier, base, allowed
+        runs = [tuple(run) for run in breakers]
+        self._single = frozenset(run[0] for run in runs if len(run) == 1)
+        self._several = SequenceCompletions(run for run in runs if len(run) > 1)
+        self._repeats = SuffixAutomaton(allowed + LONGEST)
+        for token in given:
+            self.update(token)
+
+    def penalties(self) -> dict[int, float]:
+        """What is taken from the logits of which tokens."""
+        return {
+            token: min(self.multiplier * self.base ** (length - self.allowed), HIGHEST)
+            for token, length in self._repeats.continuations(self.allowed).items()
+        }
+
+    def __call__(self, logits: mx.array) -> mx.array:
+        """The penalised logits, (1, V) -> (1, V)."""
+        penalties = {token: value for token, value in self.penalties().items() if token < logits.shape[-1]}
+        if not penalties:
+            return logits
+        return logits.at[:, mx.array(list(penalties))].subtract(mx.array(list(penalties.values())))
+
+    def update(self, token: int) -> None:
+        """One more token of the text."""
+        broken = token in self._several.completing()
+        self._several.update(token)
+        if broken or token in self._single:
+            self._repeats.cut()
+        else:
+            self._repeats.add(token)

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING
 import mlx.core as mx
 
 from zoo.errors import ZooError
-from zoo.generation.sampling.banned import marked
 from zoo.generation.sampling.draw import first_key, greedy
-from zoo.generation.sampling.filters import draw_processors, xtc
-from zoo.generation.sampling.logits import NEG_INF
+from zoo.generation.sampling.filters import Mirostat, PluginFilter, draw_processors, filters_of, xtc
+from zoo.generation.sampling.logits import NEG_INF, LogitsProcessor, LogitsStage, record_of, stages_of
 from zoo.generation.sampling.logits_processors import LogitsProcessors, processors_of
-from zoo.generation.sampling.mirostat import Mirostat
-from zoo.generation.sampling.plugin_samplers import PluginFilter, filters_of
-from zoo.generation.sampling.stages import LogitsProcessor, LogitsStage, record_of, stages_of
-from zoo.generation.settings.constraints import Constraints
+from zoo.generation.sampling.penalties import marked
+from zoo.generation.settings.generation_config import Constraints
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
     from zoo.generation.settings import Settings
+
 
 # The settings that remove tokens for good, for the message where none is left.
 REMOVING = (

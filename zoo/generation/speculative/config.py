@@ -10,11 +10,15 @@ from zoo.blocks.position import rope_stable_length
 from zoo.errors import PromptError, TokenizerError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.sampling.filters import draw_processors
-from zoo.generation.speculative.draft_model import DraftModel
-from zoo.generation.speculative.drafter import Drafter, DraftSampler
-from zoo.generation.speculative.mtp import MTPDrafter, mtp_layer
-from zoo.generation.speculative.prompt_lookup import PromptLookup
-from zoo.generation.speculative.rollback import can_roll_back
+from zoo.generation.speculative.drafters import (
+    Drafter,
+    DraftModel,
+    DraftSampler,
+    MTPDrafter,
+    PromptLookup,
+    mtp_layer,
+)
+from zoo.generation.speculative.verification import can_roll_back
 from zoo.loading import Loaded, load
 from zoo.recipe import learned_context
 from zoo.tokenizer import Tokenizer

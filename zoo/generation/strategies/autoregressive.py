@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zoo.generation.loop.engine import Engine, indexed_steps
-from zoo.generation.loop.prompt_batches import each_prompt
+from zoo.generation.loop.prompt import each_prompt
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import settings_for
 from zoo.loading import Loaded

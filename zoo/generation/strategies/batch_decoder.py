@@ -11,7 +11,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.cache import merged_caches
-from zoo.generation.loop.decode_step import DecodeStep
+from zoo.generation.loop.batch import DecodeStep
 from zoo.generation.loop.prefill import MOST_RESERVED, OnHidden, Prefill, Report, SourcePrefill
 from zoo.generation.loop.prompt import start_token
 from zoo.generation.settings import Settings

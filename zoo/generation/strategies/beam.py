@@ -10,8 +10,7 @@ from zoo.architecture.settings import BEAM_SEARCH
 from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine, indexed_steps
 from zoo.generation.loop.prefill import Report
-from zoo.generation.loop.prompt import TokenizedPrompt, tokenize_prompt
-from zoo.generation.loop.prompt_batches import BATCH, each_prompt, in_batches
+from zoo.generation.loop.prompt import BATCH, TokenizedPrompt, each_prompt, in_batches, tokenize_prompt
 from zoo.generation.loop.step import Step
 from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import processors_of

@@ -16,8 +16,7 @@ from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.pooling import POOLINGS
 from zoo.errors import PromptError
 from zoo.generation import check_loaded
-from zoo.generation.loop.prompt import encode_prompt, split_special_ids
-from zoo.generation.loop.prompt_batches import in_batches, padded
+from zoo.generation.loop.prompt import encode_prompt, in_batches, padded, split_special_ids
 from zoo.generation.sampling.logits import check_numbers
 from zoo.loading import Loaded
 

@@ -9,8 +9,7 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.errors import NothingToPredict, PromptError
-from zoo.generation.loop.prompt import encode_prompt, mask_id
-from zoo.generation.loop.prompt_batches import BATCH, each_prompt, in_batches, padded
+from zoo.generation.loop.prompt import BATCH, each_prompt, encode_prompt, in_batches, mask_id, padded
 from zoo.generation.loop.step import Step
 from zoo.generation.sampling.logits import check_numbers
 from zoo.loading import Loaded

@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.frozen import Frozen, frozen
-from zoo.generation.sampling.stages import LogitsStage, RecordChoice
+from zoo.generation.sampling.logits import LogitsStage, RecordChoice
 from zoo.generation.settings import Settings
 
 
@@ -33,7 +33,7 @@ class ChosenSequence:
 
 
 class ChoiceRecorder:
-    """Keeps how every sequence of a run chooses its tokens: what `zoo.generation.sampling.stages.observed` takes."""
+    """Keeps how every sequence of a run chooses its tokens: what `zoo.generation.sampling.logits.observed` takes."""
 
     def __init__(self) -> None:
         self.sequences: list[ChosenSequence] = []

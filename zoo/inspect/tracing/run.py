@@ -12,7 +12,7 @@ from zoo.errors import NothingToPredict, PromptError
 from zoo.generation import check_loaded, stream
 from zoo.generation.loop.prompt import encode_prompt
 from zoo.generation.loop.step import Step
-from zoo.generation.sampling.stages import observed
+from zoo.generation.sampling.logits import observed
 from zoo.inspect.tracing.choices import ChoiceRecorder
 from zoo.inspect.tracing.hooks import hooked
 from zoo.inspect.tracing.recorder import Recorder

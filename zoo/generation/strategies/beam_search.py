@@ -1,15 +1,80 @@
-"""The beam search for one prompt. Axes: H hypotheses (rows), V vocabulary."""
+"""Beam search: its configuration, the search for one prompt, and the passes that several searches share.
+
+A pass gives one token to all hypotheses of all prompts. Axes: B prompts, H hypotheses (rows), V vocabulary.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import mlx.core as mx
 import numpy as np
 
+from zoo.errors import PromptError
 from zoo.generation.sampling import LogitsProcessors
-from zoo.generation.sampling.logits import NEG_INF
-from zoo.generation.strategies.beam_search.config import BeamConfig, Hypothesis
+from zoo.generation.sampling.logits import NEG_INF, check_numbers, logprobs
+from zoo.generation.strategies.batch_decoder import BatchDecoder
+
+
+@dataclass(frozen=True)
+class BeamConfig:
+    """How a beam search scores and stops. The score of a finished hypothesis is Σ log p / length ** `length_penalty`.
+
+    `early_stopping` True ends the search once there are `count` finished ones; False, once the best running one
+    would not beat the worst of them at its present length; "never", at the length that favours it most.
+
+    Of several `groups` each searches with its share of the beams, one after the other at every step; `diversity` is
+    taken from a token's log-probability for each hypothesis of the groups before that has just chosen it (Vijayakumar
+    et al., 2016, equation 5, with the Hamming diversity). `returned` texts are found, the best of all groups.
+    PromptError for values that do not go together.
+    """
+
+    count: int = 1
+    length_penalty: float = 1.0
+    early_stopping: bool | Literal["never"] = False
+    groups: int = 1
+    diversity: float = 0.0
+    returned: int = 1
+
+    def __post_init__(self) -> None:
+        if self.count % self.groups:
+            raise PromptError(f"`beam_groups` must divide the {self.count} `beams`, got {self.groups}")
+        if self.groups > 1 and not self.diversity:
+            raise PromptError("`beam_groups` needs a `diversity_penalty` above 0: all groups find the same")
+        if self.groups == 1 and self.diversity:
+            raise PromptError("`diversity_penalty` needs several `beam_groups`")
+        if self.returned > self.count:
+            raise PromptError(
+                f"`return_sequences` must lie in 1..{self.count}, the number of `beams`, got {self.returned}"
+            )
+
+    @property
+    def width(self) -> int:
+        """How many hypotheses run in a group."""
+        return self.count // self.groups
+
+    def score(self, total: float, length: int) -> float:
+        """The score of a hypothesis of `length` tokens whose log-probabilities sum to `total`."""
+        return total / length**self.length_penalty
+
+    def cannot_improve(self, best: float, finished: Sequence[Hypothesis], length: int, limit: int) -> bool:
+        """Whether no running hypothesis can beat the finished ones; the best running one sums to `best`."""
+        if len(finished) < self.width:
+            return False
+        if self.early_stopping is True:
+            return True
+        favourable = limit if self.early_stopping == "never" and self.length_penalty > 0 else length
+        return self.score(best, favourable) <= min(hypothesis.score for hypothesis in finished)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """The new tokens of one row and their score: while it runs, the sum of their log-probabilities in nats."""
+
+    tokens: tuple[int, ...]
+    score: float
 
 
 class BeamGroup:
@@ -130,3 +195,43 @@ def likeliest(scores: mx.array | np.ndarray, count: int) -> list[tuple[int, int,
     found = zip(indices.tolist(), flat[indices].tolist(), strict=True)
     ranked = sorted(found, key=lambda pair: (-pair[1], pair[0]))
     return [(*divmod(index, scores.shape[-1]), score) for index, score in ranked if score > NEG_INF]
+
+
+def run_searches(decoder: BatchDecoder, searches: Sequence[BeamSearch]) -> Iterator[int]:
+    """Run the searches to their ends; yield the index of each search after each of its steps.
+
+    The decoder's rows are the prompts, one for each search; those of a search that is done leave.
+    """
+    active = list(range(len(searches)))
+    logits = decoder.first()  # (B, V)
+    step = 0
+    while True:
+        step += 1
+        highest = logits.max()  # NaN when any of them is
+        each = logprobs(logits)  # (H, V)
+        mx.eval(each, highest)
+        check_numbers(highest.item(), f"token {step}")
+        rows, start, stepping = list[int](), 0, active
+        for index in stepping:
+            end = start + searches[index].width
+            rows += [start + row for row in searches[index].advance(each[start:end])]
+            start = end
+        active = [index for index in stepping if not searches[index].done]
+        if not active:
+            yield from stepping
+            return
+        if rows != list(range(start)):
+            decoder.select(rows)
+        last = [hypothesis.tokens[-1] for index in active for hypothesis in searches[index].running]
+        logits = decoder.next(mx.array(last)[:, None])  # (H, 1) -> (H, V)
+        mx.async_eval(logits)
+        yield from stepping
+
+
+def beam_search(
+    decoder: BatchDecoder, processors: LogitsProcessors, beams: BeamConfig
+) -> Iterator[Hypothesis]:
+    """Yield the best running hypothesis of one prompt after each step, and at last the best of those that finished."""
+    search = BeamSearch(processors, beams)
+    for _ in run_searches(decoder, [search]):
+        yield search.found()[0] if search.done else search.best
