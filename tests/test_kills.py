@@ -17,7 +17,7 @@ import pytest
 import zoo
 from tests.helpers.small_llama import NUMBERS
 from zoo.generation.prefix_cache import PromptCache
-from zoo.training.state import open_state, state_path
+from zoo.training.run_folder import open_state, state_path
 from zoo_bench.benchmark import read_record
 
 pytestmark = pytest.mark.slow

@@ -19,12 +19,11 @@ from zoo.host.recipes import recipe_architecture, recipe_config
 from zoo.host.registry import default_registry
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
-from zoo.training import run_tokenizer
 from zoo.training.corpora import corpus
-from zoo.training.corpus_batches import CorpusBatches
 from zoo.training.loop import Trainer, TrainingCallbacks, initialise
-from zoo.training.objective import TrainingObjective, objective_of
+from zoo.training.objective import CorpusBatches, TrainingObjective, objective_of
 from zoo.training.record import TrainingRecord, TrainingSettings
+from zoo.training.vocabulary import open_tokenizer, tokenizer_files
 from zoo_lab.plan import Trial
 from zoo_lab.run import Failed
 
@@ -47,8 +46,8 @@ class Trained:
 @cache
 def small_tokenizer(name: str) -> Tokenizer:
     """A byte-level tokenizer of `VOCAB` tokens, trained on a corpus; made once a process."""
-    files = run_tokenizer.trained_on(corpus(name, "generate"), VOCAB)
-    return run_tokenizer.opened(files, default_registry())
+    files = tokenizer_files(corpus(name, "generate"), VOCAB)
+    return open_tokenizer(files, default_registry())
 
 
 def recipe_of(name: str, numbers: Mapping[str, Any]) -> Any:

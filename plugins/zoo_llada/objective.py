@@ -9,9 +9,8 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.tokenizer import Tokenizer
-from zoo.training.data import IGNORED
 from zoo.training.loop import Batch
-from zoo.training.loss import token_losses
+from zoo.training.loss import IGNORED, token_losses
 from zoo.training.masking import Span, Spans
 from zoo.training.objective import END, TrainingObjective, alike, mask_of, split_end, token, true_positions
 from zoo.training.record import TrainingSettings

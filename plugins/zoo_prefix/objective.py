@@ -8,9 +8,8 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.tokenizer import Tokenizer
-from zoo.training.data import IGNORED
 from zoo.training.loop import Batch
-from zoo.training.loss import cross_entropy
+from zoo.training.loss import IGNORED, cross_entropy
 from zoo.training.objective import TrainingObjective, documents, next_tokens
 from zoo.training.record import TrainingSettings
 

@@ -11,9 +11,8 @@ import mlx.core as mx
 
 from zoo.errors import ZooError
 from zoo.tokenizer import Tokenizer
-from zoo.training.data import IGNORED
 from zoo.training.loop import Batch, TrainingSettings
-from zoo.training.loss import cross_entropy
+from zoo.training.loss import IGNORED, cross_entropy
 from zoo.training.objective import TrainingObjective
 
 POOL = (

@@ -19,7 +19,7 @@ from zoo.config import Config
 from zoo.host.registry import default_registry
 from zoo.training.record import TrainingSettings
 from zoo.training.run import train_folder
-from zoo.training.state import open_state, state_path
+from zoo.training.run_folder import open_state, state_path
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
@@ -12,12 +13,12 @@ from zoo.assemble import assemble
 from zoo.checkpoint.open import make_recipe
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry
-from zoo.training.data import IGNORED, batches, padded, rows
 from zoo.training.loop import Trainer, TrainingCallbacks, initialise, schedule
-from zoo.training.loss import cross_entropy, next_token_loss
+from zoo.training.loss import IGNORED, cross_entropy, next_token_loss
+from zoo.training.objective import next_tokens, padded, rows
 from zoo.training.record import TrainingRecord, TrainingSettings
 from zoo.training.run import train_folder
-from zoo.training.state import open_state, state_path
+from zoo.training.run_folder import open_state, state_path
 
 
 def small(seed=0):
@@ -53,7 +54,8 @@ def test_its_gradient_is_probability_minus_one_hot():
 def test_rows_start_with_a_document_and_targets_are_shifted():
     assert list(rows([[1, 2], [3, 4, 5], [6], [7, 8, 9, 10]], 4, 0)) == [[1, 2, 0, 3, 4], [6, 0, 7, 8, 9]]
     texts = ["ab", "cde", "f", "ghij"]
-    ((inputs, targets),) = batches(texts, lambda text: list(map(ord, text)), batch=2, length=4, end=0)
+    letters = SimpleNamespace(encode=lambda text: list(map(ord, text)), special_tokens={}, id=lambda token: 0)
+    ((inputs, targets),) = next_tokens(texts, letters, TrainingSettings(batch=2, length=4))
     assert inputs.shape == targets.shape == (2, 4)
     assert inputs[:, 1:].tolist() == targets[:, :-1].tolist()
 

@@ -8,13 +8,13 @@ import pytest
 
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry
-from zoo.training.data import IGNORED, padded
 from zoo.training.loop import TrainingSettings
-from zoo.training.loss import cross_entropy
+from zoo.training.loss import IGNORED, cross_entropy
 from zoo.training.objective import (
     alike,
     masked_lm,
     objective_of,
+    padded,
 )
 from zoo.training.run import settings_of, train_folder
 from zoo_corpora.atlas import documents as atlas

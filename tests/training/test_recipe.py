@@ -18,9 +18,8 @@ from zoo.testing import checks_of, outcome, subject, subject_of
 from zoo.training import objective
 from zoo.training.loop import Stopped, TrainingCallbacks
 from zoo.training.record import TrainingSettings
-from zoo.training.resuming import settings_to_resume
-from zoo.training.run import settings_of, train_folder
-from zoo.training.target import pocket_config
+from zoo.training.run import pocket_config, settings_of, train_folder
+from zoo.training.run_folder import settings_to_resume
 from zoo_llada.objective import DIFFUSION
 from zoo_prefix.objective import PREFIX_LM
 from zoo_translation.objective import TRANSLATION

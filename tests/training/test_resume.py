@@ -9,9 +9,8 @@ import zoo
 from zoo.errors import CheckpointError, ZooError
 from zoo.training.loop import Stopped, TrainingCallbacks, schedule
 from zoo.training.record import TrainingSettings
-from zoo.training.resuming import settings_to_resume
 from zoo.training.run import train_folder
-from zoo.training.state import open_state, state_path
+from zoo.training.run_folder import open_state, settings_to_resume, state_path
 
 SHORT = dict(batch=2, length=16, warmup=2)
 

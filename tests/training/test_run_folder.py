@@ -10,10 +10,9 @@ import zoo
 from zoo.errors import CheckpointError, SourceError, ZooError
 from zoo.training import run_folder
 from zoo.training.record import TrainingSettings
-from zoo.training.resuming import settings_to_resume
 from zoo.training.run import train_folder
-from zoo.training.run_tokenizer import NAMES
-from zoo.training.state import open_state, state_path
+from zoo.training.run_folder import open_state, settings_to_resume, state_path
+from zoo.training.vocabulary import NAMES
 
 SHORT = dict(steps=2, batch=2, length=16)
 

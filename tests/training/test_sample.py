@@ -3,7 +3,7 @@
 import pytest
 
 import zoo
-from zoo.training.sample import beginnings, cut, one_line, sample
+from zoo.training.run import beginnings, cut, one_line, sample
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_a_strategy_that_fails_ends_no_run(monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("no")
 
-    monkeypatch.setattr("zoo.training.sample.generate", broken)
+    monkeypatch.setattr("zoo.training.run.generate", broken)
     assert sample(zoo.load("llama"), "The") is None
 
 

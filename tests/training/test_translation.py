@@ -10,8 +10,8 @@ from zoo.loading import load
 from zoo.testing import subject
 from zoo.tokenizer import load_tokenizer
 from zoo.training.corpora import corpus
-from zoo.training.data import IGNORED
 from zoo.training.loop import TrainingSettings, initialise
+from zoo.training.loss import IGNORED
 from zoo.training.run import train_folder
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
 from zoo_translation.objective import sentences, translation_loss, translations

@@ -7,10 +7,9 @@ import pytest
 
 import zoo
 from zoo.errors import ZooError
-from zoo.training.corpora import corpus
+from zoo.training.corpora import LONGEST, corpus, pieces, read_documents
 from zoo.training.record import TrainingSettings
 from zoo.training.run import train_folder
-from zoo.training.user_text import LONGEST, pieces, read_documents
 
 
 def written(path, *lines):

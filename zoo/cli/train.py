@@ -91,8 +91,8 @@ def train(
     from zoo.host.registry import default_registry
     from zoo.training.curve import drawn
     from zoo.training.loop import FIRST_STEP, Stopped, TrainingCallbacks
-    from zoo.training.resuming import settings_to_resume
     from zoo.training.run import settings_of, train_folder
+    from zoo.training.run_folder import settings_to_resume
 
     _check_usage(architecture, recipe, resume, overwrite)
     what = read_recipe(recipe, default_registry()) if recipe else architecture

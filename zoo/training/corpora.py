@@ -1,7 +1,17 @@
-"""Training texts: a corpus that a plugin registers, or a person's own files. Nothing is downloaded."""
+"""Training texts: a corpus that a plugin registers, or a person's own file, folder, or JSON lines. Imports no mlx.
+
+Nothing is downloaded. A text file is one document. Of a folder every `.txt`, `.md` and `.jsonl` file is read, in the
+order of their names. Each line of a `.jsonl` file is a document: an object with a "text", or, for a translator, with a
+"source" and a "target". A twentieth is held out for validation: every twentieth document, or, where there are fewer,
+the last part of each.
+"""
 
 from __future__ import annotations
 
+import glob
+import hashlib
+import json
+import random
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -16,8 +26,10 @@ from zoo.errors import PluginError, ZooError
 from zoo.files.reading import read_object
 from zoo.host.registry import Registry, default_registry
 from zoo.training.record import TRAINING
-from zoo.training.user_text import UserText, is_path, pieces, read_documents
 
+SUFFIXES = (".txt", ".md", ".jsonl")
+HELD_OUT = 20  # one document in so many, or one character
+LONGEST = 1 << 20  # characters of a document: a longer one is cut at the end of a line
 SAMPLE = 20_000  # documents that a tokenizer is trained on
 CHARACTERS = 20_000_000  # at most, in those documents
 # A character of a script that is written without spaces, or a run of other letters.
@@ -25,10 +37,28 @@ WORD = re.compile("[⺀-\U0003fffd]|[^\\W\\d_⺀-\U0003fffd]+")
 
 
 @dataclass(frozen=True)
+class UserText:
+    """Documents of a person's own: texts, or pairs where `parallel`. `digest` changes when any of them does."""
+
+    path: Path
+    trained: tuple[Any, ...]
+    held_out: tuple[Any, ...]
+    parallel: bool
+    digest: str
+
+    def rounds(self, seed: int) -> Iterator[tuple[Any, ...]]:
+        """All documents to train on, again and again, each time in another order."""
+        order, documents = random.Random(seed), list(self.trained)
+        while True:
+            order.shuffle(documents)
+            yield tuple(documents)
+
+
+@dataclass(frozen=True)
 class TextCorpus:
     """An opened corpus: an endless stream of documents for a seed, and a finite held-out set.
 
-    A document is a text, or, in a `parallel` corpus, a text and its translation. `own` is a person's own text, whose
+    A document is a text, or, in a `parallel` corpus, a text and its translation. `user_text` is a person's own text, whose
     documents have any length; None for a registered corpus. `names` gives the names that its texts contain, `answers`
     those among them that a text gives when it is asked; `sentences` is the stream with one sentence a document.
     """
@@ -169,3 +199,139 @@ def unseen_words(prompt: str, texts: TextCorpus) -> list[str]:
         for word in WORD.findall(text):
             unseen.pop(word.casefold(), None)
     return list(unseen.values())
+
+
+def is_path(name: str) -> bool:
+    """Whether this names a file, a folder or a pattern rather than a registered corpus."""
+    return any(mark in name for mark in "/\\.*?") or Path(name).exists()
+
+
+def read_documents(name: str, parallel: bool) -> UserText:
+    """The documents at a path; ZooError naming the file, and the line where there is one, that cannot be used."""
+    path = Path(name).expanduser()
+    found = [document for file in _files(path, parallel) for document in _documents(file, parallel)]
+    if not found:
+        raise ZooError(f"{path}: holds no text")
+    trained, held_out = _divided(path, found, parallel)
+    digest = hashlib.sha256()
+    for document in found:
+        for part in document if parallel else (document,):
+            digest.update(part.encode() + b"\0")
+    return UserText(path, tuple(trained), tuple(held_out), parallel, digest.hexdigest())
+
+
+def _files(path: Path, parallel: bool) -> list[Path]:
+    suffixes = SUFFIXES[-1:] if parallel else SUFFIXES
+    if path.is_dir():
+        inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in suffixes)
+        visible = [f for f in inside if not any(p.startswith(".") for p in f.relative_to(path).parts)]
+        if not visible:
+            raise ZooError(f"{path}: holds no {' or '.join(suffixes)} file")
+        return visible
+    if path.exists():
+        if parallel and path.suffix.lower() != ".jsonl":
+            raise ZooError(
+                f'{path}: a translator learns from a .jsonl file with a "source" and a "target" a line'
+            )
+        return [path]
+    matching = [Path(file) for file in sorted(glob.glob(str(path), recursive=True)) if Path(file).is_file()]
+    if not matching:
+        raise ZooError(f"{path}: no such file or folder to train on")
+    return [file for each in matching for file in _files(each, parallel)]
+
+
+def _documents(file: Path, parallel: bool) -> Iterator[Any]:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ZooError(f"{file}: cannot be read ({error.strerror})") from error
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        # A mark at the file's beginning is not among the bytes that the error counts.
+        line_number, byte = error.object[: error.start].count(b"\n") + 1, error.object[error.start]
+        raise ZooError(f"{file}, line {line_number}: not UTF-8 (byte 0x{byte:02x})") from None
+    if not text.strip():
+        raise ZooError(f"{file}: is empty")
+    if file.suffix.lower() != ".jsonl":
+        yield from _parted(text.strip())
+        return
+    fields = ("source", "target") if parallel else ("text",)
+    # Not splitlines: JSON leaves U+2028 and its like in a line.
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            values = _fields(f"{file}, line {number}", line, fields)
+            if any(values):
+                yield from [tuple(values)] if parallel else _parted(values[0])
+
+
+def _fields(origin: str, line: str, fields: tuple[str, ...]) -> list[str]:
+    """The texts of a JSON line's fields, stripped."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ZooError(f"{origin}: not JSON ({getattr(error, 'msg', type(error).__name__)})") from None
+    if not isinstance(record, dict):
+        raise ZooError(f"{origin}: no JSON object")
+    for name in fields:
+        if name not in record:
+            raise ZooError(f'{origin}: has no "{name}"')
+        if not isinstance(record[name], str):
+            raise ZooError(f'{origin}: "{name}" is no text')
+        try:
+            record[name].encode()
+        except UnicodeEncodeError:
+            raise ZooError(f'{origin}: "{name}" holds half a character (a lone surrogate)') from None
+    values = [record[name].strip() for name in fields]
+    if any(values) and not all(values):
+        raise ZooError(f'{origin}: "{fields[values.index("")]}" is empty')
+    return values
+
+
+def _parted(text: str) -> Iterator[str]:
+    """The text in parts of at most about `LONGEST` characters."""
+    start = 0
+    while len(text) - start > LONGEST:
+        end = text.rfind("\n", start, start + LONGEST) + 1 or start + LONGEST
+        yield text[start:end]
+        start = end
+    if start < len(text):
+        yield text[start:]
+
+
+def _divided(path: Path, documents: list[Any], parallel: bool) -> tuple[list[Any], list[Any]]:
+    """The documents to train on, and those that are held out."""
+    if len(documents) >= HELD_OUT:
+        trained = [document for number, document in enumerate(documents, 1) if number % HELD_OUT]
+        return trained, documents[HELD_OUT - 1 :: HELD_OUT]
+    if not parallel:
+        parts = [_tail_cut(text) for text in documents]
+        return [head for head, _ in parts if head], [tail for _, tail in parts if tail]
+    if len(documents) < 2:
+        raise ZooError(f"{path}: holds one pair, and one is held out for validation")
+    return documents[:-1], documents[-1:]
+
+
+def _tail_cut(text: str) -> tuple[str, str]:
+    """The text without its last part, and that part, cut where a line or a word ends if it can be."""
+    position = len(text) - max(len(text) // HELD_OUT, 1)
+    for mark in ("\n", " "):
+        found = text.rfind(mark, position // 2, position)
+        if found > 0 and len(text) - found <= 2 * (len(text) - position):
+            position = found + 1
+            break
+    return text[:position], text[position:]
+
+
+def pieces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
+    """A text in pieces that fit, halved where a line or a word ends if it can be."""
+    text = text.strip()
+    if len(text) < 2 or fits(text):
+        if text:
+            yield text
+        return
+    half = len(text) // 2
+    ends = (text.rfind(mark, half // 2, half) + 1 for mark in ("\n", " "))
+    position = next((end for end in ends if end), half)
+    yield from pieces(text[:position], fits)
+    yield from pieces(text[position:], fits)

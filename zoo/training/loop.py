@@ -20,7 +20,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 from zoo.blocks.model import Initialises
 from zoo.errors import ZooError
 from zoo.training.record import TrainingRecord, TrainingSettings
-from zoo.training.state import State, save_state
+from zoo.training.run_folder import State, save_state
 
 Batch = tuple[mx.array, ...]
 Loss = Callable[..., mx.array]

@@ -2,8 +2,7 @@
 
 import mlx.core as mx
 
-from zoo.training.data import IGNORED
-
+IGNORED = -1  # a target without a loss
 SMALLEST = 1e-37  # smaller probabilities are raised to this, about the smallest normal number of float32
 
 

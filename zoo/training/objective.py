@@ -1,4 +1,4 @@
-"""Training objectives: how a corpus becomes batches for each kind of model, and the loss of a batch.
+"""Training objectives: how a corpus becomes batches of token ids for each kind of model, and the loss of a batch.
 
 A batch is `(inputs, targets, …)`; its loss is a mean over the targets that are not ignored. All randomness comes
 from the seed, so that a resumed run sees the batches of an uninterrupted one. Axes: B rows, T tokens a row.
@@ -9,24 +9,30 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 import numpy as np
 
 from zoo.architecture import Architecture
 from zoo.errors import PluginError, ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.tokenizer import Tokenizer
-from zoo.training.data import IGNORED, batches, padded
-from zoo.training.loop import Batch, Loss, TrainingSettings
-from zoo.training.loss import cross_entropy, next_token_loss
+from zoo.training.corpora import TextCorpus
+from zoo.training.loop import Batch, Loss
+from zoo.training.loss import IGNORED, cross_entropy, next_token_loss
 from zoo.training.masking import Spans, hidden
+from zoo.training.record import TrainingSettings
 
 END = "<|endoftext|>"
 MASKED, MASKED_NAMES = 0.15, 0.5  # shares of the words, and of the names, that BERT is asked for
 POOL = 512  # documents that are sorted by length at a time
+MIXED = 4096  # rows of running text that are mixed at a time
+SORTED = 16  # batches of held-out documents that are sorted by length together
+MEASURED = 50  # batches of a person's own held-out text that a measurement takes at most
 
 Batches = Callable[..., Iterator[Batch]]  # of texts, tokenizer, settings, and `names` where it takes them
 
@@ -56,20 +62,63 @@ class TrainingObjective:
 
 
 def next_tokens(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSettings) -> Iterator[Batch]:
-    """Batches of inputs and of targets, which are the inputs shifted by one token."""
-    return batches(
-        texts,
-        tokenizer.encode,
-        batch=settings.batch,
-        length=settings.length,
-        end=token(tokenizer, END),
-        shuffle=random.Random(settings.seed) if settings.packed else None,
-    )
+    """Teacher-forced batches: inputs (B, T), and targets (B, T), the inputs shifted by one token.
+
+    Packed rows come in a mixed order: neighbours from one text make a batch less varied.
+    """
+    ids = map(tokenizer.encode, texts)
+    found = rows(ids, settings.length, token(tokenizer, END), settings.packed)
+    if settings.packed:
+        found = shuffled(found, random.Random(settings.seed))
+    while waiting := list(islice(found, settings.batch)):
+        both = mx.array(waiting)  # (B, T + 1)
+        yield both[:, :-1], both[:, 1:]
+
+
+def rows(documents: Iterable[list[int]], length: int, end: int, packed: bool = False) -> Iterator[list[int]]:
+    """Rows of `length` + 1 ids: whole documents one after the other, each closed by `end`.
+
+    A row starts where a document does, as a prompt will, and the document that overflows it is cut. `packed` cuts
+    nothing off: the next row goes on with the last id of the one before, so that each id is a target once.
+    """
+    row: list[int] = []
+    for ids in documents:
+        row += [*ids, end]
+        if packed:
+            whole = (len(row) - 1) // length * length
+            yield from (row[start : start + length + 1] for start in range(0, whole, length))
+            row = row[whole:]
+        elif len(row) > length:
+            yield row[: length + 1]
+            row = []
+
+
+def shuffled(rows: Iterator[list[int]], order: random.Random) -> Iterator[list[int]]:
+    """The rows in random order, shuffled within pools of `MIXED`."""
+    while waiting := list(islice(rows, MIXED)):
+        order.shuffle(waiting)
+        yield from waiting
 
 
 def documents(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSettings) -> Iterator[Batch]:
     """The same batches with one document a row, every token a target."""
     return padded(texts, tokenizer.encode, batch=64, end=token(tokenizer, END))
+
+
+def padded(
+    texts: Iterable[str], encode: Callable[[str], list[int]], *, batch: int, end: int
+) -> Iterator[Batch]:
+    """One document a row, padded on the right by targets that are ignored: for measuring, not for training.
+
+    Documents of like length share a batch, so that little of it is padding.
+    """
+    remaining = ([*encode(text), end] for text in texts)
+    while pool := sorted(islice(remaining, SORTED * batch), key=len):
+        for start in range(0, len(pool), batch):
+            some = pool[start : start + batch]
+            width = len(some[-1])
+            inputs = mx.array([row[:-1] + [end] * (width - len(row)) for row in some])  # (B, T)
+            yield inputs, mx.array([row[1:] + [IGNORED] * (width - len(row)) for row in some])
 
 
 def masked_lm(
@@ -199,3 +248,79 @@ def objective_of(
             f"objective {record.name}: {record.target} is {type(method).__name__}, not a TrainingObjective"
         )
     return method
+
+
+@dataclass(frozen=True)
+class CorpusBatches:
+    """The batches that an objective makes of a corpus with a tokenizer."""
+
+    objective: TrainingObjective
+    texts: TextCorpus
+    tokenizer: Tokenizer
+    settings: TrainingSettings
+
+    @cached_property
+    def _names(self) -> dict[str, Collection[str]]:
+        """The names and answers of the corpus, where the objective's batches take them."""
+        if not self.objective.names:
+            return {}
+        return {"names": self.texts.names(), "answers": self.texts.answers()}
+
+    def training(self) -> Iterator[Batch]:
+        """Batches without end, in an order that the seed decides."""
+        sentences = self.texts.sentences if self.objective.sentences else None
+        documents = (sentences or self.texts.training)(self.settings.seed)
+        return self.objective.training(documents, self.tokenizer, self.settings, **self._names)
+
+    def validation(self, documents: int | None = None) -> Iterator[Batch]:
+        """The batches of the held-out text, or of its first `documents`; of a person's own at most `MEASURED`."""
+        whole = self.settings.packed and self.objective.running
+        make = self.objective.training if whole else self.objective.validation
+        texts = islice(self.texts.validation(), documents)
+        batches = make(texts, self.tokenizer, self.settings, **self._names)
+        return islice(batches, MEASURED if self.texts.user_text is not None else None)
+
+    def held_out_loss(
+        self, model: nn.Module, documents: int | None = None, stop: Callable[[], bool] = lambda: False
+    ) -> float | None:
+        """The mean loss of the held-out targets in nats; None when `stop` says so before it is known."""
+        total = count = 0.0
+        for batch in self.validation(documents):
+            if stop():
+                return None
+            targets = (batch[1] != IGNORED).sum().item()
+            total += self.objective.loss(model, *batch).item() * targets
+            count += targets
+        return total / max(count, 1)
+
+
+def fitting_texts(
+    texts: TextCorpus, tokenizer: Tokenizer, settings: TrainingSettings, objective: TrainingObjective
+) -> TextCorpus:
+    """The texts as the objective takes them; ZooError where a person's own are too short for a row, or too long."""
+    if texts.user_text is None:
+        return texts
+    if texts.parallel:
+        return texts.only(lambda pair: fits_a_row(pair, tokenizer, settings.length))
+    if not objective.running:
+        return texts.in_pieces(
+            lambda text: len(text) <= 16 * settings.length and len(tokenizer.encode(text)) < settings.length
+        )
+    for what, documents in (("train on", texts.user_text.trained), ("hold out", texts.user_text.held_out)):
+        count = 0
+        for text in documents:
+            count += len(tokenizer.encode(text)) + 1
+            if count > settings.length:
+                break
+        else:
+            raise ZooError(
+                f"{texts.name}: too short: {count} tokens to {what}, and a row takes {settings.length + 1}: "
+                "give more text, or a smaller `length`"
+            )
+    return texts
+
+
+def fits_a_row(pair: tuple[str, str], tokenizer: Tokenizer, length: int) -> bool:
+    """Whether a source, and its translation with an end token, have at most `length` tokens."""
+    source, target = (len(tokenizer.encode(text)) for text in pair)
+    return source <= length and target < length

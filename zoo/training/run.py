@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
 from zoo import runtime
+from zoo.architecture import Architecture
 from zoo.assemble import TRAINED, assemble, check_memory
+from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.parameters import export
 from zoo.checkpoint.save import save
 from zoo.config import Config
 from zoo.errors import ConfigError, ZooError
-from zoo.host.registry import Registry, default_registry
+from zoo.generation import generate
+from zoo.host.recipes import recipe_architecture, recipe_config
+from zoo.host.registry import RECIPE_TYPE, Registry, default_registry
 from zoo.loading import Loaded
 from zoo.recipe import EncoderDecoder, Model, learned_context
 from zoo.tokenizer import Tokenizer
-from zoo.training import run_folder, run_tokenizer
+from zoo.training import run_folder
 from zoo.training.corpora import TextCorpus, corpus
-from zoo.training.corpus_batches import CorpusBatches, fitting_texts
 from zoo.training.curve import svg
 from zoo.training.loop import Trainer, TrainingCallbacks, initialise
-from zoo.training.objective import END, objective_of, token
+from zoo.training.objective import END, CorpusBatches, fitting_texts, objective_of, token
 from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings
-from zoo.training.resuming import check_resumed
-from zoo.training.sample import beginnings, sample
-from zoo.training.state import open_state, state_path
-from zoo.training.target import Target, architecture_of, resumed_target, target_of
+from zoo.training.run_folder import State, check_resumed, open_state, state_path
+from zoo.training.vocabulary import NAMES, given_files, open_tokenizer, tokenizer_files
+
+TOKENIZER_KEYS = ("vocab_size", "bos_token_id", "eos_token_id")  # of a config: they come from the tokenizer
+# Of the samples, a model's completions of held-out texts:
+TOKENS = 20  # that a model adds
+LONGEST = 60  # characters of a text to begin with
+SHORTEST = 12
+CHOICE = 8  # texts that take turns
 
 
 def settings_of(
@@ -85,7 +95,8 @@ def train_folder(
     with run_folder.claimed(out):
         state = open_state(state_path(out)) if resume else None
         if state is None:
-            target = _new_target(what, out, config, overwrite, registry)
+            target = target_of(what, registry, config)
+            run_folder.check_new(out, overwrite)
         elif tokenizer is not None:
             raise ZooError(f"{out}: its run goes on with its own tokenizer; leave the given one out")
         else:
@@ -100,11 +111,11 @@ def train_folder(
             check_resumed(out, state, settings, texts)
             files: Mapping[str, bytes] = state.files
         elif tokenizer is not None:
-            files = run_tokenizer.files_of(tokenizer)
+            files = given_files(tokenizer)
         else:
             callbacks.phase("training a tokenizer")
-            files = run_tokenizer.trained_on(texts, objective.vocab, texts.names() if objective.names else ())
-        own_tokenizer = run_tokenizer.opened(files, registry)
+            files = tokenizer_files(texts, objective.vocab, texts.names() if objective.names else ())
+        own_tokenizer = open_tokenizer(files, registry)
         callbacks.phase("making the model")
         target = target.with_tokenizer(own_tokenizer, token(own_tokenizer, END))
         loaded = _new_model(target, own_tokenizer, settings, out)
@@ -128,21 +139,6 @@ def train_folder(
         if not keep:
             run_folder.forget_run(out)
     return record
-
-
-def _new_target(
-    what: str | Model | None,
-    out: Path,
-    config: Mapping[str, Any] | None,
-    overwrite: bool,
-    registry: Registry,
-) -> Target:
-    """The target of a new run. ZooError where there is none, SourceError for a folder that is not free."""
-    if what is None:
-        raise ZooError("what to train is an architecture's name or a recipe: only `resume` goes without")
-    target = target_of(what, registry, config)
-    run_folder.check_new(out, overwrite)
-    return target
 
 
 def _new_model(target: Target, tokenizer: Tokenizer, settings: TrainingSettings, out: Path) -> Loaded:
@@ -194,7 +190,7 @@ def samples(loaded: Loaded, texts: TextCorpus, record: TrainingRecord) -> Callab
 
 def finish(out: Path, loaded: Loaded, record: TrainingRecord, files: Mapping[str, bytes]) -> None:
     """Write the model, its tokenizer, record and curve, and put them in the place of `out` in one step."""
-    with run_folder.publishing(out, run_tokenizer.NAMES) as part:
+    with run_folder.publishing(out, NAMES) as part:
         save(
             part,
             loaded.model,
@@ -208,3 +204,128 @@ def finish(out: Path, loaded: Loaded, record: TrainingRecord, files: Mapping[str
             (part / Path(name).name).write_bytes(data)
         record.save(part / TRAINING)
         (part / run_folder.CURVE).write_text(svg(record), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The model that a run trains: an architecture and a config of it. Records call it `name`.
+
+    The config of a recipe holds it, and nothing else of the model.
+    """
+
+    name: str
+    architecture: Architecture
+    config: dict[str, Any]
+    registry: Registry
+
+    def recipe(self) -> Any:
+        """The recipe; a ZooError for a config that cannot be."""
+        return make_recipe(self.architecture, self.config, registry=self.registry)
+
+    def with_tokenizer(self, tokenizer: Tokenizer, end: int) -> Target:
+        """The same for the vocabulary of a tokenizer, whose texts end with the token `end`."""
+        size = tokenizer.vocab_size
+        sized: dict[str, Any] = {"vocab_size": size}
+        if self.name == RECIPE_TYPE:
+            sized = {"recipe": self.recipe().with_vocab(size).to_json()}
+        return replace(self, config=self.config | sized | {"bos_token_id": end, "eos_token_id": end})
+
+
+def architecture_of(what: str | Model, registry: Registry) -> Architecture:
+    """The architecture of that name, or the one that a recipe is."""
+    if isinstance(what, Model):
+        return recipe_architecture(recipe_config(what), registry)
+    return registry.architecture(what)
+
+
+def target_of(
+    what: str | Model | None, registry: Registry, config: Mapping[str, Any] | None = None
+) -> Target:
+    """The target of a new run: an architecture by name, with this config or its pocket preset's, or a recipe."""
+    if what is None:
+        raise ZooError("what to train is an architecture's name or a recipe: only `resume` goes without")
+    architecture = architecture_of(what, registry)
+    if isinstance(what, Model):
+        if config is not None:
+            raise ZooError("a recipe says everything about its model: leave `config` out")
+        return Target(architecture.name, architecture, recipe_config(what), registry)
+    numbers = dict(pocket_config(architecture) if config is None else config)
+    return Target(what, architecture, numbers, registry)
+
+
+def resumed_target(
+    out: Path, state: State, what: str | Model | None, registry: Registry, config: Mapping[str, Any] | None
+) -> Target:
+    """The target of the run in `out`; ZooError where `what` or `config`, None when not given, ask for another model.
+
+    What comes from the tokenizer does not count: the size of the vocabulary, and the ids of its tokens.
+    """
+    name, saved = state.record["architecture"], dict(state.record["settings"]["config"])
+    asked = RECIPE_TYPE if isinstance(what, Model) else name if what is None else what
+    if asked != name:
+        raise ZooError(f"{out}: its run trains {name}, not {asked}")
+    if name != RECIPE_TYPE:
+        given = {key: value for key, value in (config or {}).items() if key not in TOKENIZER_KEYS}
+        if any(saved.get(key, value) != value for key, value in given.items()):
+            raise ZooError(f"{out}: its run has another config; leave the given one out")
+        return Target(name, registry.architecture(name), saved, registry)
+    if config is not None:
+        raise ZooError(f"{out}: its run trains a recipe, which has no other config; leave `config` out")
+    target = Target(name, recipe_architecture(saved, registry), saved, registry)
+    recipe = target.recipe()
+    if isinstance(what, Model) and what.with_vocab(recipe.vocab) != recipe:
+        raise ZooError(f"{out}: its run has another recipe; leave the given one out")
+    return target
+
+
+def pocket_config(architecture: Architecture) -> Mapping[str, Any]:
+    """The config of the pocket preset; ZooError when the architecture has none."""
+    preset = architecture.preset("pocket")
+    if preset is None or preset.config is None:
+        raise ZooError(f"{architecture.name} has no pocket preset: give the numbers of one in `config`")
+    return preset.config
+
+
+def beginnings(documents: Iterable[Any], task: str) -> list[str]:
+    """Prompts of the held-out texts: the first half of a line, the line with its last word hidden, or a source."""
+    found: list[str] = []
+    for document in islice(documents, 50):
+        if task == "translate":
+            found.append(document[0])
+            continue
+        lines = [line.strip() for line in document[:20_000].split("\n")]
+        found += [cut(line) for line in lines if len(line) >= SHORTEST][
+            : CHOICE if len(found) < CHOICE else 1
+        ]
+    return found[:CHOICE]
+
+
+def cut(line: str) -> str:
+    """About the first half of a line, up to a space where it has one."""
+    half = line[: min(len(line) * 2 // 3, LONGEST)]
+    before, space, _ = half.rpartition(" ")
+    return before if space and len(before) >= len(half) // 2 else half
+
+
+def sample(loaded: Loaded, prompt: str) -> str | None:
+    """The prompt and its completion in one line; None where the model makes no text, or refuses this one."""
+    try:
+        return one_line(f"{prompt} → {made(loaded, prompt)}")
+    except Exception:  # a plugin's strategy may raise anything, and what is only shown must not end a run
+        return None
+
+
+def made(loaded: Loaded, prompt: str) -> str:
+    """The completion of a prompt: the likeliest tokens for a mask, a translation, or a continuation."""
+    assert loaded.tokenizer is not None
+    if loaded.architecture.task != "fill-mask":
+        return generate(loaded, prompt, max_tokens=TOKENS).text
+    mask = loaded.tokenizer.special_tokens.get("mask_token", "[MASK]")
+    found = generate(loaded, f"{prompt} {mask}").candidates
+    return " or ".join(str(candidate["text"]).strip() for candidate in found[:3])
+
+
+def one_line(text: str) -> str:
+    """The text with every run of white space, control and format characters as one space."""
+    plain = "".join(" " if unicodedata.category(mark) in ("Cc", "Cf", "Zl", "Zp") else mark for mark in text)
+    return " ".join(plain.split())

@@ -1,22 +1,35 @@
-"""The folder of a training run: checked before the first step, replaced at the end in one step."""
+"""The folder of a training run: checked before the first step, its state to resume from, replaced at the end in one step."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import mlx.core as mx
+import mlx.nn as nn
+import mlx.optimizers as optim
+from mlx.utils import tree_flatten, tree_unflatten
+
+from zoo import runtime
 from zoo.checkpoint.safetensors import INDEX
-from zoo.errors import SourceError
-from zoo.files.writing import is_temporary_name, locked, make_folder, swap, temporary_folder
-from zoo.training.record import TRAINING
-from zoo.training.state import STATE, state_path
+from zoo.deferred_warnings import warn
+from zoo.errors import CheckpointError, ConfigError, SourceError, ZooError
+from zoo.files.reading import read_object
+from zoo.files.writing import is_temporary_name, locked, make_folder, replacing, swap, temporary_folder
+from zoo.training.corpora import TextCorpus
+from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, settings_in
 
 CURVE = "training.svg"
+STATE = "state.safetensors"  # the state of a run, replaced atomically
+FORMAT = "1"
 SPARE = 16 << 20  # bytes beside the weights: tokenizer, records, file systems' own
 
 
@@ -139,3 +152,115 @@ def _move(part: Path, out: Path, new: Collection[str], stale: Collection[str]) -
         (out / name).unlink(missing_ok=True)
     for name in (*sorted(set(new).difference(last)), *last):
         os.replace(part / name, out / name)
+
+
+@dataclass(frozen=True)
+class State:
+    """A run after `step` steps: its record so far, weights and optimizer by path, the tokenizer's files by name."""
+
+    step: int
+    record: dict[str, Any]
+    model: list[tuple[str, mx.array]]
+    optimizer: list[tuple[str, mx.array]]
+    files: dict[str, bytes]
+
+    def restore(self, model: nn.Module, optimizer: optim.Optimizer, record: TrainingRecord) -> None:
+        """Put everything back where it was."""
+        try:
+            model.load_weights(self.model, strict=True)
+        except ValueError as error:
+            raise ZooError(f"the run's weights do not fit the model: {error}") from error
+        optimizer.init(model.trainable_parameters())
+        optimizer.state = tree_unflatten(self.optimizer)
+        for key in ("losses", "validation", "tokens", "seconds"):
+            setattr(record, key, self.record[key])
+
+
+def state_path(folder: Path) -> Path:
+    """The path of the state of a run that writes `folder`."""
+    return folder / "run" / STATE
+
+
+def save_state(
+    path: Path,
+    model: nn.Module,
+    optimizer: optim.Optimizer,
+    record: TrainingRecord,
+    step: int,
+    files: Mapping[str, bytes],
+) -> None:
+    """Write the state under a temporary name, then rename it; ZooError when it cannot be written."""
+    arrays = {f"model.{name}": array for name, array in tree_flatten(model.parameters())}
+    arrays |= {f"optimizer.{name}": array for name, array in tree_flatten(optimizer.state)}
+    arrays |= {f"file.{name}": mx.array(memoryview(data), mx.uint8) for name, data in files.items()}
+    metadata = {"zoo_state": FORMAT, "step": str(step), "record": json.dumps(asdict(record))}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as part:
+            mx.save_safetensors(str(part), arrays, metadata=metadata)
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: cannot be written ({error})") from error
+
+
+def open_state(path: Path) -> State:
+    """The state in a file, its arrays read when they are used; ZooError when there is none, or it is damaged."""
+    if not path.is_file():
+        raise ZooError(f"{path.parent.parent}: no run to resume")
+    try:
+        arrays, metadata = mx.load(str(path), return_metadata=True)
+        if metadata.get("zoo_state") != FORMAT:
+            raise CheckpointError(f"{path}: holds no state of a run that this zoo reads")
+        step, record = int(metadata["step"]), json.loads(metadata["record"])
+        parts: dict[str, dict[str, mx.array]] = {"model": {}, "optimizer": {}, "file": {}}
+        for name, array in arrays.items():
+            where, _, rest = name.partition(".")
+            parts[where][rest] = array
+        files = {name: bytes(memoryview(array)) for name, array in parts["file"].items()}
+        missing = {"architecture", "settings", "losses", "validation", "tokens", "seconds"} - set(record)
+        if missing:
+            raise KeyError(min(missing))
+    except CheckpointError:
+        raise
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path}: the state is damaged ({error})") from error
+    return State(step, record, list(parts["model"].items()), list(parts["optimizer"].items()), files)
+
+
+def settings_to_resume(out: Path, given: Mapping[str, Any]) -> TrainingSettings:
+    """The settings of the run in `out`, with more steps if `given` says so; ZooError for any other change.
+
+    A corpus may be given by another path: that its texts are the same is checked when it is read.
+    """
+    state = open_state(state_path(out))
+    saved = settings_in(state.record["settings"])
+    for key, value in given.items():
+        if key not in ("steps", "corpus") and getattr(saved, key) != value:
+            raise ZooError(
+                f"`{key}`: the run was started with {getattr(saved, key)}, not {value}; only `steps` may change"
+            )
+    settings = saved.to(given.get("steps", saved.steps), state.step)
+    return replace(settings, corpus=given.get("corpus", saved.corpus))
+
+
+def check_resumed(out: Path, state: State, settings: TrainingSettings, texts: TextCorpus) -> None:
+    """ZooError when the run cannot go on with these settings and texts, or has nothing left to do.
+
+    Warns of libraries of other versions: with them the run is not, bit for bit, the one that was not interrupted.
+    """
+    saved = settings_in(state.record["settings"])
+    if texts.user_text is not None and texts.user_text.digest != state.record["settings"].get(
+        "corpus_sha256"
+    ):
+        raise ZooError(f"{texts.name}: is not the text that the run in {out} was started with")
+    corpus = (
+        settings.corpus if texts.user_text is not None else saved.corpus
+    )  # its digest says that it is the same
+    if settings != replace(saved.to(settings.steps, state.step), corpus=corpus):
+        raise ZooError(f"{out}: its run was made with other settings; only `steps` may change")
+    # A model that is there may be an older one, if the run was killed before it wrote its own.
+    if state.step == settings.steps and read_object(out, TRAINING, ConfigError) == state.record:
+        raise ZooError(f"{out}: all {settings.steps} steps are done; give more `steps` to go on")
+    now, before = runtime.versions(), state.record.get("versions", {})
+    changed = [f"{name} {before[name]}" for name in before if now.get(name, before[name]) != before[name]]
+    if changed:
+        warn(f"{out}: its run was started with {', '.join(changed)}; here it goes on with other versions")

@@ -1,4 +1,4 @@
-"""Training a small byte-level BPE tokenizer, and writing it as the files that other tools read.
+"""The tokenizer of a run: trained on the corpus, or given by the caller, as the files that other tools read.
 
 Source: byte-level BPE as in GPT-2 (Radford et al. 2019, section 2.2).
 """
@@ -8,21 +8,28 @@ from __future__ import annotations
 import json
 import os
 import re
+import tempfile
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo.architecture import TokenizerFormat
 from zoo.errors import TokenizerError
 from zoo.files.writing import write_text
+from zoo.host.registry import Registry
+from zoo.tokenizer import Tokenizer, load_tokenizer
+from zoo.tokenizer.settings import KINDS, SETTINGS, vocabulary_files
+from zoo.training.corpora import TextCorpus
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    import tokenizers
 
 # In the order of their ids, from 0. One set for every kind of model: generation ends at the first, padding is
 # the second, and masked models use the rest.
 SPECIAL_TOKENS = ("<|endoftext|>", "<|pad|>", "[MASK]", "[CLS]", "[SEP]")
 
+NAMES = {*(name for kind in KINDS for name in kind), "target.spm", *SETTINGS}  # of a tokenizer's files
 SMALLEST = 256 + len(SPECIAL_TOKENS)  # the byte alphabet and the special tokens, before any merge
 
 
@@ -31,7 +38,9 @@ SMALLEST = 256 + len(SPECIAL_TOKENS)  # the byte alphabet and the special tokens
 PIECE = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?(?:(?!\g<name>)[^\s\p{L}\p{N}])+|\s+(?!\S)|\s+"
 
 
-def train_tokenizer(texts: Iterable[str], vocab: int = 2048, names: Collection[str] = ()) -> Tokenizer:
+def train_tokenizer(
+    texts: Iterable[str], vocab: int = 2048, names: Collection[str] = ()
+) -> tokenizers.Tokenizer:
     """A byte-level BPE tokenizer of at most `vocab` tokens, learned from `texts` (a finite iterable).
 
     It has fewer tokens when the texts offer no more merges. Any text survives encoding and decoding, since
@@ -83,17 +92,13 @@ def _pieces(names: Collection[str]) -> str:
     """
     begun: dict[str, list[str]] = {}  # by their first letter: most places of a text begin none
     for name in sorted(set(names), key=lambda name: (-len(name), name)):
-        border = "" if _is_han(name[-1]) else r"(?![\p{Latin}\p{N}])"
+        border = "" if "CJK" in unicodedata.name(name[-1], "") else r"(?![\p{Latin}\p{N}])"
         begun.setdefault(name[0], []).append(re.escape(name[1:]) + border)
     name = "|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in begun.items())
     return rf"(?<name>{name})| (?=\g<name>)|\p{{Han}}|{PIECE}"
 
 
-def _is_han(letter: str) -> bool:
-    return "CJK" in unicodedata.name(letter, "")
-
-
-def _with_names(tokenizer: Tokenizer, names: Collection[str]) -> Tokenizer:
+def _with_names(tokenizer: tokenizers.Tokenizer, names: Collection[str]) -> tokenizers.Tokenizer:
     """The tokenizer with a token more for each name, taken as a whole before any merge is tried."""
     from tokenizers import Tokenizer, pre_tokenizers
 
@@ -107,7 +112,7 @@ def _with_names(tokenizer: Tokenizer, names: Collection[str]) -> Tokenizer:
     return Tokenizer.from_str(json.dumps(written))
 
 
-def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None:
+def save_tokenizer(tokenizer: tokenizers.Tokenizer, folder: str | os.PathLike[str]) -> None:
     """Writes `tokenizer.json` and `tokenizer_config.json` into `folder`, which is made if it is missing.
 
     transformers' `AutoTokenizer` loads the folder. No token is added around a text.
@@ -127,3 +132,36 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None
     target.mkdir(parents=True, exist_ok=True)
     write_text(target / "tokenizer.json", tokenizer.to_str(pretty=True))
     write_text(target / "tokenizer_config.json", json.dumps(settings, indent=2) + "\n")
+
+
+def given_files(given: Path) -> dict[str, bytes]:
+    """The files of a tokenizer that a person gives, a folder or a tokenizer.json; TokenizerError for neither."""
+    folder = given
+    if given.is_file():
+        if given.name != "tokenizer.json":
+            return {"tokenizer.json": given.read_bytes()}
+        folder = given.parent
+    has = (lambda name: (folder / name).is_file()) if folder == given else "tokenizer.json".__eq__
+    chosen = vocabulary_files(has)
+    if not chosen:
+        raise TokenizerError(f"{given}: holds no tokenizer; give a folder with one, or a tokenizer.json")
+    names = {*chosen, "target.spm", *SETTINGS}
+    return {name: (folder / name).read_bytes() for name in sorted(names) if (folder / name).is_file()}
+
+
+def tokenizer_files(texts: TextCorpus, vocab: int, names: Collection[str] = ()) -> dict[str, bytes]:
+    """The files of a tokenizer of `vocab` tokens, `names` among them, trained on a corpus."""
+    with tempfile.TemporaryDirectory() as folder:
+        save_tokenizer(train_tokenizer(texts.sample(), vocab, names), folder)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def open_tokenizer(files: Mapping[str, bytes], registry: Registry) -> Tokenizer:
+    """The tokenizer of these files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in files.items():
+            (Path(folder) / Path(name).name).write_bytes(data)
+        tokenizer = load_tokenizer(Path(folder), formats=registry.table(TokenizerFormat).listed())
+    if tokenizer is None:
+        raise TokenizerError("the run holds no tokenizer")
+    return tokenizer

@@ -25,9 +25,8 @@ from zoo.inspect.divergence import kl_divergence
 from zoo.inspect.timing import evaluation_seconds
 from zoo.loading import Loaded
 from zoo.training.corpora import corpus
-from zoo.training.data import IGNORED, padded
-from zoo.training.loss import token_losses
-from zoo.training.objective import END, next_tokens, token
+from zoo.training.loss import IGNORED, token_losses
+from zoo.training.objective import END, next_tokens, padded, token
 from zoo.training.record import TrainingSettings
 from zoo_corpora.accuracy import completes, is_right, questions_of
 
