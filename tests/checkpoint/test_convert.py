@@ -16,8 +16,7 @@ from mlx.utils import tree_flatten
 import zoo
 from zoo import runtime
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.parameters import parameters_of
-from zoo.checkpoint.quantize import choose, mixed, parse_quantization
+from zoo.checkpoint.parameters import choose, mixed, parameters_of, parse_quantization
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 from zoo.checkpoint.save import SaveOptions, write
 from zoo.cli.convert import convert as command

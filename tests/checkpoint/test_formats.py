@@ -11,11 +11,10 @@ import pytest
 import zoo
 from tests.helpers import gguf_files
 from zoo.architecture import CheckpointFormat, hookimpl
-from zoo.checkpoint.checkpoint import open_checkpoint
+from zoo.checkpoint.checkpoint import Pooling, open_checkpoint
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.detect_format import detect_format
 from zoo.checkpoint.folder import FolderCheckpoint
-from zoo.checkpoint.pooling import Pooling
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError, PluginError, SourceError
 from zoo.host.registry import default_registry, isolated

@@ -13,7 +13,7 @@ import zoo
 from tests.helpers import gguf_files
 from tests.helpers.loopback_hub import ID, Repository, answers
 from zoo.checkpoint import hub as hub_module
-from zoo.checkpoint.pooling import pooling_of
+from zoo.checkpoint.folder import pooling_of
 from zoo.checkpoint.safetensors import INDEX
 from zoo.errors import CheckpointError, SourceError
 from zoo.host.registry import default_registry

@@ -105,7 +105,11 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
             what = f"of shape {tuple(tensor.shape)}" if tensor.size == 0 else f"of {tensor.dtype}"
             raise CheckpointError(f"{folder / TENSORS}: {name} {what}, where floats belong")
     if kind != "full":
-        tensors = changes(tensors, scale_of(settings), owners(opened, tensors))
+        lora = settings.nested("lora_parameters")
+        if lora is None:
+            raise ConfigError(f"{settings.origin.name}: lora_parameters.scale is missing")
+        scale = lora.number("scale", least=-MOST_SCALE, most=MOST_SCALE)
+        tensors = changes(tensors, scale, owners(opened, tensors))
     own = {path: change for path, change in tensors.items() if path in opened.parameters}
     others = {name: change for name, change in tensors.items() if name not in own}
     named, left = weights.apply(
@@ -125,14 +129,6 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     if broken is not None:
         raise CheckpointError(f"{folder / TENSORS}: {broken} holds NaN or infinity")
     return found
-
-
-def scale_of(settings: Config) -> float:
-    """The factor of a low-rank product."""
-    parameters = settings.nested("lora_parameters")
-    if parameters is None:
-        raise ConfigError(f"{settings.origin.name}: lora_parameters.scale is missing")
-    return parameters.number("scale", least=-MOST_SCALE, most=MOST_SCALE)
 
 
 def owners(opened: Opened, tensors: Mapping[str, Any]) -> dict[str, Any]:

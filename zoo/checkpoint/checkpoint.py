@@ -14,13 +14,27 @@ import mlx.core as mx
 from zoo.architecture import Architecture, CheckpointFormat
 from zoo.checkpoint.detect_format import detect_format
 from zoo.checkpoint.finite import finite
-from zoo.checkpoint.pooling import Pooling
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import CONFIG_JSON, Config, Origin
 from zoo.errors import PluginError, SourceError
+from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
 from zoo.host.resolve import resolve
 from zoo.tokenizer import Tokenizer
+
+POOLINGS = ("mean", "first", "last")
+
+
+@frozen()
+class Pooling(Frozen):
+    """Pooling of a text's hidden states to one vector: their mean, or the first or last token's.
+
+    `normalise` to length 1. Texts are cut to `length` tokens (None: never).
+    """
+
+    mode: str = "mean"
+    normalise: bool = False
+    length: int | None = None
 
 
 class Checkpoint(ABC):

@@ -18,8 +18,7 @@ import mlx.core as mx
 from zoo.checkpoint.adapter import fuse, open_adapter
 from zoo.checkpoint.detect_format import suffixes_of
 from zoo.checkpoint.open import Opened, Report, open_model
-from zoo.checkpoint.parameters import renamed
-from zoo.checkpoint.quantize import Choice, mixed, parse_quantization, quantized
+from zoo.checkpoint.parameters import Choice, mixed, parse_quantization, quantized, renamed
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 from zoo.checkpoint.save import SHARD, SaveOptions, signature_of, write
 from zoo.deferred_warnings import deferred_warnings

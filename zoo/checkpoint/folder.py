@@ -1,23 +1,30 @@
-"""Hugging Face's folders: a config.json, safetensors, and the files of a tokenizer beside them."""
+"""Hugging Face's folders: a config.json, safetensors, and the files of a tokenizer beside them.
+
+sentence-transformers' files say how hidden states are pooled to one vector a text.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import mlx.core as mx
 
-from zoo.architecture import TokenizerFormat
-from zoo.checkpoint.checkpoint import Checkpoint
+from zoo.architecture import QuantizedFormat, TokenizerFormat
+from zoo.checkpoint.checkpoint import POOLINGS, Checkpoint, Pooling
 from zoo.checkpoint.finite import finite
-from zoo.checkpoint.pooling import Pooling, pooling_of
-from zoo.checkpoint.quantized_tensors import gather, with_settings
+from zoo.checkpoint.quantization_settings import QuantizationSettings
+from zoo.checkpoint.quantized_tensors import gather, settings_of
 from zoo.checkpoint.safetensors import Tensors, load_file, open_tensors, weight_files
+from zoo.config import Config, Origin
 from zoo.errors import ConfigError
-from zoo.files.reading import file_in_folder, read_object
+from zoo.files.reading import file_in_folder, read_json, read_object
+from zoo.files.writing import write_json, write_text
 from zoo.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
@@ -34,9 +41,14 @@ class FolderCheckpoint(Checkpoint):
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        return with_settings(
-            read_object(self.path, CONFIG, ConfigError, required=True), self.path, self.registry
-        )
+        config = read_object(self.path, CONFIG, ConfigError, required=True)
+        formats = self.registry.table(QuantizedFormat).listed().values()
+        if settings_of(config) is None:  # some writers put the settings into a file of their own
+            for name, file in ((format.name, format.settings_file) for format in formats):
+                if file is not None and (found := read_object(self.path, file, ConfigError)):
+                    settings = {"quant_method": name, **found}
+                    return {**config, "quantization_config": QuantizationSettings(settings, Origin(file))}
+        return config
 
     def tensors(self, dtype: mx.Dtype | None = None) -> Tensors:
         return gather(open_tensors(self.path), self.config, self.registry, dtype)
@@ -71,3 +83,81 @@ class FolderCheckpoint(Checkpoint):
                     target = folder / name
                     target.parent.mkdir(exist_ok=True)
                     shutil.copyfile(path, target)
+
+
+MODULES, POOLING, LIMITS = "modules.json", "1_Pooling/config.json", "sentence_bert_config.json"
+
+# What sentence-transformers calls them, in its folders' old and new spelling.
+_KEYS = {
+    "mean": "pooling_mode_mean_tokens",
+    "first": "pooling_mode_cls_token",
+    "last": "pooling_mode_lasttoken",
+}
+_NAMES = {"mean": "mean", "cls": "first", "lasttoken": "last"}
+
+
+def pooling_of(folder: Path) -> Pooling:
+    """The pooling that a folder's sentence-transformers files describe; the mean where there are none.
+
+    ConfigError for a module or a mode that is not implemented.
+    """
+    modules = list(_modules(folder))
+    if not modules:
+        return Pooling()
+    mode, normalise = "mean", False
+    for kind, path in modules:
+        if kind == "Pooling":
+            mode = _mode(folder, f"{path}/config.json" if path else "config.json")
+        elif kind == "Normalize":
+            normalise = True
+        elif kind != "Transformer":
+            raise ConfigError(f"{folder / MODULES}: the module {kind} is not implemented")
+    limits = Config(read_object(folder, LIMITS, ConfigError), origin=Origin(str(folder / LIMITS)))
+    return Pooling(mode, normalise, limits.count("max_seq_length", None))
+
+
+def save_pooling(folder: Path, mode: str, width: int | None) -> None:
+    """Write a pooling `mode` of vectors of `width` numbers, as sentence-transformers reads it."""
+    (folder / POOLING).parent.mkdir()
+    flags = {key: name == mode for name, key in _KEYS.items()}
+    write_json(folder / POOLING, {"word_embedding_dimension": width, **flags})
+    kinds = {"Transformer": "", "Pooling": "1_Pooling"}
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(kinds.items())
+    ]
+    write_text(folder / MODULES, json.dumps(modules, indent=2) + "\n")
+
+
+def _modules(folder: Path) -> Iterator[tuple[str, str]]:
+    """The class name and folder of each module that a `modules.json` lists; nothing when there is none."""
+    path = folder / MODULES
+    modules = read_json(folder, MODULES, ConfigError)
+    if not isinstance(modules, list | None):
+        raise ConfigError(f"{path}: must be a list of modules with a type and a path")
+    for module in modules or ():
+        try:
+            kind, subfolder = str(module["type"]).rpartition(".")[2], str(module["path"])
+        except (TypeError, KeyError) as error:
+            raise ConfigError(f"{path}: must be a list of modules with a type and a path") from error
+        if subfolder and (PurePosixPath(subfolder).name != subfolder or subfolder == ".."):
+            raise ConfigError(f"{path}: path {subfolder!r} is not a folder beside it")
+        yield kind, subfolder
+
+
+def _mode(folder: Path, name: str) -> str:
+    """The mode of a Pooling module's config."""
+    values = read_object(folder, name, ConfigError, required=True)
+    given = values.get("pooling_mode")
+    if given is not None:
+        names = list(map(str, given)) if isinstance(given, list) else [str(given)]
+        modes = [_NAMES.get(name, name) for name in names]
+    else:
+        known = {key: mode for mode, key in _KEYS.items()}
+        keys = [key for key, value in values.items() if key.startswith("pooling_mode_") and value is True]
+        modes = [known.get(key, key) for key in keys]
+    if len(modes) != 1 or modes[0] not in POOLINGS:
+        raise ConfigError(
+            f"{folder / name}: pooling by {' and '.join(modes) or 'nothing'} is not implemented"
+        )
+    return modes[0]

@@ -77,9 +77,22 @@ class Listing:
         One after the other. SourceError, before anything is fetched, when the disk has no room for them, or
         a person who is asked says no.
         """
-        missing = self._missing_bytes(names)
-        self._check_disk(missing)
-        confirm_download(self.hub_id, missing)
+        from huggingface_hub import constants
+
+        cache = Path(constants.HF_HUB_CACHE)
+        blobs = cache / f"models--{self.hub_id.replace('/', '--')}" / "blobs"
+        hashes = {name: self._blob(name) for name in names}
+        lacking = [name for name, blob in hashes.items() if blob is None or not (blobs / blob).exists()]
+        need = sum(self.files[name].size or 0 for name in lacking)
+        with explaining(self.hub_id):
+            disk = next(folder for folder in (cache, *cache.parents) if folder.exists())
+            free = shutil.disk_usage(disk).free
+        if need > free:
+            raise SourceError(
+                f"{self.hub_id}: needs {need / 1e9:.1f} GB on the disk of {cache}, which has {free / 1e9:.1f} GB free; "
+                f"{_ROOM}"
+            )
+        confirm_download(self.hub_id, need)
         for name in names:
             self.fetch_file(name, self.commit, tqdm_class=_bar(name))
 
@@ -97,30 +110,6 @@ class Listing:
         with explaining(self.hub_id, revision):
             guarded(answer, lambda: hf_hub_download(self.hub_id, name, revision=revision, **options))
 
-    def _missing_bytes(self, names: Sequence[str]) -> int:
-        """The bytes of those files that the cache lacks."""
-        from huggingface_hub import constants
-
-        blobs = Path(constants.HF_HUB_CACHE) / f"models--{self.hub_id.replace('/', '--')}" / "blobs"
-        stored = {name: self._blob(name) for name in names}
-        lacking = (name for name, blob in stored.items() if blob is None or not (blobs / blob).exists())
-        return sum(self.files[name].size or 0 for name in lacking)
-
-    def _check_disk(self, need: int) -> None:
-        """SourceError where the cache's disk has no room for so many bytes."""
-        from huggingface_hub import constants
-
-        cache = Path(constants.HF_HUB_CACHE)
-        with explaining(self.hub_id):
-            free = shutil.disk_usage(
-                next(folder for folder in (cache, *cache.parents) if folder.exists())
-            ).free
-        if need > free:
-            raise SourceError(
-                f"{self.hub_id}: needs {need / 1e9:.1f} GB on the disk of {cache}, which has {free / 1e9:.1f} GB free; "
-                f"{_ROOM}"
-            )
-
 
 def download(hub_id: str, revision: str | None, registry: Registry, weights: bool = True) -> Path:
     """The folder of a repository's config, tokenizer and, with `weights`, safetensors files, fetched or from the cache.
@@ -132,8 +121,8 @@ def download(hub_id: str, revision: str | None, registry: Registry, weights: boo
     try:
         listing = ask(hub_id, revision, registry)
     except SourceError as error:
-        serves = _whole(hub_id, revision) if weights else _cached(hub_id, CONFIG, revision)
-        return _cached_or_raise(error, serves)
+        folder = _cached(hub_id, CONFIG, revision)
+        return _cached_or_raise(error, None if weights and folder and not _is_whole(folder) else folder)
     listing.fetch(wanted(hub_id, listing.files, registry))
     folder = _snapshot(listing, CONFIG, revision)
     if not weights:
@@ -162,22 +151,15 @@ def download_file(hub_id: str, name: str, revision: str | None, registry: Regist
 def wanted(hub_id: str, names: Collection[str], registry: Registry) -> list[str]:
     """Of a repository's files, those beside the weights that loading reads; SourceError when it holds no model."""
     if CONFIG not in names:
-        files = sorted(name for name in names if name.endswith(suffixes_of(registry)))
-        kinds = " and ".join(sorted({Path(name).suffix[1:].upper() for name in files}))
-        has = (
-            f"; of its {kinds} files name one: {', '.join(f'{hub_id}/{name}' for name in files[:8])}"
-            if files
-            else ""
-        )
-        raise SourceError(f"{hub_id}: has no {CONFIG}, so no folder that can be loaded{has}")
+        why = f"{hub_id}: has no {CONFIG}, so no folder that can be loaded"
+        if files := sorted(name for name in names if name.endswith(suffixes_of(registry))):
+            kinds = " and ".join(sorted({Path(name).suffix[1:].upper() for name in files}))
+            why += f"; of its {kinds} files name one: {', '.join(f'{hub_id}/{name}' for name in files[:8])}"
+        raise SourceError(why)
     tokenizers = [format.files for format in registry.table(TokenizerFormat).listed().values()]
+    quantized = [format.settings_file for format in registry.table(QuantizedFormat).listed().values()]
     files = [
-        *BESIDE,
-        *(
-            format.settings_file
-            for format in registry.table(QuantizedFormat).listed().values()
-            if format.settings_file
-        ),
+        *(*BESIDE, *filter(None, quantized)),
         *(file for files in tokenizers if all(name in names for name in files) for file in files),
         *vocabulary_files(names.__contains__),
     ]
@@ -223,13 +205,12 @@ def _cached(hub_id: str, name: str, revision: str | None) -> Path | None:
     return Path(found.removesuffix(name)) if isinstance(found, str) else None
 
 
-def _whole(hub_id: str, revision: str | None) -> Path | None:
-    """The snapshot in the cache, None unless all its weights are there, which are fetched after all else."""
-    folder = _cached(hub_id, CONFIG, revision)
+def _is_whole(folder: Path) -> bool:
+    """Whether a snapshot in the cache has all its weights, which are fetched after all else."""
     try:
-        return folder if folder is not None and weight_files(folder) else None
+        return bool(weight_files(folder))
     except CheckpointError:
-        return None
+        return False
 
 
 def _snapshot(listing: Listing, name: str, revision: str | None) -> Path:
@@ -245,13 +226,12 @@ def _bar(name: str) -> Any:
     """huggingface_hub's progress bar, which only a terminal shows, for one file; gone when it is full."""
     from huggingface_hub.utils import tqdm
 
-    shown = name if name.isprintable() else ascii(name)
     # A bar controls the terminal: where the command line has put a stream that obeys nothing before it, the one beneath.
     stream = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
 
     class Bar(tqdm):
         def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options | {"desc": shown, "leave": False, "file": stream})
+            super().__init__(*args, **options | {"desc": name, "leave": False, "file": stream})
 
     return Bar
 
@@ -306,7 +286,7 @@ def _reason(error: Exception, hub_id: str, revision: str | None) -> str:
         return f"the hub asks for a pause after too many requests; wait, or {_LOGIN}"
     if status is not None:
         return f"the hub fails with status {status}; try again later"
-    if disk == errno.ENOSPC or any(getattr(link, "errno", None) == errno.ENOSPC for link in chain):
+    if any(getattr(link, "errno", None) == errno.ENOSPC for link in chain):
         return f"the disk of {constants.HF_HUB_CACHE} is full; {_ROOM}"
     if disk is not None:
         return f"the cache {constants.HF_HUB_CACHE} cannot be used ({reason}); HF_HOME names another place"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -106,44 +106,37 @@ def guarded(answer: ExpectedResponse, call: Callable[[], T]) -> T:
     The call runs in a thread of its own, so that neither a hub that trickles nor a wait that it asks for can hold this
     one, and Ctrl-C ends it at once.
     """
+    from concurrent.futures import Future, wait
+
     _install()
-    outcome: list[Any] = []
-    finished = threading.Event()
+    future: Future[T] = Future()
 
     def run() -> None:
+        _expected.set(answer)
         try:
-            _expected.set(answer)
-            outcome.extend((call(), None))
+            future.set_result(call())
         except BaseException as error:  # raised again by the thread that waits
-            outcome.extend((None, error))
-        finally:
-            finished.set()
+            future.set_exception(error)
 
-    thread = threading.Thread(target=copy_context().run, args=(run,), daemon=True)
-    thread.start()
+    threading.Thread(target=copy_context().run, args=(run,), daemon=True).start()
     try:
-        _wait(answer, finished)
+        since, before = time.monotonic(), answer.received
+        while not wait([future], 0.1).done:
+            if time.monotonic() - since > STALL:
+                if answer.received - before < SLOWEST * STALL:
+                    came = (
+                        f"only {answer.received - before:,} bytes" if answer.received > before else "nothing"
+                    )
+                    raise SourceError(
+                        f"{answer.hub_id}: {came} of {answer.what} came from the hub in {STALL:.0f} seconds; check the "
+                        f"network and run again: files that are whole are kept"
+                    )
+                since, before = time.monotonic(), answer.received
     except BaseException:
         answer.given_up.set()
-        finished.wait(1)  # in which it removes what it has half written
+        wait([future], 1)  # in which it removes what it has half written
         raise
-    if outcome[1] is not None:
-        raise outcome[1]
-    return outcome[0]
-
-
-def _wait(answer: ExpectedResponse, finished: threading.Event) -> None:
-    """Until it is finished; SourceError when too little comes."""
-    since, before = time.monotonic(), answer.received
-    while not finished.wait(0.1):
-        if time.monotonic() - since > STALL:
-            if answer.received - before < SLOWEST * STALL:
-                came = f"only {answer.received - before:,} bytes" if answer.received > before else "nothing"
-                raise SourceError(
-                    f"{answer.hub_id}: {came} of {answer.what} came from the hub in {STALL:.0f} seconds; check the "
-                    f"network and run again: files that are whole are kept"
-                )
-            since, before = time.monotonic(), answer.received
+    return future.result()
 
 
 def _install() -> None:
@@ -155,25 +148,19 @@ def _install() -> None:
     from huggingface_hub.utils import _http
 
     make = _http._GLOBAL_CLIENT_FACTORY
-    if isinstance(make, _Guarding):
-        return
-    set_client_factory(_Guarding(make))
+    if getattr(make, "func", None) is not _guarded_client:
+        set_client_factory(partial(_guarded_client, make))
 
 
-@dataclass(frozen=True)
-class _Guarding:
-    """A maker of HTTP clients whose requests and responses are checked."""
-
-    make: Callable[[], Any]
-
-    def __call__(self) -> Any:
-        client = self.make()
-        hooks = client.event_hooks
-        client.event_hooks = {
-            "request": [*hooks["request"], _before_request],
-            "response": [*hooks["response"], _before_body],
-        }
-        return client
+def _guarded_client(make: Callable[[], Any]) -> Any:
+    """An HTTP client whose requests and responses are checked."""
+    client = make()
+    hooks = client.event_hooks
+    client.event_hooks = {
+        "request": [*hooks["request"], _before_request],
+        "response": [*hooks["response"], _before_body],
+    }
+    return client
 
 
 def _before_request(request: Any) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import mlx.core as mx
 
@@ -21,13 +21,6 @@ ALIKE = 0.6  # from which share of likeness a name is worth a hint
 LONGEST, CANDIDATES = 200, 500  # characters of a name, and names, that are compared for a hint
 NUMBER = re.compile(r"(?<![^.])[0-9]{1,9}(?![^.])")  # a step of a name that is a number
 LETTERS = "ijklmnop"
-
-
-@runtime_checkable
-class FromPattern(Protocol):
-    """A weight rule that takes the tensors whose names fit one pattern, as most do."""
-
-    source: str
 
 
 @dataclass
@@ -134,7 +127,7 @@ def find_mismatches(
     for name, array in tensors.arrays.items():
         for path in weights.apply(rules, {name: array}, recipe, join)[0]:
             origin[path] = name
-    sources = tuple(rule.source for rule in rules if isinstance(rule, FromPattern))
+    sources = tuple(rule.source for rule in rules if hasattr(rule, "source"))  # a pattern, as most have
     problems = Mismatches(rules=sources, paths=tuple(wanted))
     for path in wanted.keys() & found.keys():
         name = origin.get(path, path)

@@ -13,7 +13,7 @@ import mlx.core as mx
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.checkpoint import Checkpoint, open_checkpoint
-from zoo.checkpoint.parameters import match, placed, quantizations
+from zoo.checkpoint.parameters import match, placed
 from zoo.checkpoint.quantized_tensors import ExpectedQuantization, check_method, warn_of_differences
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import find
@@ -111,7 +111,7 @@ def open_model(
     model = assemble(recipe, registry)
     tensors = model.sanitize(tensors)  # another library's model has names of its own
     parameters, layout = match(model, chosen, recipe, tensors)
-    warn_of_differences(ExpectedQuantization(values), quantizations(tensors, parameters))
+    warn_of_differences(ExpectedQuantization(values), tensors, parameters)
     return Opened(checkpoint, model, parameters, recipe, config.defaults(), layout)
 
 

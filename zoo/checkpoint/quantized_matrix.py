@@ -8,7 +8,7 @@ Axes: … stacked matrices, O outputs, I inputs, W words of 32 bits a row, G gro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -187,15 +187,12 @@ class QuantizedMatrix(Frozen):
         return replace(self, **parts)
 
 
-def possible_specs(words: int, groups: int, affine: bool) -> Iterator[QuantizationSpec]:
+def possible_specs(words: int, groups: int, affine: bool) -> list[QuantizationSpec]:
     """The quantizations in which rows of so many words may have so many groups; `affine` ones have biases."""
-    for group_size in AFFINE_GROUPS if affine else sorted({group for _, group in FLOAT_MODES.values()}):
-        bits, rest = divmod(words * WORD, groups * group_size)
-        modes = [mode for mode, sizes in FLOAT_MODES.items() if sizes == (bits, group_size)]
-        if affine:
-            modes = ["affine"] if bits in AFFINE_BITS else []
-        if not rest:
-            yield from (QuantizationSpec(bits, group_size, mode) for mode in modes)
+    known = [(bits, group, "affine") for group in AFFINE_GROUPS for bits in AFFINE_BITS]
+    if not affine:
+        known = [(bits, group, mode) for mode, (bits, group) in FLOAT_MODES.items()]
+    return [QuantizationSpec(*spec) for spec in known if spec[0] * spec[1] * groups == words * WORD]
 
 
 def quantize_matrix(name: str, matrix: mx.array, quantization: QuantizationSpec) -> QuantizedMatrix:

@@ -1,14 +1,14 @@
 """Quantized checkpoints: the tensors that make up one matrix become one `QuantizedMatrix` under its weight's name.
 
-What a config.json says of the quantization is compared with the tensors, whose shapes decide.
+What a config.json says of the quantization is compared with the tensors, whose shapes decide. `FormatReader` is the base
+of the formats' readers: it takes the parts of a matrix by name, and puts it back under its weight's name.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -22,13 +22,82 @@ from zoo.checkpoint.quantization_settings import (
     origin_of,
     refused,
 )
-from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, possible_specs
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, is_float, possible_specs
 from zoo.checkpoint.safetensors import Tensors
-from zoo.config import Origin
 from zoo.deferred_warnings import warn
 from zoo.errors import CheckpointError, ConfigError, PluginError
-from zoo.files.reading import read_object
 from zoo.host.registry import Registry
+
+
+class FormatReader:
+    """A checkpoint's tensors while a format reads them. Matrices that cannot be packed become `floats`.
+
+    Those are `dtype` where one is given, else the half that the checkpoint has.
+    """
+
+    def __init__(self, tensors: Tensors, dtype: mx.Dtype | None = None) -> None:
+        self.tensors = tensors
+        self.arrays = dict(tensors.arrays)
+        kinds = set(tensors.dtypes.values())
+        self.floats = dtype or (mx.float16 if "F16" in kinds and "BF16" not in kinds else mx.bfloat16)
+
+    def owners(self, part: str) -> list[str]:
+        """The names that end in `part`, without it."""
+        return [name.removesuffix(part) for name in self.arrays if name.endswith(part)]
+
+    def kind(self, name: str) -> str:
+        """A tensor's dtype as its header names it; "" when there is none."""
+        return self.tensors.dtypes.get(name, "") if name in self.arrays else ""
+
+    def take(self, name: str) -> mx.array | None:
+        """Remove and return a tensor; None when there is none. CheckpointError when it is empty."""
+        array = self.arrays.pop(name, None)
+        if array is not None and 0 in array.shape:
+            raise CheckpointError(f"{name}: an empty tensor {tuple(array.shape)}")
+        return array
+
+    def need(self, name: str, beside: str) -> mx.array:
+        """Remove and return a tensor. CheckpointError when it is missing or empty."""
+        array = self.take(name)
+        if array is None:
+            raise CheckpointError(f"{beside}: no {name} beside it")
+        return array
+
+    def drop(self, *parts: str) -> None:
+        """Drop the tensors whose names end in these parts: they quantize activations, which are floats here."""
+        for name in [name for name in self.arrays if name.rpartition(".")[2] in parts]:
+            del self.arrays[name]
+
+    def give(self, name: str, matrix: QuantizedMatrix | mx.array) -> None:
+        """Add a matrix, and record its name where it is not packed. CheckpointError when the name is taken."""
+        if name in self.arrays:
+            raise CheckpointError(f"{name}: stands there both quantized and plain")
+        if isinstance(matrix, QuantizedMatrix):
+            matrix = replace(matrix, dequantized=self.tensors.dequantized)
+        else:
+            self.tensors.dequantized.add(name)
+            matrix = matrix.astype(self.floats)
+        self.arrays[name] = matrix
+
+    def result(self) -> Tensors:
+        """The tensors with all changes made."""
+        return replace(self.tensors, arrays=self.arrays)
+
+
+def mismatched_parts(parts: Mapping[str, mx.array | None]) -> CheckpointError:
+    """The error that tensors, by name, are not the parts of one matrix."""
+    described = [
+        f"{name} {tuple(array.shape)} {str(array.dtype).removeprefix('mlx.core.')}"
+        for name, array in parts.items()
+        if array is not None
+    ]
+    return CheckpointError(f"{', '.join(described)}: not the parts of one quantized matrix")
+
+
+def is_words(array: mx.array) -> bool:
+    """Whether it holds words of 32 bits."""
+    return array.dtype in (mx.int32, mx.uint32)
+
 
 GLOBAL_SCALE = 448.0 * 6.0  # the largest scale times the largest number of NVFP4: what MLX divides its own by
 
@@ -54,22 +123,6 @@ def method_of(settings: Mapping[str, Any] | None) -> str | None:
     if method is not None and not isinstance(method, str):
         raise refused(settings, f"quant_method {method!r}: expected a name")
     return method
-
-
-def with_settings(config: dict[str, Any], folder: Path, registry: Registry) -> dict[str, Any]:
-    """The config, with the quantization settings that some writers put into a file of their own, if it has none itself."""
-    if settings_of(config) is not None:
-        return config
-    for format in registry.table(QuantizedFormat).listed().values():
-        if format.settings_file is not None and (
-            found := read_object(folder, format.settings_file, ConfigError)
-        ):
-            settings = {"quant_method": format.name, **found}
-            return {
-                **config,
-                "quantization_config": QuantizationSettings(settings, Origin(format.settings_file)),
-            }
-    return config
 
 
 def check_method(config: Mapping[str, Any], registry: Registry) -> None:
@@ -168,13 +221,21 @@ def gather_mlx(tensors: Tensors, expected: ExpectedQuantization | None = None) -
         biases, scale = arrays.get(f"{prefix}.biases"), arrays.get(f"{prefix}.global_scale")
         _check_parts(prefix, weight, scales, biases)
         if scale is not None:
-            if scale.size != math.prod(weight.shape[:-2]) or not mx.issubdtype(scale.dtype, mx.floating):
+            if scale.size != math.prod(weight.shape[:-2]) or not is_float(scale):
                 raise CheckpointError(
                     f"{prefix}: global_scale {tuple(scale.shape)} is not one float a matrix"
                 )
             # MLX's is the largest magnitude that the two scales and the format can make.
             scale = (scale.astype(mx.float32) / GLOBAL_SCALE).reshape(*weight.shape[:-2], 1)
-        guess = _guess(prefix, weight, scales, biases, expected.of(prefix))
+        words, groups = weight.shape[-1], scales.shape[-1]
+        possible = possible_specs(words, groups, biases is not None)
+        if not possible:
+            raise CheckpointError(
+                f"{prefix}: {words} words and {groups} scales a row are no known quantization"
+            )
+        # What the config names where the shapes allow it, else the first that they do allow, of four bits before others.
+        named = expected.of(prefix)
+        guess = named if named in possible else min(possible, key=lambda quantization: quantization.bits != 4)
         for part in ("weight", "scales", "biases", "global_scale"):
             arrays.pop(f"{prefix}.{part}", None)
         arrays[f"{prefix}.weight"] = QuantizedMatrix(
@@ -186,7 +247,7 @@ def gather_mlx(tensors: Tensors, expected: ExpectedQuantization | None = None) -
 def _check_parts(name: str, weight: mx.array, scales: mx.array, biases: mx.array | None) -> None:
     """CheckpointError unless the parts of one matrix have shapes and types that belong together."""
     floats = scales.dtype != mx.uint8
-    if floats != (biases is not None) or (floats and not mx.issubdtype(scales.dtype, mx.floating)):
+    if floats != (biases is not None) or (floats and not is_float(scales)):
         raise CheckpointError(
             f"{name}: scales of {scales.dtype} {'with' if biases is not None else 'without'} biases are no quantization"
         )
@@ -197,34 +258,22 @@ def _check_parts(name: str, weight: mx.array, scales: mx.array, biases: mx.array
         raise CheckpointError(f"{name}: weight and scales {shapes} are not of one matrix")
 
 
-def _guess(
-    name: str, weight: mx.array, scales: mx.array, biases: mx.array | None, expected: QuantizationSpec | None
-) -> QuantizationSpec:
-    """The quantization the config names where the shapes allow it, else the first that they do allow."""
-    words, groups = weight.shape[-1], scales.shape[-1]
-    possible = list(possible_specs(words, groups, biases is not None))
-    if expected in possible:
-        return expected
-    if not possible:
-        raise CheckpointError(f"{name}: {words} words and {groups} scales a row are no known quantization")
-    return min(possible, key=lambda quantization: quantization.bits != 4)
-
-
 def warn_of_differences(
-    expected: ExpectedQuantization, found: Iterable[tuple[tuple[str, ...], QuantizationSpec | None]]
+    expected: ExpectedQuantization, tensors: Tensors, parameters: Mapping[str, Any]
 ) -> None:
-    """Warn in one line where the config and the tensors differ; `found` are a matrix's names and its quantization."""
+    """Warn in one line where the config and the matrices differ, as the model has them or else the checkpoint."""
     if not expected.given:
         return
+    resolved = {t.name: (path, t) for path, t in parameters.items() if isinstance(t, QuantizedMatrix)}
     differ = []
-    for names, quantization in found:
-        described = (
-            expected.of(*names)
-            if quantization is not None or any(name in expected.paths for name in names)
-            else None
-        )
-        if described != quantization:
-            differ.append((names[0], described or "not quantized", quantization or "not quantized"))
+    for name, tensor in tensors.arrays.items():
+        path, final = resolved.get(name, (name, tensor))
+        names = [text.removesuffix(".weight") for text in (name, path)]
+        found = final.quantization if isinstance(final, QuantizedMatrix) else None
+        named = found is not None or any(name in expected.paths for name in names)
+        described = expected.of(*names) if named else None
+        if described != found:
+            differ.append((names[0], described or "not quantized", found or "not quantized"))
     if differ:
         name, said, are = differ[0]
         more = f" (and {len(differ) - 1} more)" if len(differ) > 1 else ""

@@ -18,7 +18,6 @@ from typing import Any
 
 from zoo.errors import CheckpointError
 from zoo.files.reading import file_in_folder, parse_json, read_json
-from zoo.frozen import Frozen, frozen
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -149,9 +148,7 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:
         metadata = header.pop("__metadata__", None) or {}
         if not isinstance(metadata, dict):
             raise ValueError("metadata that is no JSON object")
-        _check_spans(
-            {name: TensorSpan.of(name, described) for name, described in header.items()}, size - 8 - length
-        )
+        _check_spans(header, size - 8 - length)
         return {name: entry["dtype"] for name, entry in header.items()}, metadata
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
@@ -159,39 +156,29 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:
         raise CheckpointError(f"{path}: a damaged or truncated safetensors file ({error})") from error
 
 
-@frozen()
-class TensorSpan(Frozen):
-    """A tensor's entry in a header: it lies at bytes `first` to `last`, and has `bits` bits in total."""
+def _check_spans(header: dict[str, Any], size: int) -> None:
+    """ValueError unless the tensors of a header are valid, and fill the `size` bytes after it one after the other."""
+    end = 0
+    for first, last, bits, name in sorted(_span(name, described) for name, described in header.items()):
+        if first != end or (last - first) * 8 != bits:
+            raise ValueError(f"tensor {name[:200]!r} does not lie where its dtype, shape and offsets say")
+        end = last
+    if end != size:
+        raise ValueError(f"the tensors need {end} bytes, the file has {size}")
 
-    first: int
-    last: int
-    bits: int
 
-    @staticmethod
-    def of(name: str, described: Any) -> TensorSpan:
-        """The entry of the tensor `name` from a header's JSON; ValueError where that is invalid."""
-        described = described if isinstance(described, dict) else {}
-        dtype, shape, span = (described.get(key) for key in ("dtype", "shape", "data_offsets"))
-        if not isinstance(dtype, str) or dtype not in BITS:
-            raise ValueError(f"tensor {name[:200]!r} has the unknown dtype {repr(dtype)}")
-        if not _are_sizes(shape, MOST_SIDE) or len(shape) > MOST_SIDES:
-            raise ValueError(f"tensor {name[:200]!r} has the shape {repr(shape)}")
-        if not _are_sizes(span, sys.maxsize) or len(span) != 2:
-            raise ValueError(f"tensor {name[:200]!r} has the offsets {repr(span)}")
-        first, last = span
-        return TensorSpan(first, last, math.prod(shape) * BITS[dtype])
+def _span(name: str, described: Any) -> tuple[int, int, int, str]:
+    """The first and last byte of a tensor, its bits in total and its name; ValueError for an invalid entry."""
+    described = described if isinstance(described, dict) else {}
+    dtype, shape, span = (described.get(key) for key in ("dtype", "shape", "data_offsets"))
+    if not isinstance(dtype, str) or dtype not in BITS:
+        raise ValueError(f"tensor {name[:200]!r} has the unknown dtype {repr(dtype)}")
+    if not _are_sizes(shape, MOST_SIDE) or len(shape) > MOST_SIDES:
+        raise ValueError(f"tensor {name[:200]!r} has the shape {repr(shape)}")
+    if not _are_sizes(span, sys.maxsize) or len(span) != 2:
+        raise ValueError(f"tensor {name[:200]!r} has the offsets {repr(span)}")
+    return *span, math.prod(shape) * BITS[dtype], name
 
 
 def _are_sizes(value: Any, most: int) -> bool:
     return isinstance(value, list) and all(type(size) is int and 0 <= size <= most for size in value)
-
-
-def _check_spans(entries: dict[str, TensorSpan], size: int) -> None:
-    """ValueError unless the tensors fill the `size` bytes after the header, one after the other."""
-    end = 0
-    for name, entry in sorted(entries.items(), key=lambda item: (item[1].first, item[1].last)):
-        if entry.first != end or (entry.last - entry.first) * 8 != entry.bits:
-            raise ValueError(f"tensor {name[:200]!r} does not lie where its dtype, shape and offsets say")
-        end = entry.last
-    if end != size:
-        raise ValueError(f"the tensors need {end} bytes, the file has {size}")

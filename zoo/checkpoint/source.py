@@ -44,21 +44,23 @@ def find(
         raise SourceError(
             f"{name[:200]}: cannot be looked for ({getattr(error, 'strerror', error)})"
         ) from error
-    if exists and revision is not None:
-        raise _no_revision(str(folder), revision)
     if exists:
+        _check_no_revision(str(folder), revision)
         return Source(detect_format(folder, registry)[0])
     is_file = name.endswith(suffixes_of(registry))
     if named and is_file and name.count("/") > 1 and not folder.parent.is_dir():
-        return Source(_download_file(name, revision, registry))
+        from zoo.checkpoint.hub import download_file
+
+        owner, repository, file = name.split("/", 2)
+        return Source(download_file(f"{owner}/{repository}", file, revision, registry))
     if is_file:
         raise SourceError(f"{name}: no such file")
     if named and name.count("/") == 1:
-        return Source(
-            _download(name, revision, registry, weights)
-            if weights or tokenizer
-            else _download_file(f"{name}/config.json", revision, registry).parent
-        )
+        from zoo.checkpoint.hub import download, download_file
+
+        if weights or tokenizer:
+            return Source(download(name, revision, registry, weights))
+        return Source(download_file(name, "config.json", revision, registry).parent)
     if "/" in name or not named:
         raise SourceError(f"{name}: no such folder")
     raise SourceError(
@@ -78,8 +80,9 @@ def split_preset(name: str) -> tuple[str, str | None]:
     return plain.replace("\0", "::"), preset or None
 
 
-def _no_revision(name: str, revision: str) -> SourceError:
-    return SourceError(f"{name}: has no revision {revision!r}: only a hub id has revisions")
+def _check_no_revision(name: str, revision: str | None) -> None:
+    if revision is not None:
+        raise SourceError(f"{name}: has no revision {revision!r}: only a hub id has revisions")
 
 
 def _preset(
@@ -95,28 +98,15 @@ def _preset(
             raise SourceError(f"{architecture.name} has no checkpoint of its own: give a folder or a hub id")
         options = ", ".join(p.name for p in architecture.presets)
         raise SourceError(f"{architecture.name} has no preset {name!r}; it has: {options}")
-    if preset.folder is not None and revision is not None:
-        raise _no_revision(f"{architecture.name}:{preset.name}", revision)
-    if preset.embedded and preset.folder is not None:
-        return Source(preset.folder, architecture)
     if preset.folder is not None:
+        _check_no_revision(f"{architecture.name}:{preset.name}", revision)
+        if preset.embedded:
+            return Source(preset.folder, architecture)
         how = f"`zoo train {architecture.name} --out FOLDER` makes one"
         raise SourceError(f"{architecture.name}:{preset.name} is not part of this installation; {how}")
     if preset.hub is None:
         how = f"; `zoo train {architecture.name} --out FOLDER` makes some" if preset.name == "pocket" else ""
         raise SourceError(f"{architecture.name}:{preset.name} has numbers only and no weights to run{how}")
-    return Source(_download(preset.hub, revision, registry, weights), architecture)
-
-
-def _download(hub_id: str, revision: str | None, registry: Registry, weights: bool = True) -> Path:
     from zoo.checkpoint.hub import download
 
-    return download(hub_id, revision, registry, weights)
-
-
-def _download_file(name: str, revision: str | None, registry: Registry) -> Path:
-    """The file of OWNER/NAME/FILE."""
-    from zoo.checkpoint.hub import download_file
-
-    owner, repository, file = name.split("/", 2)
-    return download_file(f"{owner}/{repository}", file, revision, registry)
+    return Source(download(preset.hub, revision, registry, weights), architecture)

@@ -21,8 +21,7 @@ from mlx.utils import tree_flatten
 
 from zoo.blocks.decoder import Decoder
 from zoo.blocks.encoder_decoder import Encoder, EncoderDecoder
-from zoo.checkpoint.parameters import parameters_of
-from zoo.checkpoint.quantize import quantize
+from zoo.checkpoint.parameters import parameters_of, quantize
 from zoo.checkpoint.save import save
 from zoo.generation import generate
 from zoo.host.discovery import FIRST_PARTY

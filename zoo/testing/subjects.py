@@ -19,7 +19,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.open import make_recipe
-from zoo.checkpoint.quantize import choose
+from zoo.checkpoint.parameters import choose
 from zoo.checkpoint.quantized_matrix import QuantizationSpec
 from zoo.deferred_warnings import warn
 from zoo.errors import PluginError, ZooError

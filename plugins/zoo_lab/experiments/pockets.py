@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from zoo.checkpoint.quantize import choose, parse_quantization
+from zoo.checkpoint.parameters import choose, parse_quantization
 from zoo.describe.facts.cache_bytes import cache_bytes, cache_sizes
 from zoo.host.registry import default_registry
 from zoo.loading import Loaded, load

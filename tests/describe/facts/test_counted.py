@@ -10,7 +10,7 @@ from zoo.assemble import assemble
 from zoo.blocks import feedforward
 from zoo.blocks.model import Quantizable
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.quantize import quantize
+from zoo.checkpoint.parameters import quantize
 from zoo.checkpoint.quantized_matrix import AFFINE_GROUPS, QuantizationSpec
 from zoo.config import Config
 from zoo.describe import facts_of

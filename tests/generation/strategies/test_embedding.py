@@ -9,7 +9,8 @@ import pytest
 
 import zoo
 from tests.helpers.parameters import ordinary
-from zoo.checkpoint.pooling import Pooling, pooling_of
+from zoo.checkpoint.checkpoint import Pooling
+from zoo.checkpoint.folder import pooling_of
 from zoo.errors import ConfigError, PromptError
 from zoo.loading import Loaded
 from zoo.testing import same, subject

@@ -19,9 +19,9 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.checkpoint.formats.format_reader import FormatReader
 from zoo.checkpoint.quantization_settings import AFFINE_BITS, AFFINE_GROUPS
 from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMatrix
+from zoo.checkpoint.quantized_tensors import FormatReader
 from zoo.errors import CheckpointError
 
 BLOCKS = tuple(sorted(AFFINE_GROUPS, reverse=True))

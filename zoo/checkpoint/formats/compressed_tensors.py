@@ -19,9 +19,9 @@ import mlx.core as mx
 
 from zoo.checkpoint.formats.affine import affine, in_turn, scattered, unpack
 from zoo.checkpoint.formats.floats import block_sizes, fp4, fp8
-from zoo.checkpoint.formats.format_reader import FormatReader, is_float, is_words, mismatched_parts
 from zoo.checkpoint.quantization_settings import QuantizationSettings, choice, origin_of, refused
-from zoo.checkpoint.quantized_matrix import WORD
+from zoo.checkpoint.quantized_matrix import WORD, is_float
+from zoo.checkpoint.quantized_tensors import FormatReader, is_words, mismatched_parts
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
 

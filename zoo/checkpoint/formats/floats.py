@@ -14,9 +14,9 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.checkpoint.formats.format_reader import FormatReader, is_float, mismatched_parts
 from zoo.checkpoint.quantization_settings import FLOAT_MODES, QuantizationSettings, choice, origin_of, refused
-from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMatrix
+from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMatrix, is_float
+from zoo.checkpoint.quantized_tensors import FormatReader, mismatched_parts
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
 

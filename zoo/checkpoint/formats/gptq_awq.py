@@ -26,9 +26,9 @@ from zoo.checkpoint.formats.affine import (
     transpose_nibbles,
     unpack,
 )
-from zoo.checkpoint.formats.format_reader import FormatReader, is_float, is_words, mismatched_parts
 from zoo.checkpoint.quantization_settings import choice, refused
-from zoo.checkpoint.quantized_matrix import WORD
+from zoo.checkpoint.quantized_matrix import WORD, is_float
+from zoo.checkpoint.quantized_tensors import FormatReader, is_words, mismatched_parts
 from zoo.checkpoint.safetensors import Tensors
 
 GPTQ_BITS = (2, 3, 4, 8)

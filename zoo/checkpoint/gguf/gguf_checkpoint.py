@@ -11,8 +11,9 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.architecture import Architecture
-from zoo.checkpoint.checkpoint import Checkpoint
+from zoo.checkpoint.checkpoint import Checkpoint, Pooling
 from zoo.checkpoint.finite import finite
+from zoo.checkpoint.folder import save_pooling
 from zoo.checkpoint.gguf.config import (
     architecture_of,
     config_of,
@@ -35,7 +36,6 @@ from zoo.checkpoint.gguf.tensors import (
     unread,
     warn_of_dequantized,
 )
-from zoo.checkpoint.pooling import Pooling, save_pooling
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import Origin
 from zoo.errors import CheckpointError, ConfigError

@@ -12,8 +12,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.checkpoint.checkpoint import open_checkpoint
-from zoo.checkpoint.pooling import POOLINGS
+from zoo.checkpoint.checkpoint import POOLINGS, open_checkpoint
 from zoo.errors import PromptError
 from zoo.generation import check_loaded
 from zoo.generation.loop.prompt import encode_prompt, in_batches, padded, split_special_ids
