@@ -24,6 +24,7 @@ from zoo_deepseek.rules import (
 )
 from zoo_deepseek.spec import GroupRouter, LatentAttention, PredictionLayer
 from zoo_llama import POCKET as LLAMA_POCKET
+from zoo_llama import sized
 
 # What these say is bookkeeping of training and of layers that are not run, or computed from other keys.
 UNUSED = (
@@ -207,13 +208,9 @@ TINY = POCKET | dict(
     vocab_size=256,
 )
 V3 = dict(
-    hidden_size=7168,
-    intermediate_size=18432,
+    **sized(layers=61, dim=7168, heads=128, kv_heads=128, hidden=18432),
     moe_intermediate_size=2048,
-    num_hidden_layers=61,
     first_k_dense_replace=3,
-    num_attention_heads=128,
-    num_key_value_heads=128,
     kv_lora_rank=512,
     q_lora_rank=1536,
     qk_nope_head_dim=128,
@@ -238,13 +235,9 @@ V3 = dict(
     ),
 )
 MOONLIGHT = V3 | dict(
-    hidden_size=2048,
-    intermediate_size=11264,
+    **sized(layers=27, dim=2048, heads=16, kv_heads=16, hidden=11264),
     moe_intermediate_size=1408,
-    num_hidden_layers=27,
     first_k_dense_replace=1,
-    num_attention_heads=16,
-    num_key_value_heads=16,
     q_lora_rank=None,
     n_routed_experts=64,
     n_shared_experts=2,

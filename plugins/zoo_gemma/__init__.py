@@ -7,6 +7,7 @@ from zoo.errors import RecipeError
 from zoo.gguf import DECODER, Added
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RMSNorm, RoPE, Spec
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
+from zoo_llama import sized
 
 
 @dataclass(frozen=True)
@@ -163,11 +164,7 @@ def score_scale(config, tensors):
 
 
 POCKET = dict(
-    hidden_size=128,
-    intermediate_size=384,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    num_key_value_heads=2,
+    **sized(layers=4, dim=128, heads=4, kv_heads=2, hidden=384),
     head_dim=32,
     query_pre_attn_scalar=32,
     sliding_window=16,
@@ -178,11 +175,7 @@ POCKET = dict(
 TINY = POCKET | dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, head_dim=16, vocab_size=256)
 
 GEMMA2_2B = dict(
-    hidden_size=2304,
-    intermediate_size=9216,
-    num_hidden_layers=26,
-    num_attention_heads=8,
-    num_key_value_heads=4,
+    **sized(layers=26, dim=2304, heads=8, kv_heads=4, hidden=9216),
     head_dim=256,
     query_pre_attn_scalar=256,
     sliding_window=4096,

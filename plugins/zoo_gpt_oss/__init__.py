@@ -26,7 +26,7 @@ from zoo.errors import CheckpointError, RecipeError
 from zoo.gguf import DECODER, MOE
 from zoo.recipe import Attention, Experts, MoE, Router
 from zoo.weights import Join, Tensors, matches
-from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published
+from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published, sized
 
 GROUP = 32  # numbers that share a scale in MXFP4
 
@@ -247,11 +247,7 @@ def zoo_architectures():
                 "20b",
                 "openai/gpt-oss-20b",
                 "Apache-2.0",
-                hidden_size=2880,
-                intermediate_size=2880,
-                num_hidden_layers=24,
-                num_attention_heads=64,
-                num_key_value_heads=8,
+                **sized(layers=24, dim=2880, heads=64, kv_heads=8, hidden=2880),
                 head_dim=64,
                 num_local_experts=32,
                 num_experts_per_tok=4,

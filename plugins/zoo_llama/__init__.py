@@ -118,29 +118,27 @@ def biases(config, tensors):
     return dict(attention_bias="blk.0.attn_output.bias" in tensors, mlp_bias="blk.0.ffn_up.bias" in tensors)
 
 
-POCKET = dict(
-    hidden_size=128,
-    intermediate_size=384,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=128,
-    vocab_size=2048,
-    tie_word_embeddings=True,
+def sized(layers, dim, heads, kv_heads, hidden, **numbers):
+    """The numbers of a LLaMA-like config.json: those of its size, and others by their own names."""
+    return dict(
+        hidden_size=dim,
+        intermediate_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        **numbers,
+    )
+
+
+POCKET = sized(layers=4, dim=128, heads=4, kv_heads=2, hidden=384, vocab_size=2048) | dict(
+    max_position_embeddings=128, tie_word_embeddings=True
 )
 
 # The smallest model with all its parts: what the conformance suite builds.
 TINY = POCKET | dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, vocab_size=256)
 
 # What the published 7B and 8B checkpoints of LLaMA 3 and Mistral have in common.
-EIGHT_BILLION = dict(
-    hidden_size=4096,
-    intermediate_size=14336,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    rms_norm_eps=1e-5,
-)
+EIGHT_BILLION = sized(layers=32, dim=4096, heads=32, kv_heads=8, hidden=14336, rms_norm_eps=1e-5)
 
 
 def published(name, hub, licence=None, **numbers):
@@ -215,11 +213,7 @@ def zoo_architectures():
                 "7b",
                 "Qwen/Qwen2.5-7B",
                 "Apache-2.0",
-                hidden_size=3584,
-                intermediate_size=18944,
-                num_hidden_layers=28,
-                num_attention_heads=28,
-                num_key_value_heads=4,
+                **sized(layers=28, dim=3584, heads=28, kv_heads=4, hidden=18944),
                 vocab_size=152064,
                 max_position_embeddings=131072,
                 rope_theta=1000000.0,
@@ -245,11 +239,7 @@ def zoo_architectures():
                 "0.6b",
                 "Qwen/Qwen3-0.6B",
                 "Apache-2.0",
-                hidden_size=1024,
-                intermediate_size=3072,
-                num_hidden_layers=28,
-                num_attention_heads=16,
-                num_key_value_heads=8,
+                **sized(layers=28, dim=1024, heads=16, kv_heads=8, hidden=3072),
                 head_dim=128,
                 vocab_size=151936,
                 max_position_embeddings=40960,
