@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from zoo import runtime
 from zoo.errors import RecipeError, ZooError
@@ -12,15 +12,11 @@ TRAINED = 4  # weights, their gradients and the optimizer's two moments
 FLOAT, GB = 4, 1e9  # bytes
 
 
-class Modules(Protocol):
-    """Maps each spec to the class that runs it: a `Registry`."""
+def build(spec: Spec, dim: int, index: int = 0, *, registry: Any, path: str = "") -> Any:
+    """The module of a spec in width `dim`; `index` is its layer's number. RecipeError names the field's path.
 
-    def module(self, spec: type) -> Any:
-        """The class that runs a spec."""
-
-
-def build(spec: Spec, dim: int, index: int = 0, *, registry: Modules, path: str = "") -> Any:
-    """The module of a spec in width `dim`; `index` is its layer's number. RecipeError names the field's path."""
+    `registry` gives the class that runs a spec, `registry.module(type(spec))`.
+    """
     try:
         spec.check_width(dim)
     except RecipeError as error:
@@ -42,7 +38,7 @@ def build(spec: Spec, dim: int, index: int = 0, *, registry: Modules, path: str 
         raise RecipeError(f"{path or spec.block()}: {error}") from error
 
 
-def assemble(recipe: Any, registry: Modules, *, copies: int = 0) -> Any:
+def assemble(recipe: Any, registry: Any, *, copies: int = 0) -> Any:
     """The model of a whole recipe, its weights random and unevaluated; `registry` has the modules of its blocks.
 
     `copies` says how many times as many numbers, in float32, the caller will hold: 1 to run the random weights,

@@ -1,9 +1,8 @@
 """Gemma 2, as a difference from LLaMA, and the blocks that only it has. Imports no mlx."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zoo.architecture import GGUF, Architecture, Block, Drawing, ModuleProbe, Preset, Rename, hookimpl, pocket
-from zoo.errors import RecipeError
 from zoo.gguf import DECODER, Added
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RMSNorm, RoPE, Spec
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
@@ -45,16 +44,12 @@ class CappedAttention(Attention):
     """Attention with soft-capped scores: cap · tanh(score / cap) before the softmax."""
 
     kind, name = "mixer", "capped-attention"
-    cap: float = 50.0
+    cap: float = field(default=50.0, metadata={"above": 0})
 
     @property
     def title(self) -> str:
         """The kind of attention, with capped scores."""
         return f"{super().title} with capped scores"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_cap(self.cap)
 
 
 @dataclass(frozen=True)
@@ -62,17 +57,7 @@ class CappedHead(Head):
     """A head with soft-capped logits: cap · tanh(logit / cap)."""
 
     kind, name = "head", "capped-logits"
-    cap: float = 30.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_cap(self.cap)
-
-
-def check_cap(cap: float) -> None:
-    """RecipeError unless a cap is positive."""
-    if cap <= 0:
-        raise RecipeError(f"cap: must be positive, got {cap}")
+    cap: float = field(default=30.0, metadata={"above": 0})
 
 
 def gemma2(config):

@@ -5,7 +5,7 @@ Axes: E experts, F hidden, I inputs of a matrix, O its outputs, G groups of 32 i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.architecture import (
@@ -22,7 +22,7 @@ from zoo.architecture import (
     hookimpl,
     pocket,
 )
-from zoo.errors import CheckpointError, RecipeError
+from zoo.errors import CheckpointError
 from zoo.gguf import DECODER, MOE
 from zoo.recipe import Attention, Experts, MoE, Router
 from zoo.weights import Join, Tensors, matches
@@ -89,18 +89,13 @@ class ClippedExperts(Experts):
     """Experts joined by (up + 1) · gate · σ(alpha · gate), gate ≤ `limit` and −`limit` ≤ up ≤ `limit`."""
 
     kind, name = "experts", "clipped-gated-mlp"
-    limit: float = 7.0
+    limit: float = field(default=7.0, metadata={"above": 0})
     alpha: float = 1.702
 
     @property
     def title(self) -> str:
         """Their gate is not any activation's alone."""
         return "clipped gated experts"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.limit <= 0:
-            raise RecipeError(f"limit: must be positive, got {self.limit}")
 
 
 YARN = dict(

@@ -1,7 +1,7 @@
 """Mamba: a selective state space in the place of attention, and no feed-forward. Imports no mlx."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from zoo.architecture import (
@@ -18,7 +18,6 @@ from zoo.architecture import (
     hookimpl,
     pocket,
 )
-from zoo.errors import RecipeError
 from zoo.gguf import DECODER
 from zoo.recipe import ACTIVATIONS, Decoder, Embedding, Head, Matrix, RMSNorm, Spec, repeat
 
@@ -60,14 +59,9 @@ class SelectiveStateSpace(Spec):
     dt_rank: int
     state: int = 16
     kernel: int = 4
-    activation: str = "silu"
+    activation: str = field(default="silu", metadata={"choices": ACTIVATIONS})
     bias: bool = False
     kernel_bias: bool = True
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.activation not in ACTIVATIONS:
-            raise RecipeError(f"activation: {self.activation!r} is not one of {', '.join(ACTIVATIONS)}")
 
     def own_parameters(self, dim):
         convolution = self.hidden * (self.kernel + self.kernel_bias)

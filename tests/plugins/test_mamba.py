@@ -20,6 +20,7 @@ from zoo.training.loop import initialise
 from zoo.training.loss import next_token_loss
 from zoo_mamba import POCKET, PUBLISHED, MixerLayer, SelectiveStateSpace, mamba
 from zoo_mamba.block import CHUNK, SEGMENT, scan
+from zoo_mlx_lm.tools import Served
 
 SMALL = dict(vocab_size=50, hidden_size=16, num_hidden_layers=2, state_size=4, use_bias=True)
 LONG = CHUNK + 7  # more than one chunk, the last one not full
@@ -120,23 +121,23 @@ def test_padding_that_reaches_past_the_first_chunk_of_a_prompt():
 def test_runs_with_the_caches_of_mlx_lm():
     model, tokens = small(), texts(9)
     caches = [ArraysCache(2, left_padding=[0, 4]) for _ in model.layers]
-    same(model(tokens, caches)[1:, 4:], model(tokens[1:, 4:]), "logits")
+    same(Served(model, {}, "mamba")(tokens, caches)[1:, 4:], model(tokens[1:, 4:]), "logits")
 
 
 @pytest.mark.parametrize("pieces", [(9,), (2, 4, 3)])
 def test_a_prompt_padded_on_the_right_leaves_the_state_of_its_last_token(pieces):
     model, tokens = small(), texts(9)
-    caches = [ArraysCache(2) for _ in model.layers]
+    served, caches = Served(model, {}, "mamba"), [ArraysCache(2) for _ in model.layers]
     for cache in caches:
         cache.prepare(lengths=[9, 4])
     start = 0
     for length in pieces:
-        model(tokens[:, start : start + length], caches)
+        served(tokens[:, start : start + length], caches)
         start += length
     for cache in caches:
         cache.finalize()
     alone = mx.concatenate([tokens[1:, :4], texts(1)[1:]], axis=1)
-    same(model(texts(1), caches)[1:], model(alone)[:, -1:], "next token")
+    same(served(texts(1), caches)[1:], model(alone)[:, -1:], "next token")
 
 
 def test_attention_and_a_state_space_in_one_model():

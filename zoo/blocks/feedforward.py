@@ -13,7 +13,6 @@ from zoo import recipe, runtime
 from zoo.blocks.activation import activation
 from zoo.blocks.quantized import (
     DequantizableLayer,
-    QuantizedExtras,
     QuantizedStack,
     quantize_arguments,
     wide,
@@ -79,7 +78,7 @@ def top_k(scores: mx.array, count: int) -> mx.array:  # (…, E) -> (…, count)
     return mx.stop_gradient(mx.argpartition(-scores, kth=count - 1, axis=-1)[..., :count])
 
 
-class StackedLinear(QuantizedExtras, nn.Module):
+class StackedLinear(nn.Module):
     """E linear maps in one (E, out, in) `weight` and (E, out) `bias`: each row goes through the one it names."""
 
     quantized_extras = ("global_scale",)

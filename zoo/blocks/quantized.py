@@ -135,17 +135,14 @@ class QuantizedStack(nn.Module):
         self.freeze()
 
 
-class QuantizedExtras:
-    """A layer whose quantized form holds more than packed numbers; `quantized_extras` names what."""
-
-    quantized_extras: tuple[str, ...] = ()
-
-
 def quantized_extras(layer: Any) -> tuple[str, ...]:
-    """The extra arrays that a layer's quantized form can hold: for a linear layer both of `QuantizedLinear`'s."""
+    """The arrays beside packed numbers that a layer's quantized form can hold: for a linear layer `QuantizedLinear`'s two.
+
+    Another layer names them in its `quantized_extras`.
+    """
     if isinstance(layer, nn.Linear):
         return ("global_scale", "permutation")
-    return layer.quantized_extras if isinstance(layer, QuantizedExtras) else ()
+    return getattr(layer, "quantized_extras", ())
 
 
 def wide(x: mx.array) -> mx.array:

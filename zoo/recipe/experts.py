@@ -18,7 +18,7 @@ from typing import Any
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
-from zoo.recipe.parts import GATED_TITLES, check_activation
+from zoo.recipe.parts import ACTIVATIONS, GATED_TITLES
 from zoo.recipe.spec import Matrix, Spec
 
 
@@ -57,12 +57,8 @@ class Experts(Spec):
     kind, name = "experts", "gated-mlp"
     count: int
     hidden: int
-    activation: str = "silu"
+    activation: str = field(default="silu", metadata={"choices": ACTIVATIONS})
     bias: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_activation(self.activation)
 
     @property
     def title(self) -> str:

@@ -152,15 +152,13 @@ class Decoder(Model):
     norm: Spec | None = dataclasses.field(metadata={"kind": "norm"})
     head: Head
     context: int | None = None
-    causality: str = "causal"
+    causality: str = dataclasses.field(default="causal", metadata={"choices": CAUSALITIES})
     relative: Spec | None = dataclasses.field(default=None, metadata={"kind": "position"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.layers:
             raise RecipeError("layers: a model needs at least one")
-        if self.causality not in CAUSALITIES:
-            raise RecipeError(f"causality: {self.causality!r} is not one of {', '.join(CAUSALITIES)}")
         if self.causality == "full":
             check_no_windows(self.layers)
         check_layers(self.layers, self.embedding.gives)

@@ -10,9 +10,7 @@ from zoo.frozen import frozen
 from zoo.recipe.memory import union
 from zoo.recipe.spec import Matrix, Spec
 
-ACTIVATIONS = ("relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh", "sigmoid")
-
-# What papers call them.
+# What papers call the activations.
 ACTIVATION_TITLES = {
     "relu": "ReLU",
     "relu2": "squared ReLU",
@@ -23,13 +21,8 @@ ACTIVATION_TITLES = {
     "tanh": "tanh",
     "sigmoid": "sigmoid",
 }
+ACTIVATIONS = tuple(ACTIVATION_TITLES)
 GATED_TITLES = {"silu": "SwiGLU", "gelu": "GEGLU", "gelu_tanh": "GEGLU", "relu": "ReGLU", "sigmoid": "GLU"}
-
-
-def check_activation(name: str) -> None:
-    """RecipeError for an activation that the zoo does not have."""
-    if name not in ACTIVATIONS:
-        raise RecipeError(f"activation: {name!r} is not one of {', '.join(ACTIVATIONS)}")
 
 
 @frozen()
@@ -101,15 +94,10 @@ class SinusoidalPositions(AddedPositions):
     """
 
     kind, name = "position", "sinusoidal"
-    theta: float = 10000.0
+    theta: float = field(default=10000.0, metadata={"above": 1})
     interleaved: bool = True
     inclusive: bool = False
     offset: int = field(default=0, metadata={"least": 0})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.theta <= 1:
-            raise RecipeError(f"theta: must be greater than 1, got {self.theta}")
 
     def check_width(self, dim: int) -> None:
         if self.inclusive and dim < 3:
@@ -118,7 +106,7 @@ class SinusoidalPositions(AddedPositions):
 
 @frozen()
 class MultiHead(Spec):
-    """The heads and projections of self- and cross-attention; a subclass has the field `scale`.
+    """The heads and projections of self- and cross-attention.
 
     Heads are grouped when `kv_heads` < `heads` (Ainslie et al., 2023). `bias` is of the query, key and value
     projections, `output_bias` of the output's.
@@ -134,9 +122,6 @@ class MultiHead(Spec):
         super().__post_init__()
         if self.heads % (self.kv_heads or self.heads):
             raise RecipeError(f"kv_heads: {self.kv_heads} does not divide heads, {self.heads}")
-        scale = vars(self)["scale"]
-        if scale is not None and scale <= 0:
-            raise RecipeError(f"scale: must be positive, got {scale}")
 
     def check_width(self, dim: int) -> None:
         self.head_width(dim)
@@ -175,7 +160,7 @@ class Attention(MultiHead):
     query_norm: Spec | None = field(default=None, metadata={"kind": "norm"})
     key_norm: Spec | None = field(default=None, metadata={"kind": "norm"})
     window: int | None = None
-    scale: float | None = None
+    scale: float | None = field(default=None, metadata={"above": 0})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -218,7 +203,7 @@ class CrossAttention(MultiHead):
     """
 
     kind, name = "cross", "attention"
-    scale: float | None = None
+    scale: float | None = field(default=None, metadata={"above": 0})
 
     def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
         """Reading the source makes its keys and values; writing the target uses them."""
@@ -239,13 +224,9 @@ class MLP(Spec):
 
     kind, name = "feedforward", "mlp"
     hidden: int
-    activation: str = "gelu"
+    activation: str = field(default="gelu", metadata={"choices": ACTIVATIONS})
     bias: bool = True
     projections: ClassVar[int] = 2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_activation(self.activation)
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         inner = ("gate", "up")[-(self.projections - 1) :]
@@ -267,7 +248,7 @@ class GatedMLP(MLP):
     """down(activation(gate(x)) · up(x)); with silu it is SwiGLU (Shazeer, 2020)."""
 
     kind, name = "feedforward", "gated-mlp"
-    activation: str = "silu"
+    activation: str = field(default="silu", metadata={"choices": ACTIVATIONS})
     bias: bool = False
     projections: ClassVar[int] = 3
 

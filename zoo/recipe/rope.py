@@ -80,15 +80,13 @@ class RoPE(Spec):
     """
 
     kind, name = "position", "rope"
-    theta: float = 10000.0
+    theta: float = field(default=10000.0, metadata={"above": 1})
     dims: int | None = None
     interleaved: bool = False
     scaling: Spec | None = field(default=None, metadata={"kind": "rope-scaling"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.theta <= 1:
-            raise RecipeError(f"theta: must be greater than 1, got {self.theta}")
         if self.dims is not None and self.dims % 2:
             raise RecipeError(f"dims: {self.dims} is odd, and dimensions are rotated in pairs")
 

@@ -10,6 +10,7 @@ import sys
 import types
 import typing
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, ClassVar
 
 from zoo.config import MOST
@@ -66,7 +67,8 @@ class Spec(Frozen):
     """The description of one part of a model. Subclasses set `kind` ("mixer") and `name` ("attention").
 
     Whole numbers must lie in 1..2²⁴, as in a config, and floats be finite, or `RecipeError` names the field. A field's metadata may
-    have `least`, another lower bound, and `kind`, the kind of the specs that it holds.
+    have `least`, another lower bound, `above`, a number that it must exceed, `choices`, the texts that it may be, and
+    `kind`, the kind of the specs that it holds.
 
     What its module can do is declared here too, in class attributes or properties. `recurrent`: it keeps a state
     from token to token. `by_part`, of a layer: it takes masks and caches by the names of its parts, not those of its
@@ -135,6 +137,7 @@ class Spec(Frozen):
         for field in dataclasses.fields(self):
             value, kind = getattr(self, field.name), field.metadata.get("kind")
             problem = mismatch(value, hints[field.name], field.metadata.get("least"))
+            problem = problem or _forbidden(value, **field.metadata)
             if problem:
                 raise RecipeError(f"{field.name}: {problem}")
             for index, part in enumerate(value if isinstance(value, tuple) else (value,)) if kind else ():
@@ -318,14 +321,21 @@ def undeclared_fields(cls: type[Spec]) -> list[str]:
     return [name for name, hint in annotations if name not in fields and "ClassVar" not in str(hint)]
 
 
-_TYPES: dict[type, dict[str, Any]] = {}
-
-
+@cache
 def field_types(cls: type) -> dict[str, Any]:
     """The types of a spec's fields, evaluated once a class."""
-    if cls not in _TYPES:
-        _TYPES[cls] = typing.get_type_hints(cls)
-    return _TYPES[cls]
+    return typing.get_type_hints(cls)
+
+
+def _forbidden(
+    value: Any, *, above: float | None = None, choices: tuple[str, ...] = (), **other: Any
+) -> str | None:
+    """The reason why a value of the right type is none that its field's metadata allow, or None when it is."""
+    if choices and value not in choices:
+        return f"{value!r} is not one of {', '.join(choices)}"
+    if above is not None and value is not None and value <= above:
+        return f"must be {f'greater than {above}' if above else 'positive'}, got {value}"
+    return None
 
 
 def mismatch(value: Any, hint: Any, least: float | None = None) -> str | None:
