@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from zoo.describe.facts.cache_bytes import policy_bytes
+from zoo.describe.facts.memory import policy_bytes
 from zoo.files.writing import write_text
 from zoo.inspect.perplexity import perplexity
 from zoo.loading import load

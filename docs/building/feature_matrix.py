@@ -14,10 +14,9 @@ from building.family import Member, members
 from building.task_filter import task_filter
 from zoo.checkpoint.quantization_settings import AFFINE_BITS, FLOAT_MODES
 from zoo.describe import Sheet
-from zoo.describe.facts.cache_bytes import cache_sizes
 from zoo.describe.facts.fact import ABSENT, amount
+from zoo.describe.facts.memory import cache_sizes, weights_of
 from zoo.describe.facts.structure import position_text, scaling_text
-from zoo.describe.facts.weight_bytes import weights_of
 from zoo.describe.language import in_language
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import default_registry

@@ -24,7 +24,7 @@ def recipe(name: str) -> Any:
 
 def memory(name: str, tokens: int) -> int:
     """Bytes of cache or state after so many tokens, cached numbers in 16 bits, states in float32."""
-    from zoo.describe.facts.cache_bytes import cache_bytes, cache_sizes
+    from zoo.describe.facts.memory import cache_bytes, cache_sizes
 
     return cache_bytes(cache_sizes(recipe(name)), tokens)
 

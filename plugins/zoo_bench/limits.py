@@ -69,8 +69,8 @@ def needs(recipe: Model, weight_bytes: float, number_bytes: int, lengths: Length
     Every matrix is read once a step, whatever the rows; of a mixture those of the experts that a token chooses. What is
     cached is read once a token, in `number_bytes` a number.
     """
-    from zoo.describe.facts.cache_bytes import cache_sizes
     from zoo.describe.facts.counts import decode_flops, prefill_flops
+    from zoo.describe.facts.memory import cache_sizes
 
     written, read = decode_flops(recipe, 1), prefill_flops(recipe, lengths.prompt)
     if written is None or read is None:

@@ -149,7 +149,7 @@ class PredictionLayer(Spec):
 def expanded_cache(recipe):
     """The cache that a token would need if each head's keys and values were kept in the place of latents."""
     from zoo.describe import Fact
-    from zoo.describe.facts.cache_bytes import POLICIES
+    from zoo.describe.facts.memory import POLICIES
 
     parts = [part for _, part in recipe.walk() if isinstance(part, LatentAttention)]
     numbers = sum(part.heads * (part.nope_dim + part.rope_dim + part.value_dim) for part in parts)

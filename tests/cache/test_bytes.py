@@ -7,7 +7,7 @@ from zoo.assemble import assemble
 from zoo.cache import CachePolicy, KVCache, WindowCache, flatten_caches
 from zoo.checkpoint.open import make_recipe
 from zoo.describe import facts_of
-from zoo.describe.facts.cache_bytes import policy_bytes
+from zoo.describe.facts.memory import policy_bytes
 from zoo.errors import PromptError
 from zoo.host.registry import default_registry
 from zoo.testing.subjects import numbers_of

@@ -9,7 +9,7 @@ import pytest
 from zoo.describe import compare, describe
 from zoo.describe.diagram import diagram_of, marked, to_svg
 from zoo.describe.diagram.arrange import align, elements
-from zoo.describe.diagram.geometry import Pixels
+from zoo.describe.diagram.geometry import HEIGHTS
 from zoo.describe.pages.model_card import LEFT_OUT, box_data
 from zoo.host.registry import default_registry
 
@@ -114,8 +114,8 @@ def test_a_context_that_cannot_be_is_refused(visit, path):
 
 
 def test_the_cache_can_be_quantized(visit, path):
-    from zoo.describe.facts.cache_bytes import cache_bytes, cache_sizes
     from zoo.describe.facts.fact import text_of
+    from zoo.describe.facts.memory import cache_bytes, cache_sizes
 
     page = visit(path)
     page.select_option("select.cache", "8-bit")
@@ -177,21 +177,17 @@ def test_marks_are_those_of_the_command(visit, tmp_path, names):
     assert page.evaluate(FLAT, [one.origin for one in found]) == told
 
 
-class Measured(Pixels):
-    """The heights that the page has: of boxes with all their marks."""
-
-    def box(self, box):
-        return box_data(box, "")["height"]
-
-
 @pytest.mark.parametrize("names", SETS, ids=" ".join)
 def test_what_has_one_role_stands_in_one_line(visit, tmp_path, names):
     page = visit(page_of(tmp_path, names))
     found = described(names)
     diagrams = [diagram_of(one.recipe, one.origin, default_registry()) for one in found]
-    sizes = Measured()
-    columns = [elements(stack, sizes) for one in diagrams for stack in one.stacks]
-    height = align(columns, sizes.gap)
+    columns = [
+        elements(stack, HEIGHTS, lambda box: box_data(box, "")["height"])  # of boxes with all their marks
+        for one in diagrams
+        for stack in one.stacks
+    ]
+    height = align(columns, HEIGHTS["gap"])
     told = [[[one.key, one.y] for one in column] for column in columns]
     ours = page.evaluate(
         """names => {

@@ -208,7 +208,7 @@ def zoo_objectives() -> tuple[Objective, ...]:
 @hookimpl
 def zoo_drawings() -> tuple[Drawing, ...]:
     """How the blocks that come with the zoo itself are drawn."""
-    parts, stacks = "zoo.describe.diagram.parts", "zoo.describe.diagram.stacks"
+    parts = "zoo.describe.diagram.parts"
     return (
         Drawing(recipe.LayerNorm, f"{parts}:layer_norm"),
         Drawing(recipe.RMSNorm, f"{parts}:rms_norm"),
@@ -224,11 +224,11 @@ def zoo_drawings() -> tuple[Drawing, ...]:
         Drawing(recipe.Experts, f"{parts}:experts"),
         Drawing(recipe.MoE, f"{parts}:moe"),
         Drawing(recipe.Head, f"{parts}:head"),
-        Drawing(recipe.Layer, f"{stacks}:layer"),
-        Drawing(recipe.CrossLayer, f"{stacks}:cross_layer"),
-        Drawing(recipe.Decoder, f"{stacks}:decoder"),
-        Drawing(recipe.Encoder, f"{stacks}:encoder"),
-        Drawing(recipe.EncoderDecoder, f"{stacks}:encoder_decoder"),
+        Drawing(recipe.Layer, f"{parts}:layer"),
+        Drawing(recipe.CrossLayer, f"{parts}:cross_layer"),
+        Drawing(recipe.Decoder, f"{parts}:decoder"),
+        Drawing(recipe.Encoder, f"{parts}:encoder"),
+        Drawing(recipe.EncoderDecoder, f"{parts}:encoder_decoder"),
     )
 
 

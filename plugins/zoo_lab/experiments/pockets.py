@@ -9,7 +9,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from zoo.checkpoint.parameters import choose, parse_quantization
-from zoo.describe.facts.cache_bytes import cache_bytes, cache_sizes
+from zoo.describe.facts.memory import cache_bytes, cache_sizes
 from zoo.host.registry import default_registry
 from zoo.loading import Loaded, load
 from zoo_lab.experiments.measurements import answered, bits_a_byte, divergence, held_out

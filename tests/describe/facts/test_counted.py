@@ -14,10 +14,17 @@ from zoo.checkpoint.parameters import quantize
 from zoo.checkpoint.quantized_matrix import AFFINE_GROUPS, QuantizationSpec
 from zoo.config import Config
 from zoo.describe import facts_of
-from zoo.describe.facts.cache_bytes import GROUP, POLICIES, cache_bytes, cache_sizes, largest_context
 from zoo.describe.facts.counts import prefill_flops
+from zoo.describe.facts.memory import (
+    FORMATS,
+    GROUP,
+    POLICIES,
+    cache_bytes,
+    cache_sizes,
+    largest_context,
+    weights_of,
+)
 from zoo.describe.facts.stacks import with_widths
-from zoo.describe.facts.weight_bytes import FORMATS, weights_of
 from zoo.host.registry import default_registry
 from zoo.testing import subject
 from zoo_deepseek.block import HeadLinear

@@ -7,8 +7,7 @@ import pytest
 
 import zoo
 from zoo.describe import aligned, amount, compare, describe, facts_of, fields_of, text_of
-from zoo.describe.facts.cache_bytes import POLICIES, STATE_BYTES
-from zoo.describe.facts.weight_bytes import GROUP, format_of
+from zoo.describe.facts.memory import GROUP, POLICIES, STATE_BYTES, format_of
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry
 

@@ -9,7 +9,7 @@ import pytest
 
 import zoo
 from zoo.checkpoint.save import save
-from zoo.describe.facts.cache_bytes import cache_sizes
+from zoo.describe.facts.memory import cache_sizes
 from zoo.errors import PromptError, SourceError, ZooError
 from zoo.testing import subject
 from zoo_bench import engine, profile

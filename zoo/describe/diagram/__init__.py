@@ -5,9 +5,9 @@
 `Cell`.
 """
 
+from zoo.describe.diagram.arrange import marked
 from zoo.describe.diagram.draw import DrawnSpec, diagram_of
 from zoo.describe.diagram.labels import note
-from zoo.describe.diagram.marking import marked
 from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, LayerStack, Note, Residual, diagram_in
 from zoo.describe.diagram.svg import to_svg
 from zoo.describe.diagram.terminal import to_text

@@ -1,4 +1,4 @@
-"""Aligns the items of several stacks: items of one role stand at one height. Imports no mlx.
+"""Aligns the items of several stacks, those of one role at one height, and marks what differs. Imports no mlx.
 
 Heights are in whatever unit the renderer has, pixels or lines; `y` counts upwards from the bottom.
 """
@@ -6,23 +6,10 @@ Heights are in whatever unit the renderer has, pixels or lines; `y` counts upwar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from zoo.describe.diagram.model import Box, Diagram, Frame, LayerStack, Residual
-
-
-class Sizes(Protocol):
-    """The heights of what a renderer draws: gaps, forks, sums, the lower and upper edges of frames, boxes."""
-
-    gap: float
-    fork: float
-    sum: float
-    open: float
-    close: float
-
-    def box(self, box: Box) -> float:
-        """The height of a box, its notes included."""
+from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, LayerStack, Note, Residual
 
 
 @dataclasses.dataclass
@@ -37,7 +24,7 @@ class Element:
     key: str
     height: float
     y: float = 0.0
-    partner: Element | None = None
+    partner: Any = None
 
     @property
     def top(self) -> float:
@@ -83,28 +70,28 @@ def _keyed(items: Sequence[Any], prefix: str, inside: str) -> Iterator[tuple[str
             yield f"{prefix}{last}", item
 
 
-def elements(stack: LayerStack, sizes: Sizes) -> list[Element]:
-    """The elements of a stack from bottom to top, not yet placed."""
+def elements(
+    stack: LayerStack, heights: Mapping[str, float], box_height: Callable[[Box], float]
+) -> list[Element]:
+    """The elements of a stack from bottom to top, not yet placed.
+
+    `heights` has those of a "fork", a "sum", and the "open" and "close" of a frame; that of a box includes its notes.
+    """
     keys = iter(keyed(stack.items))
 
     def visit(items: Sequence[Any]) -> Iterator[Element]:
         for item in items:
             key, _ = next(keys)
             if isinstance(item, Box):
-                yield Element("box", item, key, sizes.box(item))
-            elif isinstance(item, Frame):
-                first = Element("open", item, f"{key} open", sizes.open)
-                yield first
-                yield from visit(item.items)
-                yield Element("close", item, f"{key} close", sizes.close, partner=first)
-            else:
-                first = Element("fork", item, f"{key} fork", sizes.fork)
-                yield first
-                yield from visit(item.items)
-                yield Element("sum", item, f"{key} sum", sizes.sum, partner=first)
+                yield Element("box", item, key, box_height(item))
+                continue
+            below, above = ("open", "close") if isinstance(item, Frame) else ("fork", "sum")
+            first = Element(below, item, f"{key} {below}", heights[below])
+            yield first
+            yield from visit(item.items)
+            yield Element(above, item, f"{key} {above}", heights[above], partner=first)
 
-    start = Element("box", stack.start, stack.start.role, sizes.box(stack.start))
-    end = Element("box", stack.end, stack.end.role, sizes.box(stack.end))
+    start, end = (Element("box", box, box.role, box_height(box)) for box in (stack.start, stack.end))
     return [start, *visit(stack.items), end]
 
 
@@ -152,6 +139,100 @@ def align(columns: Sequence[Sequence[Element]], gap: float) -> float:
     return max((column[-1].top for column in columns), default=0.0)
 
 
-def paired_roles(diagrams: Sequence[Diagram]) -> bool:
-    """Whether stacks are compared by role; False where each diagram has a single stack."""
-    return any(len(diagram.stacks) > 1 for diagram in diagrams)
+MAIN = "frame+0"  # the frame of most layers
+Others = list[dict[str, Any]]  # the items of the stack in each other diagram that has it, by key
+
+
+def marked(diagrams: Sequence[Diagram]) -> tuple[Diagram, ...]:
+    """The diagrams with `differs` set on whatever is not in all of them, or not the same.
+
+    Stacks are compared by role, decoder with decoder. Where every model has a single stack, these are compared. A box
+    differs when its title does, or when the others have none in its place; its notes and the parts inside are compared
+    one by one. Raises nothing of its own.
+
+    >>> from zoo.host.registry import default_registry
+    >>> from zoo.describe.diagram import diagram_of, marked
+    >>> recipes = {name: zoo.load(name).recipe for name in ("llama", "qwen3")}
+    >>> llama, qwen3 = marked([diagram_of(recipe, name, default_registry()) for name, recipe in recipes.items()])
+    >>> llama.name, qwen3.name
+    ('llama', 'qwen3')
+    """
+    if len(diagrams) < 2:
+        return tuple(diagrams)
+    by_role = any(len(diagram.stacks) > 1 for diagram in diagrams)
+    known = [
+        {stack.role if by_role else "": dict(_all(stack)) for stack in diagram.stacks} for diagram in diagrams
+    ]
+
+    def changed(index: int, stack: LayerStack) -> LayerStack:
+        role = stack.role if by_role else ""
+        others = [stacks[role] for number, stacks in enumerate(known) if number != index and role in stacks]
+        if not others:
+            return dataclasses.replace(stack, differs=True)  # with all that is in it
+        keys = iter(_all(stack))
+        start = _marked_box(stack.start, next(keys)[0], others)
+        items = _marked(stack.items, keys, others)
+        end = _marked_box(stack.end, next(keys)[0], others)
+        return dataclasses.replace(stack, start=start, items=items, end=end)
+
+    return tuple(
+        dataclasses.replace(diagram, stacks=tuple(changed(index, stack) for stack in diagram.stacks))
+        for index, diagram in enumerate(diagrams)
+    )
+
+
+def _all(stack: LayerStack) -> list[tuple[str, Any]]:
+    return [("start", stack.start), *keyed(stack.items), ("end", stack.end)]
+
+
+def _marked(items: Sequence[Any], keys: Iterator[tuple[str, Any]], others: Others) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for item in items:
+        key, _ = next(keys)
+        theirs = [other.get(key) for other in others]
+        if isinstance(item, Box):
+            found.append(_marked_box(item, key, others))
+        elif isinstance(item, Residual):
+            differs = any(not isinstance(other, Residual) for other in theirs)
+            found.append(Residual(_marked(item.items, keys, others), differs))
+        else:
+            frames = [(other.count, other.label) if isinstance(other, Frame) else None for other in theirs]
+            differs = any(other != (item.count, item.label) for other in frames)
+            within = others if any(frames) else _as_main(others, key)
+            items = _marked(item.items, keys, within)
+            found.append(dataclasses.replace(item, items=items, differs=differs))
+    return tuple(found)
+
+
+def _as_main(others: Others, key: str) -> Others:
+    """The items of each main frame again under `key`, a frame that the others lack, to compare its layers with theirs."""
+    main = f"{key.rpartition('frame')[0]}{MAIN}/"
+    moved = (
+        {f"{key}/{name.removeprefix(main)}": item for name, item in other.items() if name.startswith(main)}
+        for other in others
+    )
+    return [{**other, **more} for other, more in zip(others, moved, strict=True)]
+
+
+def _marked_box(box: Box, key: str, others: Others) -> Box:
+    theirs: list[Any] = [other.get(key) for other in others]
+    if not all(isinstance(other, Box) for other in theirs):
+        return dataclasses.replace(box, differs=True)
+    differs = any(other.title != box.title for other in theirs)
+    notes = tuple(dataclasses.replace(note, differs=not _in_all(note, theirs)) for note in box.notes)
+    rows = box.rows  # of a box that differs as a whole, not every part is marked
+    if not differs:
+        rows = tuple(tuple(_marked_cell(cell, theirs) for cell in row) for row in rows)
+    return dataclasses.replace(box, differs=differs, notes=notes, rows=rows)
+
+
+def _in_all(note: Note, theirs: Sequence[Any]) -> bool:
+    return all(any((n.name, n.text) == (note.name, note.text) for n in other.notes) for other in theirs)
+
+
+def _marked_cell(cell: Cell, theirs: Sequence[Any]) -> Cell:
+    def has(other: Box) -> bool:
+        return any(cell.title == part.title for row in other.rows for part in row)
+
+    named = any(character.isalnum() for character in cell.title)  # and no operator
+    return dataclasses.replace(cell, differs=named and not all(map(has, theirs)))

@@ -19,6 +19,7 @@ MARGIN = 20
 HEAD, NAME, SUMMARY = 14, 18, 12
 TITLE, CELL, NOTE = 13, 11, 12
 TITLE_LINE, CELL_LINE, NOTE_LINE, CELL_GAP, PAD = 18, 21, 17, 6, 9
+HEIGHTS = {"gap": 14.0, "fork": 8.0, "sum": 20.0, "open": 6.0, "close": 26.0}  # of elements, and between them
 OPERATORS = ("×", "+")
 
 
@@ -61,19 +62,19 @@ class Column:
         return self.left + BOX / 2
 
     @property
+    def notes(self) -> float:
+        """The left edge of its notes."""
+        return self.left + BOX + SPACE
+
+    @property
     def lane(self) -> float:
         """The x of the residual arrows."""
         return self.x + EDGE + LANE / 2 - 1
 
 
-class Pixels:
-    """The heights of what is drawn, in pixels."""
-
-    gap, fork, sum, open, close = 14.0, 8.0, 20.0, 6.0, 26.0
-
-    def box(self, box: Box) -> float:
-        notes = len(note_lines(box)) * NOTE_LINE
-        return max(inside(box).height, notes)
+def box_height(box: Box) -> float:
+    """The height of a box, its notes included."""
+    return max(inside(box).height, len(note_lines(box)) * NOTE_LINE)
 
 
 def inside(box: Box) -> Inside:
@@ -97,7 +98,7 @@ def _rows(row: Sequence[Cell], room: float) -> list[list[Placed]]:
     """A row of cells side by side, equally wide if their texts allow it; in two rows if they find no room in one."""
     count = len(row)
     share = (room - CELL_GAP * (count - 1)) / count
-    natural = [cell_width(cell) for cell in row]
+    natural = [text_width(cell.title, CELL) + 10 if cell.title else 0.0 for cell in row]  # the least widths
     total = sum(natural) + CELL_GAP * (count - 1)
     if count > 1 and total > room:
         half = (count + 1) // 2
@@ -112,11 +113,6 @@ def _rows(row: Sequence[Cell], room: float) -> list[list[Placed]]:
         placed.append(Placed(cell, x, 0.0, width))
         x += width + CELL_GAP
     return [placed]
-
-
-def cell_width(cell: Cell) -> float:
-    """The least width of a cell."""
-    return text_width(cell.title, CELL) + 10 if cell.title else 0.0
 
 
 def note_lines(box: Box) -> list[tuple[Note, str, bool]]:
@@ -145,10 +141,11 @@ class Layout:
 
 def lay_out(diagrams: Sequence[Diagram]) -> list[Layout]:
     """One layout for each diagram, all of one height, with items of one role at one height."""
-    sizes = Pixels()
-    columns = [[Column(d, stack, elements(stack, sizes)) for stack in d.stacks] for d in diagrams]
-    height = align([column.elements for group in columns for column in group], sizes.gap)
-    head = max((head_height(d) for d in diagrams), default=0.0)
+    columns = [
+        [Column(d, stack, elements(stack, HEIGHTS, box_height)) for stack in d.stacks] for d in diagrams
+    ]
+    height = align([column.elements for group in columns for column in group], HEIGHTS["gap"])
+    head = max(map(_head_height, diagrams), default=0.0)
     layouts = []
     for group in columns:
         for number, column in enumerate(group):
@@ -159,21 +156,15 @@ def lay_out(diagrams: Sequence[Diagram]) -> list[Layout]:
     return layouts
 
 
-def head_height(diagram: Diagram) -> float:
-    """The height of a diagram's name, the line about it and the names of its stacks."""
+def _head_height(diagram: Diagram) -> float:
+    """The height of a diagram's name, the lines about it and the names of its stacks."""
+    name, about = head_lines(diagram)
     names = 26.0 if any(stack.title for stack in diagram.stacks) else 0.0
-    return len(name_lines(diagram)) * 24 + len(summary_lines(diagram)) * 17 + names + HEAD
+    return len(name) * 24 + len(about) * 17 + names + HEAD
 
 
-def _head_room(diagram: Diagram) -> float:
-    return len(diagram.stacks) * COLUMN + (len(diagram.stacks) - 1) * BETWEEN
-
-
-def name_lines(diagram: Diagram) -> list[str]:
-    """The lines of a diagram's name."""
-    return lines_within(diagram.name, _head_room(diagram), NAME, bold=True)
-
-
-def summary_lines(diagram: Diagram) -> list[str]:
-    """The lines about a diagram."""
-    return lines_within(diagram.summary, _head_room(diagram), SUMMARY) if diagram.summary else []
+def head_lines(diagram: Diagram) -> tuple[list[str], list[str]]:
+    """The lines of a diagram's name, and those about it."""
+    room = len(diagram.stacks) * COLUMN + (len(diagram.stacks) - 1) * BETWEEN
+    about = lines_within(diagram.summary, room, SUMMARY) if diagram.summary else []
+    return lines_within(diagram.name, room, NAME, bold=True), about

@@ -13,58 +13,25 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from zoo.describe.diagram import geometry
 from zoo.describe.diagram.arrange import Element
-from zoo.describe.diagram.geometry import (
-    APART,
-    BOX,
-    CELL,
-    CELL_LINE,
-    COLUMN,
-    MARGIN,
-    NAME,
-    NOTE,
-    NOTE_LINE,
-    OPERATORS,
-    PAD,
-    SPACE,
-    SUMMARY,
-    TITLE,
-    TITLE_LINE,
-    Column,
-    Layout,
-    inside,
-    lay_out,
-    name_lines,
-    note_lines,
-    summary_lines,
-)
+from zoo.describe.diagram.geometry import Column, Layout, head_lines, inside, lay_out, note_lines
 from zoo.describe.diagram.model import ENDS, MARK, Box, Diagram, Frame
 from zoo.describe.language import in_language, joined, message
 
-LIGHT = {
-    "ground": "#ffffff",
-    "ink": "#1f2430",
-    "quiet": "#5a6272",
-    "line": "#868e9c",
-    "edge": "#b9c0cc",
-    "box": "#f3f5f8",
-    "cell": "#ffffff",
-    "frame": "#fafbfc",
-    "accent": "#a83a08",
-    "tint": "#fdf0e8",
+COLOURS = {  # in the light theme, and in the dark one
+    "ground": ("#ffffff", "#14171d"),
+    "ink": ("#1f2430", "#e6e9ef"),
+    "quiet": ("#5a6272", "#a2abba"),
+    "line": ("#868e9c", "#7a8494"),
+    "edge": ("#b9c0cc", "#454d5b"),
+    "box": ("#f3f5f8", "#232832"),
+    "cell": ("#ffffff", "#181c23"),
+    "frame": ("#fafbfc", "#191d24"),
+    "accent": ("#a83a08", "#ffab7d"),
+    "tint": ("#fdf0e8", "#3a261b"),
 }
-DARK = {
-    "ground": "#14171d",
-    "ink": "#e6e9ef",
-    "quiet": "#a2abba",
-    "line": "#7a8494",
-    "edge": "#454d5b",
-    "box": "#232832",
-    "cell": "#181c23",
-    "frame": "#191d24",
-    "accent": "#ffab7d",
-    "tint": "#3a261b",
-}
+LIGHT, DARK = ({name: pair[theme] for name, pair in COLOURS.items()} for theme in (0, 1))
 
 
 def properties(colours: dict[str, str]) -> str:
@@ -107,8 +74,8 @@ def to_svg(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> str:
     x, parts = 0.0, []
     for layout in layouts:
         parts.append(f'<g transform="translate({_n(x)} 0)">\n' + "\n".join(_drawn(layout)) + "\n</g>")
-        x += layout.width - 2 * MARGIN + APART
-    width = x - APART + 2 * MARGIN if layouts else 0.0
+        x += layout.width - 2 * geometry.MARGIN + geometry.APART
+    width = x - geometry.APART + 2 * geometry.MARGIN if layouts else 0.0
     height = max((layout.height for layout in layouts), default=0.0)
     return _document(diagrams, width, height, parts, ident)
 
@@ -161,52 +128,49 @@ def _drawn(layout: Layout) -> Iterator[str]:
 
 def _head(layout: Layout) -> Iterator[str]:
     first = layout.columns[0]
-    y = MARGIN + 4.0
-    for line in name_lines(first.diagram):
+    y = geometry.MARGIN + 4.0
+    name, about = head_lines(first.diagram)
+    for line in name:
         y += 20
-        yield _text(first.x, y, line, "name", NAME)
-    for line in summary_lines(first.diagram):
+        yield _text(first.x, y, line, "name", geometry.NAME)
+    for line in about:
         y += 18
-        yield _text(first.x, y, line, "summary", SUMMARY)
+        yield _text(first.x, y, line, "summary", geometry.SUMMARY)
     for column in layout.columns:
         if column.stack.title:
             mark = MARK if column.stack.differs else ""
             kind = f"stack{_state(column.stack.differs)}"
-            yield _text(column.x, y + 26, mark + column.stack.title, kind, TITLE)
+            yield _text(column.x, y + 26, mark + column.stack.title, kind, geometry.TITLE)
 
 
 def _frame(layout: Layout, column: Column, element: Element) -> Iterator[str]:
     frame: Frame = element.item
-    assert element.partner is not None
     top, bottom = layout.y(element.top), layout.y(element.partner.y)
     mark = MARK if frame.differs else ""
     yield f'<g class="frame{_state(frame.differs)}" data-path="{escaped(frame.path)}" data-role="frame">'
-    yield f'<rect x="{_n(column.x)}" y="{_n(top)}" width="{COLUMN}" height="{_n(bottom - top)}" rx="12"/>'
+    yield f'<rect x="{_n(column.x)}" y="{_n(top)}" width="{geometry.COLUMN}" height="{_n(bottom - top)}" rx="12"/>'
     yield _text(column.x + 12, top + 21, f"{mark}{frame.count:,} ×", "count", 16)
     if frame.label:
-        yield _text(column.left + BOX + SPACE, top + 21, frame.label, "label", NOTE)
+        yield _text(column.notes, top + 21, frame.label, "label", geometry.NOTE)
     yield "</g>"
 
 
 def _spine(layout: Layout, column: Column) -> Iterator[str]:
     """The line from the lowest element to the highest, with an arrowhead wherever it enters a box."""
-    first, last = column.elements[0], column.elements[-1]
     x, path, heads = column.middle, "", ""
-    y = first.top
+    y = column.elements[0].top
     for element in column.elements[1:]:
         if element.kind in ("box", "sum"):
             end = layout.y(element.y)
             arrow = element.kind == "box"
             path += f"M{_n(x)} {_n(layout.y(y))}V{_n(end + 5 if arrow else end)}"
-            heads += _head_up(x, end) if arrow else ""
+            heads += f"M{_n(x)} {_n(end)}l-4 7h8z" if arrow else ""
             y = element.top
-    assert last is not None
     yield f'<path class="flow" d="{path}"/>'
     yield f'<path class="tip" d="{heads}"/>'
 
 
 def _residual(layout: Layout, column: Column, element: Element) -> Iterator[str]:
-    assert element.partner is not None
     low = layout.y(element.partner.y + element.partner.height / 2)
     high = layout.y(element.y + element.height / 2)
     x, lane, radius = column.middle, column.lane, 9
@@ -224,8 +188,7 @@ def _residual(layout: Layout, column: Column, element: Element) -> Iterator[str]
 
 def _memory(layout: Layout) -> Iterator[str]:
     """The arrow from what an encoder gives to each box of another stack that reads it."""
-    given = [c for c in layout.columns if c.stack.end.role == "memory"]
-    for source in given:
+    for source in (column for column in layout.columns if column.stack.end.role == "memory"):
         end = source.elements[-1]
         y = layout.y(end.y + end.height / 2)
         for column in layout.columns:
@@ -245,43 +208,38 @@ def _memory(layout: Layout) -> Iterator[str]:
 
 def _box(layout: Layout, column: Column, element: Element) -> Iterator[str]:
     box: Box = element.item
-    top, height = layout.y(element.top), element.height
-    content = inside(box)
-    state = _state(box.differs)
+    top, height, content = layout.y(element.top), element.height, inside(box)
     attributes = f'data-path="{escaped(box.path)}" data-role="{escaped(box.role)}"'
-    yield f'<g class="block {escaped(box.role)}{state}" {attributes}>'
+    yield f'<g class="block {escaped(box.role)}{_state(box.differs)}" {attributes}>'
     yield f"<title>{escaped(box.title)}</title>"
     if box.role in ENDS:
-        mark = MARK if box.differs else ""
-        y = top + height / 2 + 5
-        yield _text(column.middle, y, mark + box.title, "title", TITLE, "middle")
+        title = (MARK if box.differs else "") + box.title
+        yield _text(column.middle, top + height / 2 + 5, title, "title", geometry.TITLE, "middle")
     else:
-        yield f'<rect class="box" x="{_n(column.left)}" y="{_n(top)}" width="{BOX}" height="{_n(height)}" rx="7"/>'
+        yield f'<rect class="box" x="{_n(column.left)}" y="{_n(top)}" width="{geometry.BOX}" height="{_n(height)}" rx="7"/>'
         shift = (height - content.height) / 2
-        base = top + shift + (PAD if box.role != "norm" or content.cells else PAD - 4)
+        base = top + shift + (geometry.PAD if box.role != "norm" or content.cells else geometry.PAD - 4)
         for number, line in enumerate(content.title):
-            y = base + number * TITLE_LINE + 14
-            yield _text(column.middle, y, line, "title", TITLE, "middle")
+            y = base + number * geometry.TITLE_LINE + 14
+            yield _text(column.middle, y, line, "title", geometry.TITLE, "middle")
         for placed in content.cells:
             cell, x, y = placed.cell, column.left + placed.x, top + shift + placed.y
             middle = x + placed.width / 2
             if not cell.title:
                 continue
             yield f'<g class="cell{_state(cell.differs)}" data-path="{escaped(cell.path)}">'
-            if cell.title in OPERATORS:
-                yield f'<circle cx="{_n(middle)}" cy="{_n(y + CELL_LINE / 2)}" r="8"/>'
+            if cell.title in geometry.OPERATORS:
+                yield f'<circle cx="{_n(middle)}" cy="{_n(y + geometry.CELL_LINE / 2)}" r="8"/>'
             else:
-                yield (
-                    f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(placed.width)}" height="{CELL_LINE}" rx="4"/>'
-                )
-            yield _text(middle, y + 14.5, cell.title, "part", CELL, "middle") + "</g>"
+                size = f'width="{_n(placed.width)}" height="{geometry.CELL_LINE}"'
+                yield f'<rect x="{_n(x)}" y="{_n(y)}" {size} rx="4"/>'
+            yield _text(middle, y + 14.5, cell.title, "part", geometry.CELL, "middle") + "</g>"
     lines = note_lines(box)
-    y = top + (height - len(lines) * NOTE_LINE) / 2 + 12.5
+    y = top + (height - len(lines) * geometry.NOTE_LINE) / 2 + 12.5
     for note, line, begins in lines:
-        indent = 0 if begins else 12
-        kind = f"note{_state(note.differs)}"
-        yield _text(column.left + BOX + SPACE + indent, y, line, kind, NOTE, key=note.name)
-        y += NOTE_LINE
+        x, kind = column.notes + (0 if begins else 12), f"note{_state(note.differs)}"
+        yield _text(x, y, line, kind, geometry.NOTE, key=note.name)
+        y += geometry.NOTE_LINE
     yield "</g>"
 
 
@@ -289,10 +247,6 @@ def _text(x: float, y: float, text: str, kind: str, size: float, anchor: str = "
     more = f' text-anchor="{anchor}"' if anchor else ""
     more += f' data-key="{escaped(key)}"' if key else ""
     return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}"{more}>{escaped(text)}</text>'
-
-
-def _head_up(x: float, y: float) -> str:
-    return f"M{_n(x)} {_n(y)}l-4 7h8z"
 
 
 def _state(differs: bool) -> str:
@@ -329,9 +283,8 @@ def _items(items: Sequence[Any]) -> Iterator[str]:
         elif isinstance(item, Frame):
             label = ", {label}" if item.label else ""
             template = "{count} layers" + label + ", each: {inner}; end of the layer"
-            yield message(
-                template, count=item.count, label=item.label, inner=joined("; ", _items(item.items))
-            )
+            inner = joined("; ", _items(item.items))
+            yield message(template, count=item.count, label=item.label, inner=inner)
         else:
             yield message("residual sum around: {inner}", inner=joined(", ", _items(item.items)))
 

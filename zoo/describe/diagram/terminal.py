@@ -6,6 +6,7 @@ Differences have a heavy frame or the mark ≠, with or without colours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from rich.cells import cell_len
 from rich.cells import cell_len as cells
@@ -34,16 +35,13 @@ class Canvas:
 
     def lines(self) -> list[list[tuple[str, str]]]:
         """The rows from top to bottom, neighbours of one style together, as pairs of a style and a text."""
-        found = []
-        for row in reversed(self.grid):
-            line: list[tuple[str, str]] = []
-            for character, style in row:
-                if line and line[-1][0] == style:
-                    line[-1] = (style, line[-1][1] + character)
-                else:
-                    line.append((style, character))
-            found.append(line)
-        return found
+        return [
+            [
+                (style, "".join(text for text, _ in cells))
+                for style, cells in groupby(row, key=lambda cell: cell[1])
+            ]
+            for row in reversed(self.grid)
+        ]
 
 
 LEAST, MOST = 34, 74  # the width of a column
@@ -52,6 +50,7 @@ BETWEEN = 2
 LANE, LEFT = 2, 4  # where residual arrows and boxes begin
 BOX = 36  # the width of a box that has its notes beside it
 LIGHT, HEAVY = "┌─┐│└┘", "┏━┓┃┗┛"
+HEIGHTS = {"fork": 1, "sum": 1, "open": 1, "close": 1}  # lines
 
 Line = list[tuple[str, str]]
 
@@ -104,8 +103,8 @@ def _drawn(group: Sequence[tuple[Diagram, LayerStack]], width: int) -> list[Line
     room = (width - BETWEEN * (len(group) - 1)) // len(group)
     room = min(max(room, LEAST), MOST)
     pen = _Pen(room)
-    columns = [elements(stack, pen) for _, stack in group]
-    height = int(align(columns, pen.gap))
+    columns = [elements(stack, HEIGHTS, pen.height) for _, stack in group]
+    height = int(align(columns, 0))
     canvas = Canvas((room + BETWEEN) * len(group), height)
     heads = []
     for number, ((diagram, stack), column) in enumerate(zip(group, columns, strict=True)):
@@ -136,15 +135,13 @@ def _stripped(line: Line) -> Line:
 class _Pen:
     """Draws elements in a column of `room` cells; its heights are in lines."""
 
-    gap, fork, sum, open, close = 0.0, 1.0, 1.0, 1.0, 1.0
-
     def __init__(self, room: int) -> None:
         self.room = room
         self.beside = room >= BESIDE
         self.box_width = BOX if self.beside else room - LEFT - 2
         self.middle = LEFT + self.box_width // 2
 
-    def box(self, box: Box) -> int:
+    def height(self, box: Box) -> int:
         """The lines of a box."""
         if box.role in ENDS:
             return 1 + (box.role == "input") + (0 if self.beside else len(self._notes(box)))
@@ -168,17 +165,14 @@ class _Pen:
                 self._box(canvas, element, left)
 
     def _frame(self, canvas: Canvas, element: Element, left: int) -> None:
-        frame, first = element.item, element.partner
-        assert first is not None
-        bottom, top, right = int(first.y), int(element.y), left + self.room - 1
-        style = "differs" if frame.differs else "line"
-        edge = "═" if frame.differs else "─"
-        corners = "╔╗╚╝" if frame.differs else "╭╮╰╯"
-        canvas.put(left, top, corners[0] + edge * (self.room - 2) + corners[1], style)
-        canvas.put(left, bottom, corners[2] + edge * (self.room - 2) + corners[3], style)
+        frame = element.item
+        bottom, top, right = int(element.partner.y), int(element.y), left + self.room - 1
+        style, edges = ("differs", "╔═╗║╚╝") if frame.differs else ("line", "╭─╮│╰╯")
+        canvas.put(left, top, edges[0] + edges[1] * (self.room - 2) + edges[2], style)
+        canvas.put(left, bottom, edges[4] + edges[1] * (self.room - 2) + edges[5], style)
         for y in range(bottom + 1, top):
-            for x in (left, right):
-                canvas.put(x, y, "║" if frame.differs else "│", style)
+            canvas.put(left, y, edges[3], style)
+            canvas.put(right, y, edges[3], style)
         for y in (bottom, top):
             canvas.put(left + self.middle, y, "│", "line")
         count = f" {MARK if frame.differs else ''}{frame.count} × "
@@ -191,14 +185,13 @@ class _Pen:
             canvas.put(left + 2, bottom, f" {told} ", style if frame.differs else "quiet")
 
     def _residual(self, canvas: Canvas, element: Element, left: int) -> None:
-        first = element.partner
-        assert first is not None
-        style = "differs" if element.item.differs else "line"
+        bottom, top = int(element.partner.y), int(element.y)
+        style, sign = ("differs", "differs") if element.item.differs else ("line", "title")
         lane, middle = left + LANE, left + self.middle
-        canvas.put(lane, int(element.y), "╭" + "─" * (middle - lane - 2) + "→", style)
-        canvas.put(middle, int(element.y), "⊕", "differs" if element.item.differs else "title")
-        canvas.put(lane, int(first.y), "╰" + "─" * (middle - lane - 1) + "┤", style)
-        for y in range(int(first.y) + 1, int(element.y)):
+        canvas.put(lane, top, "╭" + "─" * (middle - lane - 2) + "→", style)
+        canvas.put(middle, top, "⊕", sign)
+        canvas.put(lane, bottom, "╰" + "─" * (middle - lane - 1) + "┤", style)
+        for y in range(bottom + 1, top):
             canvas.put(lane, y, "│", style)
 
     def _box(self, canvas: Canvas, element: Element, left: int) -> None:
@@ -250,7 +243,8 @@ class _Pen:
             texts = [f"{MARK if cell.differs and not box.differs else ''}{cell.title}" for cell in row]
             style = "differs" if any(cell.differs for cell in row) else ""
             texts = [text for text in texts if text]
-            lines += [(style, line) for line in _row(texts, room)]
+            between = "   " if sum(map(cells, texts)) + 3 * len(texts) <= room else "  "
+            lines += [(style, line) for line in _joined(texts, between, room)]
         if box.memory:
             lines.append(("", "↞ the encoder's output"))
         return lines if self.beside else lines + self._notes(box)
@@ -267,25 +261,15 @@ class _Pen:
                 first, *more = whole if len(whole) == 1 else wrapped(text, room - 2)
                 found += [(style, first), *((style, f"  {line}") for line in more)]
             return found
-        room = self.box_width - 4
         lines: list[tuple[str, str]] = []
-        for differs in (False, True):
-            line = ""
-            style = "differs" if differs else "quiet"
-            for note in (note for note in box.notes if note.differs == differs):
-                text = (MARK if differs else "") + note.text
-                longer = f"{line} · {text}" if line else text
-                if line and cells(longer) > room:
-                    lines += [(style, part) for part in wrapped(line, room)]
-                    longer = text
-                line = longer
-            lines += [(style, part) for part in wrapped(line, room)] if line else []
+        for differs, style, mark in ((False, "quiet", ""), (True, "differs", MARK)):
+            if texts := [mark + note.text for note in box.notes if note.differs == differs]:
+                lines += [(style, line) for line in _joined(texts, " · ", self.box_width - 4)]
         return lines
 
 
-def _row(texts: Sequence[str], room: int) -> list[str]:
-    """The parts of one row in lines, broken between two parts where possible."""
-    between = "   " if sum(map(cells, texts)) + 3 * len(texts) <= room else "  "
+def _joined(texts: Sequence[str], between: str, room: int) -> list[str]:
+    """Texts in lines, broken between two texts where possible."""
     lines = [""]
     for text in texts:
         longer = f"{lines[-1]}{between}{text}" if lines[-1] else text

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from zoo.architecture import Architecture
 from zoo.describe.facts.fact import Fact
+from zoo.errors import CheckpointError
+from zoo.files.reading import read_object
 
 NOT_MEASURED = "not measured"
 # The figures of a record (`tools/measure_pockets.py`) in which models can be compared: name, label, key, unit. Its speeds
@@ -28,15 +28,16 @@ def pocket_facts(architecture: Architecture, record: Mapping[str, Any] | None = 
     preset = next((one for one in architecture.presets if one.embedded), None)
     if preset is None or preset.folder is None:
         return ()
-    training, accuracy = _read(preset.folder / "training.json"), _read(preset.folder / "accuracy.json")
+    training, accuracy = (
+        read_object(preset.folder, name, CheckpointError) for name in ("training.json", "accuracy.json")
+    )
     settings = training.get("settings", {})
-    scores = accuracy.get("scores", [])
     return (
         Fact("pocket", "checkpoint", f"{architecture.name}:{preset.name}"),
         Fact("parameters", "parameters", training.get("parameters"), "parameters"),
         Fact("corpus", "trained on", settings.get("corpus")),
         Fact("steps", "training steps", settings.get("steps")),
-        *_answers(scores),
+        *_answers(accuracy.get("scores", [])),
         *(_recorded(record or {}, *one) for one in RECORDED),
     )
 
@@ -58,11 +59,3 @@ def _recorded(record: Mapping[str, Any], name: str, label: str, key: str, unit: 
     value = record[key]
     words = f"{value:.3f}" if value is not None and unit == "bits" else ""
     return Fact(name, label, value, unit, words=words)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """A record beside a checkpoint; nothing where there is none."""
-    if not path.is_file():
-        return {}
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return found if isinstance(found, dict) else {}

@@ -123,13 +123,8 @@ def text_of(value: Value, unit: str = "") -> str:
     if unit in ("parameters", "FLOPs", "numbers"):
         return amount(value).rstrip()
     if unit in MEASURED_UNITS:
-        return message(f"{{n}} {unit}", n=_figure(value))
+        return message(f"{{n}} {unit}", n=f"{value:,.0f}" if value >= 100 else f"{value:.3g}")
     return f"{value:,}" if isinstance(value, int) else f"{value:,.12g}"
-
-
-def _figure(value: float) -> str:
-    """A measured number in three digits."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def factor(value: float) -> tuple[str, str]:

@@ -6,23 +6,28 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from zoo import runtime
+from zoo.architecture import FactSource
 from zoo.deferred_warnings import warn
-from zoo.describe.facts.cache_bytes import (
-    LENGTHS,
-    POLICIES,
-    CacheSize,
-    cache_bytes,
-    cache_sizes,
-    largest_context,
-    policy_bytes,
-    source_numbers,
-)
 from zoo.describe.facts.compare import FactRow, aligned
 from zoo.describe.facts.counts import by_part, decode_flops, has_idle_experts, prefill_flops
 from zoo.describe.facts.fact import Fact, Sheet, text_of
+from zoo.describe.facts.memory import (
+    FORMATS,
+    GROUP,
+    LENGTHS,
+    POLICIES,
+    CacheSize,
+    Weights,
+    cache_bytes,
+    cache_sizes,
+    format_of,
+    largest_context,
+    policy_bytes,
+    source_numbers,
+    weights_of,
+)
 from zoo.describe.facts.stacks import DECODER, is_opaque, stacks
 from zoo.describe.facts.structure import stack_facts
-from zoo.describe.facts.weight_bytes import FORMATS, GROUP, Weights, format_of, weights_of
 from zoo.describe.language import Message, message
 from zoo.errors import ZooError
 from zoo.frozen import Frozen, frozen
@@ -209,20 +214,13 @@ def weights_label(name: str) -> str:
 
 
 def _flops(recipe: Model, tokens: int) -> Iterator[Fact]:
-    counted = "2 a multiply-add: matrix products, attention's scores and sums"
+    note = "2 a multiply-add: matrix products, attention's scores and sums"
     if (number := decode_flops(recipe, tokens)) is not None:
-        yield Fact(
-            "flops.decode", message("FLOPs a token, after {n}", n=f"{tokens:,}"), number, "FLOPs", counted
-        )
+        label = message("FLOPs a token, after {n}", n=f"{tokens:,}")
+        yield Fact("flops.decode", label, number, "FLOPs", note)
     if (number := prefill_flops(recipe, tokens)) is not None:
-        yield Fact(
-            "flops.prefill",
-            message("FLOPs a token, reading {n}", n=f"{tokens:,}"),
-            number,
-            "FLOPs",
-            counted,
-            detail=recipe.task == "generate",
-        )
+        label = message("FLOPs a token, reading {n}", n=f"{tokens:,}")
+        yield Fact("flops.prefill", label, number, "FLOPs", note, detail=recipe.task == "generate")
 
 
 def tokenizer_facts(tokenizer: Tokenizer | None) -> Iterator[Fact]:
@@ -248,8 +246,6 @@ def _writes_bytes(tokenizer: Tokenizer) -> bool:
 
 def plugin_facts(recipe: Model, registry: Registry, taken: set[str]) -> list[Fact]:
     """The facts of the plugins' hooks `zoo_facts`. Warns of a hook that raises or gives no facts, and leaves it out."""
-    from zoo.architecture import FactSource
-
     found: list[Fact] = []
     for source in registry.table(FactSource).listed().values():
         try:

@@ -14,12 +14,11 @@ from zoo.checkpoint.quantization_settings import AFFINE_BITS, FLOAT_MODES, ROUTE
 from zoo.describe.described import Described
 from zoo.describe.diagram.svg import rules
 from zoo.describe.differences import differences
-from zoo.describe.facts.cache_bytes import POLICIES, STATE_BYTES
 from zoo.describe.facts.checkpoint import pocket_facts
 from zoo.describe.facts.compare import compare as compared
 from zoo.describe.facts.fact import ABSENT, Fact
+from zoo.describe.facts.memory import FLOATS, POLICIES, STATE_BYTES, format_of
 from zoo.describe.facts.sheet import CONTEXT, WEIGHTS, common_context
-from zoo.describe.facts.weight_bytes import FLOATS, format_of
 from zoo.describe.language import in_language
 from zoo.describe.pages.model_card import GEOMETRY, LEFT_OUT, card, code_table, with_words, words_between
 from zoo.describe.pages.template import as_data, asset, filled, theme

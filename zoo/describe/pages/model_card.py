@@ -16,7 +16,6 @@ from typing import Any
 from zoo.describe.described import Described, base_of, how_to_run
 from zoo.describe.diagram import diagram_in, diagram_of, geometry
 from zoo.describe.diagram.arrange import keyed
-from zoo.describe.diagram.geometry import Pixels, inside, note_lines
 from zoo.describe.diagram.labels import which
 from zoo.describe.diagram.model import MARK, Box, Diagram, Frame, LayerStack
 from zoo.describe.differences import differences
@@ -220,10 +219,12 @@ def _weights(found: Described, registry: Registry) -> dict[str, list[list[str]]]
 GEOMETRY = {
     **{
         name.lower(): getattr(geometry, name)
-        for name in ("EDGE", "LANE", "BOX", "SPACE", "NOTES", "COLUMN", "BETWEEN", "MARGIN", "TITLE_LINE")
+        for name in (
+            *("EDGE", "LANE", "BOX", "SPACE", "NOTES", "COLUMN", "BETWEEN", "MARGIN"),
+            *("TITLE_LINE", "CELL_LINE", "NOTE_LINE", "PAD"),
+        )
     },
-    **{name.lower(): getattr(geometry, name) for name in ("CELL_LINE", "NOTE_LINE", "PAD")},
-    **{name: getattr(Pixels, name) for name in ("gap", "fork", "sum", "open", "close")},
+    **geometry.HEIGHTS,
     "sizes": {"title": geometry.TITLE, "cell": geometry.CELL, "note": geometry.NOTE},
     "mark": MARK,
 }
@@ -263,9 +264,9 @@ def box_data(box: Box, key: str) -> dict[str, Any]:
     """A box with its key, measured as if all of it were marked."""
     notes = tuple(dataclasses.replace(note, differs=True) for note in box.notes)
     whole = dataclasses.replace(box, notes=notes, differs=True)
-    content = inside(whole)
+    content = geometry.inside(whole)
     lines: list[list[str]] = []
-    for _, line, begins in note_lines(whole):
+    for _, line, begins in geometry.note_lines(whole):
         lines += [[]] if begins else []
         lines[-1].append(line)
     found: dict[str, Any] = {
@@ -276,7 +277,7 @@ def box_data(box: Box, key: str) -> dict[str, Any]:
         "lines": _unmarked(content.title),
         "path": box.path,
         "block": box.block,
-        "height": Pixels().box(whole),
+        "height": geometry.box_height(whole),
         "inner": content.height,
     }
     if notes:
