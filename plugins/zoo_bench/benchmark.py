@@ -54,7 +54,12 @@ def benchmark(
     from zoo.runtime import versions
 
     lengths = lengths or Lengths()
-    _check(against, only, runs)
+    if type(runs) is not int or runs < 1:
+        raise PromptError(f"`runs` must be a number of at least 1, got {runs!r:.60}")
+    if unknown := [work for work in only if work not in WORKLOADS]:
+        raise ZooError(f"nothing called {unknown[0]!r} is measured; there is {', '.join(WORKLOADS)}")
+    for name in against:
+        check_installed(name)
     found = find(source, default_registry())
     architecture = found.architecture.name if found.architecture else None
     works = [work for work in WORKLOADS if (work in only if only else work not in ON_REQUEST)]
@@ -90,17 +95,6 @@ def benchmark(
     if report is not None:
         report(total, total)
     return record
-
-
-def _check(against: Sequence[str], only: Sequence[str], runs: int) -> None:
-    """An error for a number of runs, a work or an engine that cannot be."""
-    if type(runs) is not int or runs < 1:
-        raise PromptError(f"`runs` must be a number of at least 1, got {runs!r:.60}")
-    for work in only:
-        if work not in WORKLOADS:
-            raise ZooError(f"nothing called {work!r} is measured; there is {', '.join(WORKLOADS)}")
-    for name in against:
-        check_installed(name)
 
 
 def _medians(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -96,39 +96,37 @@ class Job:
 
 
 class BenchmarkEngine:
-    """An engine that has loaded a folder. A work that it cannot do is None."""
+    """An engine that has loaded a folder. It lacks the attributes of works that it cannot do."""
 
     vocab: int
     context: int | None = None  # the most tokens of a text, where there is a bound
     refused: str | None = None  # why there is no text to write
     converting: float = 0.0  # seconds in which a copy for this engine was made first
-    encode: Callable[[str], list[int]] | None = None  # a text's ids, where there is a tokenizer
+    on_mlx = True
+    encode: Callable[[str], list[int]]  # a text's ids, where there is a tokenizer
     # ids, new tokens -> seconds to the first token, and of those after it
-    write: Callable[[list[int], int], tuple[float, float]] | None = None
-    write_drafted: Callable[[list[int], int], tuple[float, float]] | None = None
+    write: Callable[[list[int], int], tuple[float, float]]
+    write_drafted: Callable[[list[int], int], tuple[float, float]]
     # rows of ids, new tokens -> seconds of the tokens after the first of texts side by side
-    write_rows: Callable[[list[list[int]], int], float] | None = None
+    write_rows: Callable[[list[list[int]], int], float]
     # rows of ids, new tokens -> seconds of all tokens of the translations
-    translate: Callable[[list[list[int]], int], float] | None = None
+    translate: Callable[[list[list[int]], int], float]
     # ids, tokens of the answer, ids -> seconds to the first token of a chat's answer, and of its next one
-    turns: Callable[[list[int], int, list[int]], tuple[float, float]] | None = None
+    turns: Callable[[list[int], int, list[int]], tuple[float, float]]
     # what builds one step, and what must be evaluated with it
-    step: Callable[[], tuple[Callable[[Any], Any], Callable[[Any], list[Any]]]] | None = None
+    step: Callable[[], tuple[Callable[[Any], Any], Callable[[Any], list[Any]]]]
 
     def needs(self, lengths: Lengths) -> dict[str, float]:
         """By metric, what a token takes of the machine's limit that bounds it, where that is known."""
         return {}
 
     def peak(self) -> int:
-        """The most bytes that MLX has held."""
-        import mlx.core as mx
+        """The most bytes that MLX has held, or the process of an engine that does not run on it."""
+        import resource
+        import sys
 
-        return mx.get_peak_memory()
+        from zoo.runtime import peak_memory
 
-
-def process_peak() -> int:
-    """The most bytes that this process has held."""
-    import resource
-    import sys
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        if self.on_mlx:
+            return peak_memory()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from zoo.errors import SourceError, in_words
 from zoo.inspect.timing import timed_tokens
-from zoo_bench.engine import BenchmarkEngine, Job, process_peak
+from zoo_bench.engine import BenchmarkEngine, Job
 from zoo_bench.zoo_engine import zoo
 
 
@@ -89,6 +89,8 @@ class MlxLm(BenchmarkEngine):
 class Transformers(BenchmarkEngine):
     """transformers on torch."""
 
+    on_mlx = False
+
     def __init__(self, job: Job) -> None:
         import torch
         from transformers import AutoModelForCausalLM
@@ -100,39 +102,28 @@ class Transformers(BenchmarkEngine):
 
     def write(self, ids: list[int], new: int) -> tuple[float, float]:
         """Seconds to the first token, and of those after it."""
-        return timed_tokens(self._tokens(ids, new))
+        return timed_tokens(self._tokens([ids], new))
 
-    def _tokens(self, ids: list[int], new: int) -> Any:
+    def write_rows(self, rows: list[list[int]], new: int) -> float:
+        """Seconds of the tokens after the first of texts side by side."""
+        return timed_tokens(self._tokens(rows, new))[1]
+
+    def _tokens(self, rows: list[list[int]], new: int) -> Iterator[list[list[int]]]:
+        """The next token of each row, `new` times."""
         import torch
 
-        given, past = torch.tensor([ids]), None
+        given, past = torch.tensor(rows), None
         with torch.inference_mode():
             for _ in range(new):
                 out = self.model(given, past_key_values=past, use_cache=True, logits_to_keep=1)
                 past, given = out.past_key_values, out.logits[:, -1:].argmax(-1)
-                yield given.item()
-
-    def write_rows(self, rows: list[list[int]], new: int) -> float:
-        """Seconds of the tokens after the first of texts side by side."""
-        import torch
-
-        given, past, began = torch.tensor(rows), None, 0.0
-        with torch.inference_mode():
-            for number in range(new):
-                if number == 1:
-                    began = time.perf_counter()
-                out = self.model(given, past_key_values=past, use_cache=True, logits_to_keep=1)
-                past, given = out.past_key_values, out.logits[:, -1:].argmax(-1)
-                given.tolist()
-        return time.perf_counter() - began
-
-    def peak(self) -> int:
-        """The most bytes that the process has held."""
-        return process_peak()
+                yield given.tolist()
 
 
 class LlamaCpp(BenchmarkEngine):
     """llama.cpp by its Python package, in the types of a GGUF file, on as many threads as there are cores."""
+
+    on_mlx = False
 
     def __init__(self, job: Job) -> None:
         from llama_cpp import Llama
@@ -154,35 +145,30 @@ class LlamaCpp(BenchmarkEngine):
         tokens = self.model.generate(ids, temp=0.0)
         return timed_tokens(next(tokens) for _ in range(new))
 
-    def peak(self) -> int:
-        """The most bytes that the process has held."""
-        return process_peak()
-
 
 class CTranslate2(BenchmarkEngine):
     """CTranslate2, as many threads as cores; its own copy of the folder is made first and lies in a temporary one.
 
-    It translates ids to a fixed number of tokens, the likeliest each time, without an end token.
+    It translates ids to a fixed number of tokens, the likeliest each time, without an end token. The bytes of the
+    conversion are among those that its process has held.
     """
+
+    on_mlx = False
 
     def __init__(self, job: Job) -> None:
         import ctranslate2
 
         from zoo.runtime import threads
 
+        dtype = job.dtype or "float32"
         with TemporaryDirectory() as made:
             began = time.perf_counter()
-            tokens = converted(job.path, Path(made), job.dtype or "float32")
+            self._tokens = converted(job.path, Path(made), dtype)
             self.converting = time.perf_counter() - began
             self._translator = ctranslate2.Translator(
-                made, device="cpu", compute_type=job.dtype or "float32", intra_threads=threads()
+                made, device="cpu", compute_type=dtype, intra_threads=threads()
             )
-        self._tokens = tokens
-        self.vocab: int = len(tokens) - 1  # but for the padding
-
-    def peak(self) -> int:
-        """The most bytes that the process has held, those of the conversion among them."""
-        return process_peak()
+        self.vocab: int = len(self._tokens) - 1  # but for the padding
 
     def translate(self, rows: list[list[int]], new: int) -> float:
         """Seconds in which it writes `new` tokens for each of these sources, side by side."""

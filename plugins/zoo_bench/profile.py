@@ -33,13 +33,11 @@ class BlockClock:
         run: Callable[..., Any] = kind.__call__  # type: ignore[operator]
 
         def timed(module: Any, *given: Any, **named: Any) -> Any:
-            import mlx.core as mx
-
-            mx.eval(arrays_of((given, named)))
+            evaluate((given, named))
             began = time.perf_counter()
             self._inside.append(0.0)
             result = run(module, *given, **named)
-            mx.eval(arrays_of(result))
+            evaluate(result)
             taken = time.perf_counter() - began
             self.seconds[kind.__name__] += taken - self._inside.pop()
             self._inside[-1] += taken
@@ -54,15 +52,12 @@ class BlockClock:
         return found
 
 
-def arrays_of(value: Any) -> list[Any]:
-    """The arrays in lists, tuples and mappings."""
+def evaluate(tree: Any) -> None:
+    """Evaluate the arrays in lists, tuples and mappings."""
     import mlx.core as mx
+    from mlx.utils import tree_flatten
 
-    if isinstance(value, mx.array):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [array for one in value for array in arrays_of(one)] if isinstance(value, list | tuple) else []
+    mx.eval([leaf for _, leaf in tree_flatten(tree) if isinstance(leaf, mx.array)])
 
 
 def profile(asked: str) -> dict[str, dict[str, float]]:

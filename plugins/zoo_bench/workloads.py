@@ -110,8 +110,6 @@ class Workload:
 def read_and_write(task: Workload) -> Metrics:
     """A prompt is read and a text written after it."""
     write, lengths = task.engine.write, task.lengths
-    if write is None:
-        return {}
     prompt = task.ids(lengths.prompt)
     cold = write(prompt, WARM)  # of the same length: buffers, kernels and modules are made for it
     first, rest = write(prompt, lengths.new)
@@ -125,27 +123,23 @@ def read_and_write(task: Workload) -> Metrics:
 
 def side_by_side(task: Workload) -> Metrics:
     """Short prompts are read, and texts written after them side by side."""
-    write, lengths = task.engine.write_rows, task.lengths
-    if write is None:
-        return {}
+    lengths = task.lengths
     rows = [task.ids(SHORT, row) for row in range(lengths.rows)]
-    return {"batch_rate": lengths.rows * (lengths.new - 1) / write(rows, lengths.new)}
+    return {"batch_rate": lengths.rows * (lengths.new - 1) / task.engine.write_rows(rows, lengths.new)}
 
 
 def long_text(task: Workload) -> Metrics:
     """A text is written after a long one."""
-    write, lengths = task.engine.write, task.lengths
-    most = task.engine.context
-    if write is None or (most is not None and lengths.context + lengths.new > most):
+    lengths, most = task.lengths, task.engine.context
+    if most is not None and lengths.context + lengths.new > most:
         return {}
-    return {"context_rate": (lengths.new - 1) / write(task.ids(lengths.context), lengths.new)[1]}
+    seconds = task.engine.write(task.ids(lengths.context), lengths.new)[1]
+    return {"context_rate": (lengths.new - 1) / seconds}
 
 
 def with_drafts(task: Workload) -> Metrics:
     """A text is written after code, which repeats itself, without and with drafts that are looked up in it."""
     write, write_drafted, new = task.engine.write, task.engine.write_drafted, task.lengths.new
-    if write is None or write_drafted is None:
-        return {}
     prompt = code(task)
     write_drafted(prompt, WARM)
     rates = ((new - 1) / run(prompt, new)[1] for run in (write, write_drafted))
@@ -154,7 +148,7 @@ def with_drafts(task: Workload) -> Metrics:
 
 def code(task: Workload) -> list[int]:
     """The ids of a text that repeats its names and lines; where there is no tokenizer, each word is a random id of its own."""
-    if task.engine.encode is not None:
+    if hasattr(task.engine, "encode"):
         return task.engine.encode(CODE)
     words = re.findall(r"\w+|\S", CODE)
     kinds = sorted(set(words))
@@ -164,18 +158,13 @@ def code(task: Workload) -> list[int]:
 
 def chat(task: Workload) -> Metrics:
     """A long message is read and answered; then the same, the answer and another message."""
-    turns = task.engine.turns
-    if turns is None:
-        return {}
-    first, second = turns(task.ids(task.lengths.chat), TURN, task.ids(TURN, 1))
+    first, second = task.engine.turns(task.ids(task.lengths.chat), TURN, task.ids(TURN, 1))
     return {"turn_seconds": first, "next_turn_seconds": second}
 
 
 def translation(task: Workload) -> Metrics:
     """A text is translated, then several side by side."""
     translate, lengths = task.engine.translate, task.lengths
-    if translate is None:
-        return {}
     rows = [task.ids(SOURCE, row) for row in range(lengths.rows)]
     translate(rows[:1], WARM)
     return {
@@ -186,8 +175,6 @@ def translation(task: Workload) -> Metrics:
 
 def host(task: Workload) -> Metrics:
     """The time that Python takes to build one step, and the primitives of its graph; nothing is computed meanwhile."""
-    if task.engine.step is None:
-        return {}
     import mlx.core as mx
 
     build, states = task.engine.step()
@@ -207,15 +194,15 @@ def host(task: Workload) -> Metrics:
     return {"host_seconds": median(taken[1:]), "primitives": primitives}
 
 
-# By the works they do, one or several at once; loading is timed where the engine is made.
-WORKLOAD_FUNCTIONS: dict[tuple[str, ...], Callable[[Workload], Metrics]] = {
-    ("prefill", "decode"): read_and_write,
-    ("batch",): side_by_side,
-    ("context",): long_text,
-    ("draft",): with_drafts,
-    ("turn",): chat,
-    ("translate",): translation,
-    ("host",): host,
+# By the works they do, one or several at once, with what the engine must have; loading is timed where it is made.
+WORKLOAD_FUNCTIONS: dict[tuple[str, ...], tuple[Callable[[Workload], Metrics], str]] = {
+    ("prefill", "decode"): (read_and_write, "write"),
+    ("batch",): (side_by_side, "write_rows"),
+    ("context",): (long_text, "write"),
+    ("draft",): (with_drafts, "write_drafted"),
+    ("turn",): (chat, "turns"),
+    ("translate",): (translation, "translate"),
+    ("host",): (host, "step"),
 }
 
 
@@ -243,8 +230,8 @@ def one_run(engine: str, asked: str) -> dict[str, Any]:
     made = ENGINES[engine](job)
     seconds = time.perf_counter() - began - made.converting
     task = Workload(made, job.lengths)
-    for names, work in WORKLOAD_FUNCTIONS.items():
-        if works & set(names):
+    for names, (work, needed) in WORKLOAD_FUNCTIONS.items():
+        if works & set(names) and hasattr(made, needed):
             found |= work(task)
     if "load" in works:
         found |= {"load_seconds": seconds, "peak_bytes": made.peak()}

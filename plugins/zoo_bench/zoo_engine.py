@@ -22,8 +22,7 @@ def zoo(job: Job) -> BenchmarkEngine:
     """The zoo, with what its model does."""
     from zoo.loading import load
 
-    how: dict[str, Any] = dict(dtype=job.dtype, architecture=job.architecture, unpack=job.unpack)
-    loaded = load(job.path, force=True, **how)
+    loaded = load(job.path, force=True, dtype=job.dtype, architecture=job.architecture, unpack=job.unpack)
     model, causality = loaded.model, loaded.architecture.causality
     if model.translates:
         return ZooTranslator(loaded)
@@ -40,7 +39,8 @@ class ZooEngine(BenchmarkEngine):
     def __init__(self, loaded: Loaded) -> None:
         # Without a tokenizer and settings there is no end token: no text is shorter.
         self.loaded = replace(loaded, tokenizer=None, config={}, generation_config={})
-        self.encode = loaded.tokenizer.encode if loaded.tokenizer is not None else None
+        if loaded.tokenizer is not None:
+            self.encode = loaded.tokenizer.encode
         self.vocab: int = loaded.recipe.embedding.vocab
         self.context = loaded.recipe.context
 
@@ -85,13 +85,15 @@ class ZooDecoder(ZooEngine):
         a_weight = dtype.size if self.loaded.unpacked else held / recipe.parameters(recipe.dim)
         return needs(recipe, a_weight, dtype.size, lengths)
 
-    def write(self, ids: list[int], new: int) -> tuple[float, float]:
+    def write(self, ids: list[int], new: int, **settings: Any) -> tuple[float, float]:
         """Seconds to the first token, and of those after it."""
-        return self._written(ids, new)
+        from zoo.generation import stream
+
+        return timed_tokens(stream(self.loaded, ids, max_tokens=new, temperature=0.0, **settings))
 
     def write_drafted(self, ids: list[int], new: int) -> tuple[float, float]:
         """The same with drafts that are looked up in the text."""
-        return self._written(ids, new, prompt_lookup=DRAFT)
+        return self.write(ids, new, prompt_lookup=DRAFT)
 
     def turns(self, ids: list[int], answer: int, following: list[int]) -> tuple[float, float]:
         """Seconds to the first token after a message, and after it, its answer and another message."""
@@ -110,11 +112,6 @@ class ZooDecoder(ZooEngine):
         given = [next(steps).token]
         first = time.perf_counter() - began
         return first, [*given, *(step.token for step in steps)]  # type: ignore[list-item]
-
-    def _written(self, ids: list[int], new: int, **settings: Any) -> tuple[float, float]:
-        from zoo.generation import stream
-
-        return timed_tokens(stream(self.loaded, ids, max_tokens=new, temperature=0.0, **settings))
 
     def write_rows(self, rows: list[list[int]], new: int) -> float:
         """Seconds of the tokens after the first of texts side by side."""

@@ -66,7 +66,7 @@ def compare(
     if svg is not None:
         write_svg(svg, diagrams, overwrite)
     if html is not None:
-        from zoo.describe.pages import compare_page
+        from zoo.describe.pages.comparison import compare_page
 
         facts = [one.facts() for one in figures]
         page = compare_page(found, registry, context=context, quantize=quantize, measured=facts)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from zoo.architecture import Architecture, Block
+from zoo.architecture import Architecture
 from zoo.describe.described import base_of, describe
 from zoo.describe.differences import differences
 from zoo.describe.facts.compare import aligned
@@ -17,26 +17,22 @@ from zoo.host.registry import Registry
 
 MACHINE = "fits"  # the fact that is another on each machine
 SUMS = ("parameters.total", "parameters.active", "cache.token", "cache.state")
-# The table of each hook's records: the heads of its first two columns, and of others with the fields that they show.
-TABLES: dict[str, tuple[str, str, dict[str, Sequence[str]]]] = {
-    "zoo_strategies": (
-        "Strategy",
-        "What it does",
-        {"Tasks": ("tasks",), "Settings": ("setting_names",)},
-    ),
-    "zoo_samplers": ("Sampler", "What it does", {}),
-    "zoo_tokenizers": ("Tokenizer", "What it does", {}),
-    "zoo_formats": ("Quantized format", "What it does", {}),
-    "zoo_checkpoints": ("Checkpoint format", "What it does", {}),
-    "zoo_facts": ("Facts", "What it does", {}),
-    "zoo_experiments": ("Experiment", "What is compared", {"What it asks": ("question",)}),
-    "zoo_corpora": ("Corpus", "What it has", {"Tasks": ("tasks",)}),
+DOES: dict[str, tuple[str, ...]] = {"What it does": ("summary",)}
+# The table of each hook's records: the head of their names, and the other columns, with the fields that they show.
+TABLES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
+    "zoo_strategies": ("Strategy", {**DOES, "Tasks": ("tasks",), "Settings": ("setting_names",)}),
+    "zoo_samplers": ("Sampler", DOES),
+    "zoo_tokenizers": ("Tokenizer", DOES),
+    "zoo_formats": ("Quantized format", DOES),
+    "zoo_checkpoints": ("Checkpoint format", DOES),
+    "zoo_facts": ("Facts", DOES),
+    "zoo_experiments": ("Experiment", {"What is compared": ("summary",), "What it asks": ("question",)}),
+    "zoo_corpora": ("Corpus", {"What it has": ("summary",), "Tasks": ("tasks",)}),
     "zoo_objectives": (
         "Objective",
-        "What it asks for",
-        {"Tasks and causalities": ("tasks", "causalities")},
+        {"What it asks for": ("summary",), "Tasks and causalities": ("tasks", "causalities")},
     ),
-    "zoo_commands": ("Command", "What it does", {}),
+    "zoo_commands": ("Command", DOES),
 }
 BEGIN, END = "<!-- card -->", "<!-- end -->"
 
@@ -48,15 +44,23 @@ def card(plugin: Plugin, registry: Registry) -> str:
     if bridged := [f"`{a.name}`" for a in architectures if a.bridged]:
         parts.append(f"Run by another library's code: {', '.join(bridged)}.\n")
     if blocks := plugin.records.get("zoo_blocks", ()):
-        parts.append(_table(["Block", "What it does", "Fields"], (_block(block) for block in blocks)))
-    for hook, (title, about, more) in TABLES.items():
+        rows = [
+            [
+                f"`{one.spec.block()}`",
+                one.summary,
+                ", ".join(f"`{f.name}`" for f in dataclasses.fields(one.spec)),
+            ]
+            for one in blocks
+        ]
+        parts.append(_table(["Block", "What it does", "Fields"], rows))
+    for hook, (title, columns) in TABLES.items():
         if records := plugin.records.get(hook, ()):
             command = "zoo " if hook == "zoo_commands" else ""
-            rows = (
-                [f"`{command}{one.name}`", one.summary, *(_values(one, fields) for fields in more.values())]
+            rows = [
+                [f"`{command}{one.name}`", *(_values(one, fields) for fields in columns.values())]
                 for one in records
-            )
-            parts.append(_table([title, about, *more], rows))
+            ]
+            parts.append(_table([title, *columns], rows))
     return "\n".join(parts)
 
 
@@ -106,11 +110,6 @@ def _architecture(architecture: Architecture, registry: Registry) -> str:
         lines += [f"- {sentence}" for sentence in words] or ["- nothing, with the same numbers"]
         lines.append("")
     return "\n".join(lines)
-
-
-def _block(block: Block) -> list[str]:
-    fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(block.spec))
-    return [f"`{block.spec.block()}`", block.summary, fields]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -72,15 +72,14 @@ def source_of(target: Any) -> SourceCode | None:
         lines, first = inspect.getsourcelines(target)
     except (OSError, TypeError):
         return None
-    bases = tuple(map(_name, bases_of(target))) if isinstance(target, type) else ()
+    bases = tuple(map(_name, bases_of(target)))
     return SourceCode(_name(target), _place(Path(file or ""), target), first, "".join(lines), bases)
 
 
-def bases_of(target: type) -> list[type]:
-    """The classes that one inherits from, nearest first, without those of Python, of MLX and of every recipe."""
-    common = (Spec, Frozen)
-    found = (base for base in target.__mro__[1:] if base not in common)
-    return [base for base in found if base.__module__.partition(".")[0] not in ("builtins", "mlx")]
+def bases_of(target: Any) -> list[type]:
+    """The classes that a class inherits from, nearest first, without those of Python, of MLX and of every recipe."""
+    bases = [base for base in getattr(target, "__mro__", ())[1:] if base not in (Spec, Frozen)]
+    return [base for base in bases if base.__module__.partition(".")[0] not in ("builtins", "mlx")]
 
 
 def _name(target: Any) -> str:

@@ -45,13 +45,6 @@ def _window(old: int | None, new: int | None) -> str:
     return message(template, n=text_of(new), m=text_of(old))
 
 
-def same_numbers(old: object, new: object) -> tuple[object, object]:
-    """The pair with the old base and scaling replaced by the new ones."""
-    if isinstance(old, RoPE) and isinstance(new, RoPE):
-        return old.change(theta=new.theta, scaling=new.scaling), new
-    return old, new
-
-
 def _rope(old: object, new: object) -> str:
     """Changed numbers of rotary positions; "" where the kind changed, which `positions_changed` tells."""
     if not isinstance(old, RoPE) or not isinstance(new, RoPE):
@@ -89,21 +82,17 @@ def _number(text: str) -> Callable[[Any, Any], str]:
 def _head_norm(old: Spec | None, new: Spec | None) -> str:
     if isinstance(new, JointRMSNorm):
         return "RMSNorm over all query heads together, and over all key heads"
-    return (
-        "no norm on queries and keys"
-        if new is None
-        else message("{norm} on each query and key head", norm=new.title)
-    )
+    if new is None:
+        return "no norm on queries and keys"
+    return message("{norm} on each query and key head", norm=new.title)
 
 
 def _scale(old: float | None, new: float | None) -> str:
     if new == 1.0:
         return "scores are not scaled by the head's width"
-    return (
-        "scores are scaled by 1/√(head width)"
-        if new is None
-        else message("scores are {how}", how=factor_words(new))
-    )
+    if new is None:
+        return "scores are scaled by 1/√(head width)"
+    return message("scores are {how}", how=factor_words(new))
 
 
 def _residual_scale(old: float | None, new: float) -> str:
@@ -114,10 +103,6 @@ def _residual_scale(old: float | None, new: float) -> str:
 def _activation(old: str, new: str) -> str:
     titles = [ACTIVATION_TITLES.get(name, name) for name in (old, new)]
     return message("{new} instead of {old} as activation", new=titles[1], old=titles[0])
-
-
-def _untold(old: object, new: object) -> str:
-    return ""
 
 
 FIELDS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
@@ -134,13 +119,8 @@ FIELDS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
     ("mixer", "bias"): _yes("biases on queries, keys and values", "no biases on queries, keys and values"),
     ("mixer", "output_bias"): _yes("a bias on attention's output", "no bias on attention's output"),
     ("mixer", "query_norm"): _head_norm,
-    ("mixer", "key_norm"): _untold,
     ("mixer", "scale"): _scale,
-    ("cross", "scale"): _untold,  # as that of the mixer
-    ("cross", "heads"): _untold,
-    ("cross", "head_dim"): _untold,
     ("cross", "bias"): _yes("biases in cross-attention", "no biases in cross-attention"),
-    ("cross", "output_bias"): _untold,
     ("feedforward", "hidden"): _number("feed-forward {n} wide"),
     ("feedforward", "activation"): _activation,
     ("feedforward", "bias"): _yes("biases in the feed-forward", "no biases in the feed-forward"),
@@ -148,14 +128,17 @@ FIELDS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
     ("experts", "count"): _number("{n} experts"),
     ("experts", "hidden"): _number("experts {n} wide"),
     ("experts", "activation"): _activation,
-    ("router", "experts"): _untold,  # as many as there are
     ("router", "top_k"): _number("a token uses {n} experts"),
     ("router", "normalised"): _yes(
         "the weights of the experts used sum to one", "the weights of the experts used need not sum to one"
     ),
-    ("norm", "eps"): _untold,
 }
-TOGETHER = {"query_norm": {"key_norm"}}
+UNTOLD = (
+    ("mixer", "key_norm"),  # as that of the queries
+    *(("cross", name) for name in ("scale", "heads", "head_dim", "output_bias")),  # as those of the mixer
+    ("router", "experts"),  # as many as there are
+    ("norm", "eps"),
+)
 
 
 PARTS = {"mixer": "mixer", "feedforward": "feed-forward", "cross": "cross-attention"}
@@ -210,11 +193,9 @@ def as_sentence(text: str) -> str:
 def replaced(spec: Spec) -> str:
     """A block's title, with its explanation where it has one."""
     text = explanation(spec)
-    return (
-        message("{block} ({explanation})", block=spec.title, explanation=lowered(text))
-        if text
-        else spec.title
-    )
+    if not text:
+        return spec.title
+    return message("{block} ({explanation})", block=spec.title, explanation=lowered(text))
 
 
 def part_changes(
@@ -272,30 +253,24 @@ def field_changes(
     """A sentence for each changed field: its own where `FIELDS` has one, else its name and values."""
     if not sizes:
         changed = {name: pair for name, pair in changed.items() if name not in SIZES}
-    done: set[str] = set()
-    for name, pair in changed.items():
-        if name in done or (name == "kv_heads" and _all_heads(before) and _all_heads(after)):
+    for name, (old, new) in changed.items():
+        if (after.kind, name) in UNTOLD or (name == "kv_heads" and _all_heads(before) and _all_heads(after)):
             continue
-        if name == "rope" and not sizes:
-            pair = same_numbers(*pair)
+        if name == "rope" and not sizes and isinstance(old, RoPE) and isinstance(new, RoPE):
+            old = old.change(theta=new.theta, scaling=new.scaling)
         if (phrase := FIELDS.get((after.kind, name))) is not None:
-            text = phrase(*pair)
-            done |= TOGETHER.get(name, set())
-            if text:
+            if text := phrase(old, new):
                 yield _sentence(place, text)
-        elif all(isinstance(value, Spec) for value in pair) and pair[0].kind == pair[1].kind:
-            yield from _changes(*pair, place, f"{word}'s {field_word(name)}", sizes)
-        elif isinstance(pair[1], Spec) and pair[0] is None:
-            text = message(f"{{new}} as the {word}'s {field_word(name)}", new=replaced(pair[1]))
+        elif isinstance(old, Spec) and isinstance(new, Spec) and old.kind == new.kind:
+            yield from _changes(old, new, place, f"{word}'s {field_word(name)}", sizes)
+        elif isinstance(new, Spec) and old is None:
+            text = message(f"{{new}} as the {word}'s {field_word(name)}", new=replaced(new))
             yield _sentence(place, text)
         elif name in vars(after):
-            old, new = (
-                "none" if value is None else place
-                for value, place in zip(pair, ("{old}", "{new}"), strict=True)
-            )
-            instead = "" if pair[0] is None and name not in vars(before) else f" instead of {old}"
-            template = f"{word} {field_word(name)}: {new}{instead}"
-            yield _sentence(place, message(template, old=value_text(pair[0]), new=value_text(pair[1])))
+            template = f"{word} {field_word(name)}: " + ("none" if new is None else "{new}")
+            if old is not None or name in vars(before):
+                template += " instead of " + ("none" if old is None else "{old}")
+            yield _sentence(place, message(template, old=value_text(old), new=value_text(new)))
 
 
 def field_word(name: str) -> str:

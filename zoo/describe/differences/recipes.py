@@ -53,26 +53,22 @@ def differences(base: Model, other: Model, *, sizes: bool = True) -> list[str]:
     found: list[str] = []
     if is_opaque(base) or is_opaque(other):
         if base != other:
-            found.append(
-                "What the layers of one are made of is not known here: another library's code runs it."
-            )
+            found = ["What the layers of one are made of is not known here: another library's code runs it."]
         return found + (list(_sizes(base, other)) if sizes else [])
     found += _shape(ours, theirs)
     pairs = _pairs(ours, theirs)
     sentences_of = {role: list(_stack(*pair, sizes)) for role, pair in pairs.items()}
-    everywhere = (
-        set.intersection(*(set(sentences) for sentences in sentences_of.values())) if sentences_of else set()
-    )
+    everywhere = set.intersection(*map(set, sentences_of.values())) if sentences_of else set()
     for role, sentences in sentences_of.items():
         for sentence in sentences:
-            if sentence in everywhere or len(sentences_of) == 1:
+            if sentence in everywhere:
                 found.append(sentence)
             else:
                 rest = reworded(sentence, sentence[:1].lower() + sentence[1:])
                 found.append(message(f"{role.capitalize()}: {{rest}}", rest=rest))
-    found += head_changed(base, other)
-    found = list(dict.fromkeys(found))
-    found = [_with_active(sentence, other) for sentence in found]
+    found = [
+        _with_active(sentence, other) for sentence in dict.fromkeys([*found, *head_changed(base, other)])
+    ]
     if sizes:
         found += _sizes(base, other)
     return found
@@ -185,16 +181,14 @@ def where(places: Sequence[int], layers: int) -> str:
     if list(places) == list(range(layers - len(places), layers)):
         return message("the last {n} of {m} layers", n=len(places), m=layers)
     steps = {b - a for a, b in itertools.pairwise(places)}
-    if len(steps) == 1 and places[0] < (step := steps.pop()) and len(places) > 1:
+    if len(steps) == 1 and places[0] < (step := steps.pop()):
         return "every other layer" if step == 2 else message("one layer in {n}", n=step)
     return message("{n} of {m} layers", n=len(places), m=layers)
 
 
 def _with_active(sentence: str, recipe: Model) -> str:
     """Adds the number of active parameters to a sentence about experts."""
-    if "of which a token uses" not in sentence:
-        return sentence
-    if not has_idle_experts(recipe):
+    if "of which a token uses" not in sentence or not has_idle_experts(recipe):
         return sentence
     total, active = (int(count(recipe.dim)) for count in (recipe.parameters, recipe.active_parameters))
     used, whole = billions(active), billions(total)
@@ -270,7 +264,7 @@ def _kind_of_positions(stack: Model) -> str:
 
 def norms_changed(ours: Model, theirs: Model) -> Iterator[str]:
     """Sentences about the kind and places of norms, and about the final norm."""
-    titles = [_norm_titles(stack) for stack in (ours, theirs)]
+    titles = [list(dict.fromkeys(norm.title for norm in _all_norms(stack))) for stack in (ours, theirs)]
     if titles[0] != titles[1]:
         if not titles[1]:
             yield "No norms."
@@ -279,32 +273,22 @@ def norms_changed(ours: Model, theirs: Model) -> Iterator[str]:
             new = joined(", ", titles[1]) if shown is None or len(titles[1]) > 1 else replaced(shown)
             template = "{new} instead of {old}." if titles[0] else "{new} as norm."
             yield message(template, new=new, old=joined(", ", titles[0]))
-    places = [
-        next(iter(dict.fromkeys(layer.norm_placement for layer in stack.layers))) for stack in (ours, theirs)
-    ]
+    places = [stack.layers[0].norm_placement for stack in (ours, theirs)]
     untold = bool(titles[0]) and not places[0]  # a plugin's layer that does not say where its norms stand
     if places[0] != places[1] and places[1] and titles[1] and not untold:
         names = {"before each part": " (Pre-LN)", "after each sum": " (Post-LN)"}
         old, new = (f"{place}{names.get(place, '')}" for place in places)
         template = "Norms come {place} instead of {other}." if places[0] else "Norms come {place}."
         yield message(template, place=new, other=old)
-    finals = [_final_norm(stack) is not None for stack in (ours, theirs)]
+    finals = [getattr(stack, "norm", None) is not None for stack in (ours, theirs)]
     if finals[0] != finals[1]:
         yield "A final norm before the head." if finals[1] else "No final norm before the head."
 
 
 def _all_norms(stack: Model) -> list[Spec]:
     found = [part for layer in stack.layers for _, part in layer.children() if part.kind == "norm"]
-    final = _final_norm(stack)
+    final = getattr(stack, "norm", None)
     return found if final is None else [*found, final]
-
-
-def _final_norm(stack: Model) -> Spec | None:
-    return getattr(stack, "norm", None)
-
-
-def _norm_titles(stack: Model) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(norm.title for norm in _all_norms(stack)))
 
 
 def layers_changed(ours: Model, theirs: Model) -> Iterator[str]:

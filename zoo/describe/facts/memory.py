@@ -174,7 +174,7 @@ def cache_sizes(recipe: Model) -> tuple[CacheSize, ...]:
         sizes = part.kv_cache_size(width), part.state_size(width)
         found.setdefault((part.cache_kind, window), []).append(sizes)
     return tuple(
-        CacheSize(kind, len(parts), *map(sum, zip(*parts, strict=True)), window)
+        CacheSize(kind, len(parts), sum(kv for kv, _ in parts), sum(state for _, state in parts), window)
         for (kind, window), parts in found.items()
     )
 

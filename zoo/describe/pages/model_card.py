@@ -23,7 +23,7 @@ from zoo.describe.facts.counts import decode_flops, prefill_flops
 from zoo.describe.facts.fact import Fact
 from zoo.describe.facts.stacks import is_opaque
 from zoo.describe.language import in_language
-from zoo.describe.source_code import SourceCode, bases_of, block_classes, block_parts, recipe_code, source_of
+from zoo.describe.source_code import bases_of, block_classes, block_parts, recipe_code, source_of
 from zoo.host.registry import Registry
 from zoo.recipe import Model
 
@@ -169,38 +169,23 @@ def code_of(found: Described, registry: Registry) -> dict[str, Any]:
     """The names in the table of code: of what makes the recipe, and of the class that runs each block, with its parts."""
     parts = block_parts(found.recipe)
     blocks = {
-        block: {"code": name, "parts": list(parts.get(block, ()))}
+        block: {"code": source.name, "parts": list(parts.get(block, ()))}
         for block, one in block_classes(found.recipe, registry).items()
-        if (name := _known(one))
+        if (source := source_of(one))
     }
-    return {
-        "recipe": list(filter(None, map(_known, recipe_code(found.architecture.recipe)))),
-        "blocks": blocks,
-    }
-
-
-def _known(target: Any) -> str:
-    source = source_of(target)
-    return source.name if source is not None else ""
+    sources = map(source_of, recipe_code(found.architecture.recipe))
+    return {"recipe": [source.name for source in sources if source], "blocks": blocks}
 
 
 def code_table(found: Iterable[Described], registry: Registry) -> dict[str, dict[str, Any]]:
     """The code that some models' cards name, and that of the classes which it inherits from: file, line, HTML, bases."""
     table: dict[str, dict[str, Any]] = {}
     for one in found:
-        for source in _sources(one, registry):
-            table.setdefault(
-                source.name,
-                {"file": source.file, "line": source.line, "html": source.html, "bases": list(source.bases)},
-            )
+        for target in (*recipe_code(one.architecture.recipe), *block_classes(one.recipe, registry).values()):
+            for source in filter(None, map(source_of, (target, *bases_of(target)))):
+                about = {"file": source.file, "line": source.line, "html": source.html}
+                table.setdefault(source.name, about | {"bases": list(source.bases)})
     return table
-
-
-def _sources(found: Described, registry: Registry) -> Iterator[SourceCode]:
-    for target in (*recipe_code(found.architecture.recipe), *block_classes(found.recipe, registry).values()):
-        for one in (target, *(bases_of(target) if isinstance(target, type) else ())):
-            if (source := source_of(one)) is not None:
-                yield source
 
 
 def _weights(found: Described, registry: Registry) -> dict[str, list[list[str]]]:
