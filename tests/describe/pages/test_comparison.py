@@ -8,8 +8,7 @@ import pytest
 
 from zoo.describe import compare, describe
 from zoo.describe.facts.counts import decode_flops, prefill_flops
-from zoo.describe.pages.comparison import compare_page
-from zoo.describe.pages.comparison import about_record, app_element, choices, common
+from zoo.describe.pages.comparison import about_record, app_element, choices, common, compare_page
 from zoo.describe.pages.model_card import flops_points
 from zoo.describe.pages.template import asset
 from zoo.errors import ZooError
