@@ -54,7 +54,7 @@ def embeddings(
     from zoo.describe.language import LANGUAGES
     from zoo.inspect.trace_view.build_view import build_view
     from zoo.inspect.trace_view.page import embedded
-    from zoo.inspect.tracing.run import trace
+    from zoo.inspect.tracing.traced_run import trace
 
     view = build_view(trace(loaded(name), prompt, **settings), CANDIDATES)
     return {language: embedded(view, parts, language, layers) for language in LANGUAGES}

@@ -10,7 +10,7 @@ from typing import Any
 
 from zoo.errors import PromptError, SourceError, ZooError
 from zoo.files.reading import read_object_at
-from zoo.inspect.subprocess_run import alternating, run_in_subprocess
+from zoo.inspect.timing import alternating, run_in_subprocess
 from zoo_bench.engine import Job, Lengths, check_installed
 from zoo_bench.limits import NEEDS
 from zoo_bench.workloads import METRICS, ON_REQUEST, WORKLOADS, BenchmarkMetric

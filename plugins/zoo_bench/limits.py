@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from zoo.inspect.subprocess_run import answer
-from zoo.inspect.timing import evaluation_seconds
+from zoo.inspect.timing import answer, evaluation_seconds
 from zoo.recipe import Model
 from zoo_bench.engine import Lengths
 

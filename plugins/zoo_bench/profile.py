@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from zoo.errors import SourceError
-from zoo.inspect.subprocess_run import answer
+from zoo.inspect.timing import answer
 from zoo_bench.engine import Job
 from zoo_bench.workloads import SOURCE
 from zoo_bench.zoo_engine import ZooDecoder, ZooTranslator, zoo

@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from zoo.errors import SourceError
-from zoo.inspect.subprocess_run import answer
+from zoo.inspect.timing import answer
 from zoo_bench.engine import BenchmarkEngine, Job, Lengths
 from zoo_bench.engines import ENGINES
 from zoo_bench.limits import NEEDS

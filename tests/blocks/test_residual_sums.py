@@ -8,8 +8,7 @@ from zoo.compiled_step import compiled_step
 from zoo.errors import RecipeError
 from zoo.host.recipes import recipe_from_json
 from zoo.host.registry import default_registry
-from zoo.inspect.tracing.hooks import hooked, values_of
-from zoo.inspect.tracing.recorder import Recorder
+from zoo.inspect.tracing.hooks import Recorder, hooked, values_of
 from zoo.recipe import (
     MLP,
     Attention,

@@ -17,8 +17,7 @@ from zoo.architecture import Architecture, Block, Command, Preset, Rename, hooki
 from zoo.host import hookspecs
 from zoo.host.discovery import HOOKS
 from zoo.host.registry import default_registry, isolated
-from zoo.inspect.tracing.hooks import hooked
-from zoo.inspect.tracing.recorder import Recorder
+from zoo.inspect.tracing.hooks import Recorder, hooked
 from zoo.testing import check_architecture
 
 ROOT = Path(__file__).parents[2]

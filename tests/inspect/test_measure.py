@@ -12,7 +12,7 @@ import pytest
 from zoo.errors import PromptError, RecipeError, SourceError
 from zoo.host.registry import default_registry
 from zoo.inspect.measure import MEASURED, measure, source_model, to_json
-from zoo.inspect.subprocess_run import alternating, run_in_subprocess
+from zoo.inspect.timing import alternating, run_in_subprocess
 from zoo.testing import subject
 
 
@@ -120,7 +120,7 @@ def test_a_process_that_fails_is_one_line(tmp_path, monkeypatch):
     with pytest.raises(SourceError, match=r"^it: its process was ended by signal 9"):
         run_in_subprocess("failing", ["killed"], "it")
     with pytest.raises(SourceError, match="nowhere: no such folder"):
-        run_in_subprocess("zoo.inspect.measured_run", ["./nowhere", "1", "1"], "./nowhere")
+        run_in_subprocess("zoo.inspect.measure", ["./nowhere", "1", "1"], "./nowhere")
 
 
 def test_names_take_turns_and_a_warm_up_is_not_kept():

@@ -3,7 +3,7 @@
 import mlx.core as mx
 import pytest
 
-from zoo.inspect.tracing import block_probes, hooks, intervention, join_passes, result
+from zoo.inspect.tracing import block_probes, hooks, intervention, traced_run
 from zoo.inspect.tracing.probe import Traces, Value
 from zoo.testing import CHECKS, checks_of, outcome, subject, traces
 
@@ -85,9 +85,8 @@ def puts_columns_first(patch):
     def aligned(rows, axis, tokens, apart):
         return plain(rows, axis, [(0, count) for _, count in tokens], apart)
 
-    plain = join_passes._aligned
-    patch.setattr(join_passes, "_aligned", aligned)
-    patch.setattr(result, "join_rows", join_passes.join_rows)
+    plain = traced_run._aligned
+    patch.setattr(traced_run, "_aligned", aligned)
 
 
 # The architecture, the check, the fault, and a part of what the check must say.

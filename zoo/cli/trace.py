@@ -27,7 +27,7 @@ from zoo.cli.source_options import (
 from zoo.describe.language import LANGUAGES
 
 if TYPE_CHECKING:
-    from zoo.inspect.tracing.result import Trace
+    from zoo.inspect.tracing.traced_run import Trace
 
 
 @click.command(
@@ -146,7 +146,7 @@ def _traced(
     """The trace of a source that is loaded for it: `whole`, or only the value at `address` where there is one."""
     from zoo.inspect.tracing.hooks import values_of
     from zoo.inspect.tracing.intervention import resolve
-    from zoo.inspect.tracing.run import trace as run
+    from zoo.inspect.tracing.traced_run import trace as run
 
     loaded = load_model(source, **how)
     only = () if address is None else (resolve(address, values_of(loaded.model, loaded.registry))[0],)

@@ -1,25 +1,41 @@
-"""Sources measured here, side by side: each run in a process of its own, in turn, medians of several."""
+"""Sources measured here, side by side: each run in a process of its own, in turn, medians of several.
+
+Run as a script this is such a process: one run of one source, timed. Axes: B batch (1), S source or prompt, T target, D width.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import mlx.core as mx
+import mlx.nn as nn
+
+from zoo import runtime
 from zoo.architecture import Architecture
-from zoo.checkpoint.source import is_architecture, split_preset
+from zoo.assemble import assemble
+from zoo.checkpoint.checkpoint import open_checkpoint
+from zoo.checkpoint.parameters import parameters_of
+from zoo.checkpoint.source import find, is_architecture, split_preset
 from zoo.config import Config
 from zoo.describe import Fact
 from zoo.errors import PromptError, SourceError, ZooError
 from zoo.frozen import Frozen, frozen
+from zoo.generation import stream
+from zoo.generation.loop.prompt import mask_id
 from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
 from zoo.host.registry import Registry, default_registry
-from zoo.inspect.subprocess_run import alternating, run_in_subprocess
+from zoo.inspect.timing import alternating, answer, run_in_subprocess, timed_tokens
+from zoo.loading import Loaded, evaluate_weights, load, memory_shortage
 
 PROMPT_TOKENS, NEW_TOKENS = 128, 32  # where every model has the context
+WARM = 4  # tokens of each kind that are run before the clock
 MEASURED = (
     "prefill_tokens_per_second",
     "decode_tokens_per_second",
@@ -127,7 +143,7 @@ def measure(
 
     def run(name: str) -> dict[str, Any]:
         nonlocal done
-        values = run_in_subprocess("zoo.inspect.measured_run", [name, str(prompt), str(new)], name)
+        values = run_in_subprocess("zoo.inspect.measure", [name, str(prompt), str(new)], name)
         done += 1
         report(done, total)
         return values
@@ -167,35 +183,25 @@ def check_memory(model: SourceModel, tokens: int) -> None:
     """SourceError, with the sum, when a model of random weights does not fit in this machine's memory."""
     if model.recipe is None:
         return  # loading checks it
-    from zoo.loading import memory_shortage
-
     recipe, width = model.recipe, random_dtype().size
     sum_in_words = memory_shortage(recipe.parameters(recipe.dim) * width, recipe, width, tokens)
     if sum_in_words is not None:
         raise SourceError(f"{model.name}: does not fit, with random weights: {sum_in_words}")
 
 
-def random_dtype() -> Any:
+def random_dtype() -> mx.Dtype:
     """The dtype of random weights: what this device computes in, on a GPU that of most published checkpoints."""
-    import mlx.core as mx
-
-    from zoo.runtime import compute_dtype
-
-    return compute_dtype() or mx.bfloat16
+    return runtime.compute_dtype() or mx.bfloat16
 
 
 def _context(model: SourceModel, registry: Registry) -> int | None:
     """The most tokens that the model is made for, None where its recipe names no end."""
     if model.recipe is not None:
         return model.recipe.context
-    from zoo.checkpoint.checkpoint import open_checkpoint
-    from zoo.checkpoint.source import find
-
     found = find(model.name, registry)  # a hub id's weights are fetched here, where their bar is seen
     checkpoint = open_checkpoint(found.path, registry, found.architecture)
     recipe: Any = checkpoint.architecture.recipe_of(checkpoint.config_of())
-    context: int | None = recipe.context
-    return context
+    return recipe.context
 
 
 def _lengths(context: int | None, prompt: int | None, new: int | None) -> tuple[int, int]:
@@ -227,8 +233,127 @@ def _medians(source: str, rows: list[dict[str, Any]]) -> Measured:
 
 def to_json(found: Sequence[Measured]) -> str:
     """The record of a measurement: figures, and versions and machine they are of."""
-    from zoo.runtime import versions
+    record = {"measured": [one.as_json() for one in found], "versions": runtime.versions()}
+    return json.dumps(record, ensure_ascii=False)
 
-    return json.dumps(
-        {"measured": [one.as_json() for one in found], "versions": versions()}, ensure_ascii=False
+
+def measured_run(source: str, prompt_tokens: str, new_tokens: str) -> dict[str, Any]:
+    """Measure one run: the fields of `zoo.inspect.measure.Measured` without source and runs."""
+    prompt, new = int(prompt_tokens), int(new_tokens)
+    registry = default_registry()
+    subject = source_model(source, registry)
+    random = subject.recipe is not None
+    loaded = random_model(subject, registry) if random else load(subject.name, registry=registry)
+    work = _work(loaded)
+    work(loaded, min(prompt, WARM), min(new, WARM))
+    figures = work(loaded, prompt, new)
+    return {
+        "measured": subject.name,
+        "architecture": loaded.architecture.name,
+        "task": loaded.architecture.task,
+        "parameters": loaded.recipe.parameters(loaded.recipe.dim),
+        "random": random,
+        "dtype": _dtype(loaded.model),
+        "prompt_tokens": prompt,
+        "new_tokens": new if figures.get("decode_tokens_per_second") is not None else None,
+        **dict.fromkeys(MEASURED),
+        "peak_memory_bytes": runtime.peak_memory(),
+        **figures,
+    }
+
+
+def random_model(subject: SourceModel, registry: Registry) -> Loaded:
+    """The model of a recipe with random weights, as `zoo.load` would give it, without a tokenizer."""
+    assert subject.architecture is not None
+    model = assemble(subject.recipe, registry)
+    model.set_dtype(random_dtype())
+    evaluate_weights(model)
+    runtime.set_up_device()
+    return Loaded(
+        model, None, subject.architecture, subject.recipe, {}, Path(subject.name), registry=registry
     )
+
+
+def read_and_write(loaded: Loaded, prompt: int, new: int) -> dict[str, float]:
+    """A decoder: `prompt` tokens are read, `new` ones written, the likeliest each time."""
+    first, rest = _written(loaded, _ids(loaded, prompt), new)
+    return {
+        "prefill_tokens_per_second": prompt / first,
+        "decode_tokens_per_second": (new - 1) / rest if new > 1 else 1 / first,
+        "first_token_seconds": first,
+    }
+
+
+def translate(loaded: Loaded, prompt: int, new: int) -> dict[str, float]:
+    """An encoder-decoder: a source of `prompt` tokens is encoded, a target of `new` tokens decoded."""
+    return read_and_write(loaded, prompt, new) | encode(loaded, prompt, new)
+
+
+def encode(loaded: Loaded, prompt: int, new: int) -> dict[str, float]:
+    """An encoder: a text of `prompt` tokens becomes hidden states."""
+    tokens = mx.array([_ids(loaded, prompt)])
+    began = time.perf_counter()
+    mx.eval(loaded.model.encode(tokens))  # (1, S) -> (1, S, D)
+    return {"prefill_tokens_per_second": prompt / (time.perf_counter() - began)}
+
+
+def uncover(loaded: Loaded, prompt: int, new: int) -> dict[str, float]:
+    """A model that uncovers masks: `new` of them after a prompt, by its own strategy; the first token is the first shown."""
+    try:
+        mask = mask_id(loaded)
+    except PromptError:  # a recipe says nothing of tokens
+        mask = loaded.recipe.embedding.vocab - 1
+    first, rest = _written(loaded, _ids(loaded, prompt, but=mask), new, mask_token_id=mask)
+    return {"decode_tokens_per_second": new / (first + rest), "first_token_seconds": first}
+
+
+def _work(loaded: Loaded) -> Callable[[Loaded, int, int], dict[str, float]]:
+    if loaded.model.translates:
+        return translate
+    if loaded.architecture.task == "denoise":
+        return uncover
+    return read_and_write if loaded.model.decodes and loaded.architecture.causality != "full" else encode
+
+
+def _written(loaded: Loaded, ids: list[int], new: int, **config: int) -> tuple[float, float]:
+    """Seconds to the first of `new` tokens and those of the others, as `zoo.stream` gives them.
+
+    Without a tokenizer, and with no settings but `config`, there is no end token: no text is shorter.
+    """
+    endless = replace(loaded, tokenizer=None, config=config, generation_config={})
+    tokens: list[int] = []
+
+    def written() -> Iterator[int]:
+        for step in stream(endless, ids, max_tokens=new):
+            if step.token is not None:
+                tokens.append(step.token)
+                yield step.token
+
+    seconds = timed_tokens(written())
+    if len(tokens) != new:
+        raise PromptError(f"{loaded.architecture.name}: wrote {len(tokens)} tokens, and not {new}")
+    return seconds
+
+
+def _ids(loaded: Loaded, count: int, but: int | None = None) -> list[int]:
+    """Random ids of the vocabulary, the same in every run."""
+    found: list[int] = mx.random.randint(
+        0, loaded.recipe.embedding.vocab, (count,), key=mx.random.key(0)
+    ).tolist()
+    return [0 if id == but else id for id in found]
+
+
+def _dtype(model: nn.Module) -> str:
+    """The dtype of most floating-point numbers of the weights, "packed" beside it where some are quantized."""
+    arrays = parameters_of(model).values()
+    sizes: Counter[str] = Counter()
+    for array in arrays:
+        if mx.issubdtype(array.dtype, mx.floating):
+            sizes[str(array.dtype).removeprefix("mlx.core.")] += array.size
+    packed = any(array.dtype == mx.uint32 for array in arrays)
+    most = max(sizes, key=lambda name: sizes[name], default="none")
+    return f"{most}, packed" if packed else most
+
+
+if __name__ == "__main__":
+    answer(measured_run)

@@ -12,10 +12,9 @@ import pytest
 import zoo
 from zoo.errors import PluginError
 from zoo.host.registry import isolated
-from zoo.inspect.tracing.hooks import hooked, modules_of, values_of
-from zoo.inspect.tracing.join_passes import join_rows
+from zoo.inspect.tracing.hooks import Recorder, hooked, modules_of, values_of
 from zoo.inspect.tracing.probe import Probe
-from zoo.inspect.tracing.recorder import Recorder
+from zoo.inspect.tracing.traced_run import join_rows
 from zoo.testing import check_architecture, subject
 from zoo.testing.subjects import loaded_of
 

@@ -30,7 +30,7 @@ from zoo.inspect.trace_view.view import (
 )
 from zoo.inspect.tracing.choices import Choice
 from zoo.inspect.tracing.hooks import modules_of
-from zoo.inspect.tracing.result import Trace
+from zoo.inspect.tracing.traced_run import Trace
 
 LAYER = re.compile(r"^(.*?\blayers\.\d+)(?:\.(.+))?$")
 ALL = 4096  # tokens of a vocabulary whose logits are all shown; of a larger one the most likely are

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from zoo.files.writing import write_record
-from zoo.inspect.tracing.result import Trace
+from zoo.inspect.tracing.traced_run import Trace
 
 
 def write_json(values: dict[str, Any], target: str, overwrite: bool = False) -> None:

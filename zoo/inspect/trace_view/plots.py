@@ -10,7 +10,7 @@ import numpy as np
 from zoo.errors import PromptError
 from zoo.inspect.trace_view.build_view import ViewBuilder
 from zoo.inspect.trace_view.summaries import as_rows
-from zoo.inspect.tracing.result import Trace
+from zoo.inspect.tracing.traced_run import Trace
 
 ACROSS = 4  # small multiples side by side
 MOST_LABELS = 48  # tokens named along an axis

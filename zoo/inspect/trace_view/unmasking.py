@@ -11,7 +11,7 @@ import numpy as np
 from zoo.generation.loop.prompt import mask_id
 from zoo.inspect.trace_view.summaries import rounded
 from zoo.inspect.trace_view.view import MaskPrediction, UnmaskingPass
-from zoo.inspect.tracing.result import Trace
+from zoo.inspect.tracing.traced_run import Trace
 
 COUNT = 5  # tokens of a prediction
 

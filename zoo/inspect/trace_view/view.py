@@ -12,7 +12,7 @@ from typing import Any
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.inspect.tracing.choices import Choice
-from zoo.inspect.tracing.logit_lens import LensPrediction
+from zoo.inspect.tracing.traced_run import LensPrediction
 
 Numbers = tuple[float, ...]
 Rows = tuple[Numbers, ...]

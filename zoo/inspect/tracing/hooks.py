@@ -1,13 +1,16 @@
 """Hooks on a model: the classes of its modules are replaced within a block, and put back.
 
-A model may have several hooks at a time: each is given what the one before it gave back.
+A model may have several hooks at a time: each is given what the one before it gave back. A `Recorder` keeps values by
+address. Axes: B batch, T tokens.
 """
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -15,6 +18,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.architecture import ModuleProbe
+from zoo.cache import Cache
 from zoo.errors import PluginError, ZooError, in_words
 from zoo.host.error_location import plugin_at_fault
 from zoo.host.registry import Registry
@@ -43,34 +47,42 @@ def _depth_first(path: str) -> list[tuple[int, str]]:
 def values_of(model: nn.Module, registry: Registry) -> dict[str, Value]:
     """Every address of a model with a description of its value: the module's output, or a value that its probe notes."""
     found: dict[str, Value] = {}
-    probed = _probed(model, registry)
-    outputs = _outputs(probed)
-    for path, one in probed.items():
-        if (output := outputs[path]) is not None:
-            found[path] = output
+    for path, one in _probed(model, registry).items():
+        if one.output is not None:
+            found[path] = one.output
         for name, value in one.traces.values.items():
             found[_path_of(path, name)] = value
     return found
 
 
 class _Probed(NamedTuple):
-    """A module, its own class, the probe of this class, and what the probe notes of the module."""
+    """A module, its own class, the probe of this class, what the probe notes of the module, and the module's output.
+
+    The output is None where there is none to note.
+    """
 
     module: nn.Module
     kind: type
     probe: type[Probe]
     traces: Traces
+    output: Value | None
 
 
 def _probed(model: nn.Module, registry: Registry) -> dict[str, _Probed]:
     found = {}
     for path, module in modules_of(model).items():
         kind = type(module)
-        own = (
-            kind.__bases__[1] if issubclass(kind, Probe) else kind
-        )  # a hooked class is made of a probe and its own
-        probe = probe_of(own, registry)
-        found[path] = _Probed(module, own, probe, probe.traces_of(module))
+        if issubclass(kind, Probe):  # a hooked class is made of a probe and the module's own
+            kind = kind.__bases__[1]
+        probe = probe_of(kind, registry)
+        traces = probe.traces_of(module)
+        found[path] = _Probed(module, kind, probe, traces, traces.output if _called(kind) else None)
+    for path, one in list(found.items()):
+        for part, value in one.traces.parts.items():
+            below = _path_of(path, part)
+            if below in found and _called(found[below].kind):
+                found[below] = found[below]._replace(output=value)
+    found[""] = found[""]._replace(output=None)  # the model's own is that of its last part
     return found
 
 
@@ -130,7 +142,6 @@ def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
     group = _HookList()
     group.members.append(hook)
     probed = _probed(model, registry)
-    outputs = _outputs(probed)
     inputs = {
         _path_of(path, part): (_path_of(path, name), one.traces.values[name])
         for path, one in probed.items()
@@ -141,7 +152,7 @@ def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
             about = {
                 "_address": path,
                 "_hook": group,
-                "_output": outputs[path],
+                "_output": one.output,
                 "_input": inputs.get(path),
                 "__module__": one.kind.__module__,
             }
@@ -158,17 +169,6 @@ def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
 
 def _path_of(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
-
-
-def _outputs(probed: Mapping[str, _Probed]) -> dict[str, Value | None]:
-    """The output of each module by its path, None where there is none to note: the model's own is that of its last part."""
-    found = {path: one.traces.output if _called(one.kind) else None for path, one in probed.items()}
-    for path, one in probed.items():
-        for part, value in one.traces.parts.items():
-            below = probed.get(_path_of(path, part))
-            if below is not None and _called(below.kind):
-                found[_path_of(path, part)] = value
-    return found | {"": None}
 
 
 def _called(kind: type) -> bool:
@@ -188,21 +188,16 @@ def _probe_fault(error: Exception, probes: set[type[Probe]], registry: Registry)
 def _hooked_class(kind: type, probe: type[Probe], about: dict[str, Any]) -> type:
     """The class of a module while it has hooks: the probe before the module's own."""
     if _called(kind):
-        about["__call__"] = _with_signature(probe, kind)
+
+        @wraps(kind.__call__)  # type: ignore[operator]  # a model may inspect the signature
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            return probe.__call__(self, *args, **options)
+
+        about["__call__"] = call
     made = type(kind.__name__, (probe, kind), about)
     if not about["_address"]:
         _report_passes(made, about["_hook"])
     return made
-
-
-def _with_signature(probe: type[Probe], kind: type) -> Any:
-    """The probe's call with the signature of the module's own, since a model may inspect it."""
-
-    @wraps(kind.__call__)  # type: ignore[operator]
-    def call(self: Any, *args: Any, **options: Any) -> Any:
-        return probe.__call__(self, *args, **options)
-
-    return call
 
 
 def _report_passes(model: type, hook: Hook) -> None:
@@ -233,3 +228,67 @@ def _report_passes(model: type, hook: Hook) -> None:
 def set_class(module: nn.Module, kind: type) -> None:
     """Make a module one of another class."""
     object.__setattr__(module, "__class__", kind)
+
+
+@dataclass
+class RecordedPass:
+    """One pass through the model.
+
+    `kind` is the method that was called: "backbone", "encode", "decode", or "__call__". `tokens` are the ids that it
+    read, `start` the position of the first. `kv_cache_size`: it wrote a cache, which then held `cached_numbers` numbers
+    (0 where it is another library's).
+    `values` are its values by address, as the model computed them.
+    """
+
+    kind: str
+    tokens: list[int]
+    start: int
+    cached: bool
+    cached_numbers: int = 0
+    values: dict[str, mx.array] = field(default_factory=dict)
+
+
+class Recorder(Hook):
+    """Keeps the values whose addresses match one of the patterns `only` ("layers.3.*"); all values without a pattern."""
+
+    def __init__(self, only: Sequence[str] = ()) -> None:
+        self.only = tuple(only)
+        self.passes: list[RecordedPass] = []
+        self.about: dict[str, Value] = {}
+        self._cache: Any = None
+        self._evaluated = 0
+
+    def begin(self, kind: str, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+        """A pass begins: its tokens are the first ids among the arguments."""
+        ids = next((a for a in (*inputs, *options.values()) if isinstance(a, mx.array) and a.ndim == 2), None)
+        caches = [a for a in (*inputs, options.get("cache")) if isinstance(a, list)]
+        self._cache = caches[0] if caches else None
+        tokens = [] if ids is None or ids.dtype == mx.float32 else [int(id) for id in ids[0].tolist()]
+        before = [p for p in self.passes if p.kind == kind and p.cached] if caches else []
+        self.passes.append(RecordedPass(kind, tokens, sum(len(p.tokens) for p in before), bool(caches)))
+
+    def end(self) -> None:
+        """The pass ends: count what its cache holds now."""
+        caches = [cache for cache in self._cache or () if isinstance(cache, Cache)]
+        self.passes[-1].cached_numbers = sum(cache.held for cache in caches)
+        self._cache = None
+
+    def note(self, address: str, value: mx.array, about: Value) -> mx.array:
+        """Keep a value of the current pass, in the order of computation; a later value at the same address replaces it.
+
+        A stepwise value is concatenated along T.
+        """
+        if self.passes and (not self.only or any(fnmatchcase(address, p) for p in self.only)):
+            values, whole = self.passes[-1].values, value
+            before = values.pop(address, None)
+            if about.stepwise and before is not None:
+                whole = mx.concatenate([before, value], axis=about.axes.split().index("T"))
+            values[address] = whole
+            self.about[address] = about
+        return value
+
+    def evaluate(self) -> None:
+        """Evaluate what was noted since the last call, so that no graph grows from token to token."""
+        for record in self.passes[self._evaluated :]:
+            mx.eval(list(record.values.values()))
+        self._evaluated = max(0, len(self.passes) - 1)  # the last one may go on

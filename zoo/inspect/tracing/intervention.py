@@ -13,11 +13,25 @@ import numpy as np
 from zoo.errors import PromptError, did_you_mean
 from zoo.generation import check_loaded
 from zoo.inspect.tracing.hooks import hooked, values_of
-from zoo.inspect.tracing.probe import Value
-from zoo.inspect.tracing.recorder import InterventionHook
+from zoo.inspect.tracing.probe import Hook, Value
 from zoo.loading import Loaded
 
 Edit = Callable[[mx.array], mx.array]
+
+
+class InterventionHook(Hook):
+    """Replaces values: `edits` has for each address the functions that change its value, in order."""
+
+    def __init__(self, edits: Mapping[str, list[Edit]]) -> None:
+        self.edits = edits
+        self.used: set[str] = set()
+
+    def note(self, address: str, value: mx.array, about: Value) -> mx.array:
+        """The value after the edits of its address."""
+        for edit in self.edits.get(address, ()):
+            value = edit(value)
+            self.used.add(address)
+        return value
 
 
 @contextmanager
@@ -85,14 +99,15 @@ def resolve(address: str, known: Mapping[str, Value]) -> tuple[str, int | None, 
 
 def _edit(address: str, wanted: object, axis: int | None, index: int) -> Edit:
     def change(value: mx.array) -> mx.array:
-        part = (
-            value if axis is None else mx.take(value, _within(address, index, value.shape[axis]), axis=axis)
-        )
-        new = wanted(part) if callable(wanted) else _array(address, wanted)
+        part = value
+        if axis is not None:
+            if index >= value.shape[axis]:
+                raise PromptError(f"{address}: there are only {value.shape[axis]}, numbered from 0")
+            part = mx.take(value, index, axis=axis)
+        new = wanted(part) if callable(wanted) else wanted
         if new is part:
             return value
-        if not isinstance(new, mx.array):
-            new = _array(address, new)
+        new = _array(address, new)
         try:
             new = mx.broadcast_to(new.astype(value.dtype), part.shape)
         except ValueError as error:
@@ -103,12 +118,6 @@ def _edit(address: str, wanted: object, axis: int | None, index: int) -> Edit:
         return mx.where(chosen, mx.expand_dims(new, axis), value)
 
     return change
-
-
-def _within(address: str, index: int, count: int) -> int:
-    if index >= count:
-        raise PromptError(f"{address}: there are only {count}, numbered from 0")
-    return index
 
 
 def _array(address: str, value: object) -> mx.array:
