@@ -147,9 +147,9 @@ def drafted_steps(
     sequence.drafting, sequence.drafter = DraftConfig(count, lambda: drafter, False, None), drafter
     drafter.add_tokens(sequence.ids)
     caches = loaded.model.make_cache(sequence.settings.policy())
-    row = SpeculativeBatch(loaded.model, sequence.settings.policy())
     prefix = loaded.architecture.causality == "prefix"
-    row.join(sequence, caches, Prefill(loaded.model, sequence.ids, caches, prefix=prefix).finish())
+    logits = Prefill(loaded.model, sequence.ids, caches, prefix=prefix).finish()
+    row = SpeculativeBatch(loaded.model, sequence, caches, logits)
     row.throttle.always = True
     steps = []
     while row.sequences:

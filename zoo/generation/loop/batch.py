@@ -37,19 +37,15 @@ class DecodeStep:
     def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:  # (B, 1) -> (B, V)
         self._passes += 1
         if self._passes == 2:
-            self._step = self._prepared(tokens, cache)
+            from zoo.compiled_step import compiled_step
+
+            mx.eval(tokens, [one.state for one in cache])  # they hold matrices that the compilation replaces
+            self._step = compiled_step(self._model)
         if self._step is not None:
             return self._step(tokens, cache)
         if self._translates:
             return self._model.decode(tokens, None, cache)[:, 0]  # type: ignore[no-any-return]
         return self._model.head(self._model.backbone(tokens, cache))[:, 0]  # type: ignore[no-any-return]
-
-    def _prepared(self, tokens: mx.array, cache: list[Any]) -> CompiledStep | None:
-        """The model's compiled step, where it has one. What is under way is waited for: it holds matrices that are replaced."""
-        from zoo.compiled_step import compiled_step
-
-        mx.eval(tokens, [one.state for one in cache])
-        return compiled_step(self._model)
 
 
 Finished = Callable[[Sequence, list[Any], list[int]], None]

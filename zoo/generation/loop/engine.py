@@ -6,6 +6,7 @@ from collections import abc, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import RLock, current_thread
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from zoo.cache import CachePolicy, can_merge
 from zoo.errors import PromptError, ZooError
 from zoo.generation.loop.batch import Batch, Finished, Prefilled
 from zoo.generation.loop.prefill import MOST_RESERVED, Prefill, Report, SourcePrefill
+from zoo.generation.loop.prompt import each_prompt
 from zoo.generation.loop.sequence import Sequence, sequence_of
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings, checked_shared, settings_for
@@ -53,7 +55,11 @@ class Engine:
         if prompt_cache is not None:
             prompt_cache.check(loaded)
         self.loaded, self.most, self.prompt_cache = loaded, rows, prompt_cache
-        self._finished: Finished | None = None if prompt_cache is None else self._keep
+        self._finished: Finished | None = None
+        if prompt_cache is not None:  # for prompts that begin as a sequence that ended did
+            self._finished = lambda sequence, cache, ids: prompt_cache.keep(
+                ids, cache, sequence.settings.policy()
+            )
         self._waiting: deque[Sequence] = deque()
         self._reading: tuple[list[Sequence], Prefill | SourcePrefill] | None = None
         self._groups: list[Batch | SpeculativeBatch] = []
@@ -263,9 +269,8 @@ class Engine:
             if sequence.drafting is not None:
                 from zoo.generation.loop.speculative_batch import SpeculativeBatch
 
-                drafted = SpeculativeBatch(self.loaded.model, policy, self._finished)
-                drafted.join(sequence, read.cache, read.logits)
-                self._groups.append(drafted)
+                model, finished = self.loaded.model, self._finished
+                self._groups.append(SpeculativeBatch(model, sequence, read.cache, read.logits, finished))
             elif can_merge(read.cache):
                 joining.setdefault(policy, []).append(read)
             else:
@@ -282,10 +287,19 @@ class Engine:
         self._groups.append(made)
         return made
 
-    def _keep(self, sequence: Sequence, cache: list[Any], ids: list[int]) -> None:
-        """Keep the caches of a sequence that ended for prompts that begin as it did."""
-        assert self.prompt_cache is not None
-        self.prompt_cache.keep(ids, cache, sequence.settings.policy())
+
+def run_prompts(
+    engine: Engine,
+    prompts: abc.Sequence[str | abc.Sequence[int]],
+    settings: Settings,
+    report: Report | None = None,
+) -> Iterator[tuple[int, Step]]:
+    """The steps of several prompts that an engine runs side by side, each with the index of its prompt.
+
+    PromptError, before anything runs, names the prompt that cannot be.
+    """
+    added = each_prompt(prompts, partial(engine.add_sequence, settings=settings, report=report))
+    return indexed_steps(engine, {handle: index for index, handle in enumerate(added)})
 
 
 def indexed_steps(engine: Engine, indices: Mapping[int, int]) -> Iterator[tuple[int, Step]]:

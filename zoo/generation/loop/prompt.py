@@ -13,7 +13,6 @@ import mlx.core as mx
 
 from zoo import tokenizer
 from zoo.errors import NothingToPredict, PromptError
-from zoo.frozen import Frozen, frozen
 from zoo.generation.settings.generation_config import (
     Constraints,
     constraints_of,
@@ -72,16 +71,13 @@ def encode_prompt(
     return ids
 
 
-@frozen()
-class TokenizedPrompt(Frozen):
-    """The ids of a prompt, of the source where the model translates, and the constraints of what follows it."""
+def tokenize_prompt(
+    loaded: Loaded, prompt: str | Sequence[int], settings: Settings
+) -> tuple[list[int], Constraints]:
+    """The ids of a prompt, of the source where the model translates, and the constraints of what follows it.
 
-    ids: tuple[int, ...]
-    constraints: Constraints
-
-
-def tokenize_prompt(loaded: Loaded, prompt: str | Sequence[int], settings: Settings) -> TokenizedPrompt:
-    """A prompt, text or token ids, with its constraints; PromptError for one that cannot be."""
+    PromptError for a prompt, text or token ids, that cannot be.
+    """
     check_policy(loaded.model, settings.policy())
     languages = (settings.source_language, settings.target_language)
     ids = encode_prompt(loaded, prompt, settings.special_tokens, *languages)
@@ -95,7 +91,7 @@ def tokenize_prompt(loaded: Loaded, prompt: str | Sequence[int], settings: Setti
         max_tokens=limit,
         first_token=first_token(loaded, settings.target_language) if named else None,
     )
-    return TokenizedPrompt(tuple(ids), constraints)
+    return ids, constraints
 
 
 def encode_messages(

@@ -8,12 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import mlx.core as mx
+
 from zoo.errors import PromptError, ZooError
 from zoo.generation.loop.prefill import Report
 from zoo.generation.loop.prompt import start_token, tokenize_prompt
 from zoo.generation.loop.step import PromptRead, Step
 from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import TokenSampler, sampler_of
+from zoo.generation.sampling.logits import token_logprobs
 from zoo.generation.settings import Settings
 from zoo.loading import Loaded
 
@@ -75,6 +78,13 @@ class Sequence:
         self.finished = True
         return Step(None, "", finish_reason="error", error=error)
 
+    def choose(self, token: int, logits: mx.array) -> Step:
+        """The step of a token that the caller chose by `logits` (1, V)."""
+        if not self.settings.logprobs:
+            return self.update(token, None, None)
+        [(logprob, alternatives)] = token_logprobs(logits, mx.array([token]), self.alternatives).rows()
+        return self.update(token, logprob, alternatives)
+
     def update(self, token: int, logprob: float | None, alternatives: Mapping[int, float] | None) -> Step:
         """The step of the next token."""
         step = self.stream.add(token, logprob, alternatives)
@@ -103,32 +113,28 @@ def sequence_of(
     report: Report | None = None,
 ) -> Sequence:
     """The sequence that continues `prompt`, or, of an encoder-decoder, translates it. PromptError for what cannot be."""
-    tokenized = tokenize_prompt(loaded, prompt, settings)
+    ids, constraints = tokenize_prompt(loaded, prompt, settings)
     vocab = loaded.recipe.embedding.vocab
     for name in ("logprobs", "prompt_logprobs"):
         if getattr(settings, name) > vocab:
             raise PromptError(
                 f"`{name}` must be at most {vocab}, the vocabulary, got {getattr(settings, name)}"
             )
-    limit = tokenized.constraints.max_tokens
+    drafting = None
+    if settings.drafts:  # else nothing of drafting is imported
+        from zoo.generation.speculative import draft_config
+
+        drafting = draft_config(loaded, settings)
+    limit = constraints.max_tokens
     return Sequence(
         handle,
-        list(tokenized.ids),
+        ids,
         settings,
         limit,
-        sampler_of(loaded, settings, tokenized.constraints),
+        sampler_of(loaded, settings, constraints),
         TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex),
         start_token(loaded) if loaded.model.translates else None,
         checkpoints,
         report,
-        _drafting(loaded, settings),
+        drafting,
     )
-
-
-def _drafting(loaded: Loaded, settings: Settings) -> DraftConfig | None:
-    """How the settings draft; None where they do not: then nothing of drafting is imported."""
-    if not settings.drafts:
-        return None
-    from zoo.generation.speculative import draft_config
-
-    return draft_config(loaded, settings)

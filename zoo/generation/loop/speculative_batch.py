@@ -6,18 +6,16 @@ Axes: T tokens of a pass, k drafts, D width, V vocabulary, N alternatives.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from zoo.cache import CachePolicy
 from zoo.errors import ZooError
-from zoo.generation.loop.batch import DecodeStep
+from zoo.generation.loop.batch import DecodeStep, Finished
 from zoo.generation.loop.step import Drafted, Step
 from zoo.generation.prefix_cache.tree import common_prefix
-from zoo.generation.sampling.logits import check_numbers, token_logprobs
+from zoo.generation.sampling.logits import check_numbers
 from zoo.generation.speculative.drafters import Draft
 from zoo.generation.speculative.verification import DraftThrottle, Rollback, accept
 
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
 class SpeculativeBatch:
     """One sequence that is generated with drafts, in place of a `Batch` of sequences without.
 
+    `cache` and the sequence's drafter have its prompt, and `logits` (1, V) are of its next token.
+
     A step makes one pass over the tokens that the caches do not hold and the drafts, and yields one token or more. The
     sampler chooses each as it would without drafts. A greedy draft is accepted when it is the token that the sampler
     chooses; a sampled draft is tested by `accept`. Between two steps the caches lack the end of the text, which the next
@@ -35,25 +35,19 @@ class SpeculativeBatch:
     in `Batch`.
     """
 
-    merges = False
-
     def __init__(
         self,
         model: Any,
-        policy: CachePolicy,
-        finished: Callable[[Sequence, list[Any], list[int]], None] | None = None,
+        sequence: Sequence,
+        cache: list[Any],
+        logits: mx.array,
+        finished: Finished | None = None,
     ) -> None:
-        self.model, self.policy = model, policy
-        self.sequences: list[Sequence] = []
-        self.cache: list[Any] = []
+        assert sequence.drafting is not None and sequence.drafter is not None
+        self.model, self.drafting, self.drafter = model, sequence.drafting, sequence.drafter
         self.drafted = Drafted(0, 0, 0)
         self._forward = DecodeStep(model)
         self._finished = finished
-
-    def join(self, sequence: Sequence, cache: list[Any], logits: mx.array) -> None:
-        """Start the sequence: `cache` and its drafter have its prompt, and `logits` (1, V) are of its next token."""
-        assert sequence.drafting is not None and sequence.drafter is not None
-        self.drafting, self.drafter = sequence.drafting, sequence.drafter
         self.sequences, self.cache = [sequence], cache
         self.ids = list(sequence.ids)  # of the prompt and the answer
         self.cached = len(self.ids)  # of these in the caches
@@ -143,20 +137,12 @@ class SpeculativeBatch:
             elif drafted is None or draft.probs is None:
                 token = int(sequence.sampler.choose(logits[:, place]).item())
             else:
-                token = self._accept(logits[:, place], draft.probs[place], drafted)
-            details: tuple[float | None, dict[int, float] | None] = (None, None)
-            if sequence.settings.logprobs:
-                chosen = mx.array([token])
-                [details] = token_logprobs(logits[:, place], chosen, sequence.alternatives).rows()
-            steps.append((sequence, sequence.update(token, *details)))
+                wanted, key = sequence.sampler.probabilities(logits[:, place]), sequence.sampler.key
+                token = int(accept(wanted, draft.probs[place], mx.array(drafted), key)[1].item())
+            steps.append((sequence, sequence.choose(token, logits[:, place])))
             if sequence.finished or token != drafted:
                 break
         return steps
-
-    def _accept(self, logits: mx.array, probs: mx.array, drafted: int) -> int:
-        """The draft, which was sampled from `probs` (V,), or the token that replaces it, by the logits (1, V) there."""
-        sampler = self.sequences[0].sampler
-        return int(accept(sampler.probabilities(logits), probs, mx.array(drafted), sampler.key)[1].item())
 
     def _append(self, steps: list[tuple[Sequence, Step]]) -> list[int]:
         """Append the tokens of the steps to the text, and return them."""

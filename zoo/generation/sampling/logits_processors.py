@@ -5,9 +5,9 @@ Axes: H rows, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import mlx.core as mx
@@ -32,6 +32,7 @@ from zoo.tokenizer import Tokenizer
 if TYPE_CHECKING:
     import numpy as np
 
+    from zoo.generation.grammar import TokenMask
     from zoo.generation.settings import Settings
 
 TokenSequence = tuple[int, ...]
@@ -120,18 +121,7 @@ def _encode(tokenizer: Tokenizer, text: str) -> TokenSequence:
 
 CHECKPOINT = "generation_config.json"  # the name of a processor that the checkpoint asks for
 NO_STRINGS = TokenStrings()
-
-
-class Mask(Protocol):
-    """Which tokens a grammar allows next, as bits: uint32 (ceil(V/32),), the lowest id in the lowest bit.
-
-    `done`: nothing but an end token can follow.
-    """
-
-    @property
-    def done(self) -> bool: ...
-    def allowed(self) -> np.ndarray: ...
-    def update(self, token: int) -> None: ...
+CONSTRAINED = tuple(setting.name for setting in CONSTRAINTS)
 
 
 class LogitsProcessors:
@@ -148,7 +138,7 @@ class LogitsProcessors:
         constraints: Constraints,
         vocab: int,
         strings: TokenStrings = NO_STRINGS,
-        mask: Mask | None = None,
+        mask: TokenMask | None = None,
         generated: Sequence[int] = (),
     ) -> None:
         """The processors after the constraints' prompt and the tokens that were `generated` after it."""
@@ -192,7 +182,8 @@ class LogitsProcessors:
 
     def _biases(self) -> Iterator[LogitsProcessor]:
         if self.settings.logit_bias:
-            bias = _dense(self.vocab, self.settings.logit_bias)
+            ids, values = zip(*self.settings.logit_bias.items(), strict=True)
+            bias = mx.zeros(self.vocab).at[mx.array(ids)].add(mx.array(values))
             yield LogitsProcessor("logit_bias", None, lambda logits: logits + bias)
 
     def _penalties(self, tokens: Sequence[int]) -> Iterator[LogitsProcessor]:
@@ -244,7 +235,7 @@ class LogitsProcessors:
         if (mask := self.mask) is not None:
             from zoo.generation.grammar import apply_mask
 
-            asked = (each.name for each in CONSTRAINTS if getattr(settings, each.name) is not None)
+            asked = (name for name in CONSTRAINED if getattr(settings, name) is not None)
             name = next(asked, "grammar")
             yield LogitsProcessor(name, None, lambda logits: apply_mask(logits, mask.allowed()))
 
@@ -268,30 +259,13 @@ def processors_of(loaded: Loaded, settings: Settings, constraints: Constraints) 
     """The logits processors of one sequence of a loaded model; PromptError for a string that cannot be encoded."""
     vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab
     strings = token_strings_of(loaded.tokenizer, settings)
-    return LogitsProcessors(
-        settings, constraints, vocab, strings, _mask(loaded, settings, vocab, constraints)
-    )
+    forms = {name: form for name in CONSTRAINED if (form := getattr(settings, name)) is not None}
+    mask = None
+    if forms:  # else nothing heavy is imported
+        from zoo.generation.grammar import token_mask
 
-
-def _mask(loaded: Loaded, settings: Settings, vocab: int, constraints: Constraints) -> Mask | None:
-    """What a schema, an expression or a grammar allows; None without one: then nothing heavy is imported."""
-    if settings.json_schema is None and settings.regex is None and settings.grammar is None:
-        return None
-    from zoo.generation.grammar import token_mask
-
-    return token_mask(
-        loaded.tokenizer,
-        vocab,
-        constraints.eos_ids,
-        json_schema=settings.json_schema,
-        regex=settings.regex,
-        grammar=settings.grammar,
-    )
-
-
-def _dense(vocab: int, values: Mapping[int, float]) -> mx.array:
-    """Values of tokens as an array (V,), zero for the others."""
-    return mx.zeros(vocab).at[mx.array(list(values))].add(mx.array(list(values.values())))
+        mask = token_mask(loaded.tokenizer, vocab, constraints.eos_ids, **forms)
+    return LogitsProcessors(settings, constraints, vocab, strings, mask)
 
 
 def _only(bits: np.ndarray, tokens: Collection[int]) -> bool:

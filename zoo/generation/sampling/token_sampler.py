@@ -63,11 +63,6 @@ class TokenSampler:
         self.is_greedy = settings.greedy and not processors.chain and self._record is None
         self.needs_last_token = processors.needs_last_token or any(each.stateful for each in self.filters)
 
-    @property
-    def key(self) -> mx.array:
-        """The random key of the next token, for a caller that draws it by itself."""
-        return self._draw
-
     def scores(self, logits: mx.array) -> mx.array:
         """The logits of which the next token is drawn, or of which it is the largest: (1, V) -> (1, V), float32.
 
@@ -87,7 +82,7 @@ class TokenSampler:
             return greedy(logits)
         stages = self._run(logits)
         last = stages[-1].logits
-        token = greedy(last) if self.settings.greedy else mx.random.categorical(last, key=self._draw)
+        token = greedy(last) if self.settings.greedy else mx.random.categorical(last, key=self.key)
         self._unread.append((self._best, None if self._record is None else stages))
         self._follow(token)
         return token
@@ -149,7 +144,8 @@ class TokenSampler:
             self._split(self._key)
 
     def _split(self, key: mx.array) -> None:
-        self._key, self._draw, self._coin = mx.random.split(key, 3)
+        # `key` is that of the next token, also for a caller that draws it by itself.
+        self._key, self.key, self._coin = mx.random.split(key, 3)
 
 
 def sampler_of(loaded: Loaded, settings: Settings, constraints: Constraints) -> TokenSampler:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from zoo.generation.loop.engine import Engine, indexed_steps
-from zoo.generation.loop.prompt import each_prompt
+from zoo.generation.loop.engine import Engine, indexed_steps, run_prompts
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import settings_for
 from zoo.loading import Loaded
@@ -64,7 +62,4 @@ def batch(
     PromptError, before anything runs, names the prompt that cannot be.
     """
     engine = Engine(loaded, prompt_cache=prompt_cache)
-    add = partial(engine.add_sequence, settings=settings_for(loaded, settings))
-    added = each_prompt(prompts, add)
-    handles = {handle: index for index, handle in enumerate(added)}
-    return indexed_steps(engine, handles)
+    return run_prompts(engine, prompts, settings_for(loaded, settings))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from zoo.architecture.settings import BEAM_SEARCH
 from zoo.errors import PromptError
-from zoo.generation.loop.engine import Engine, indexed_steps
+from zoo.generation.loop.engine import Engine, run_prompts
 from zoo.generation.loop.prefill import Report
-from zoo.generation.loop.prompt import BATCH, TokenizedPrompt, each_prompt, in_batches, tokenize_prompt
+from zoo.generation.loop.prompt import BATCH, each_prompt, in_batches, tokenize_prompt
 from zoo.generation.loop.step import Step
 from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import processors_of
 from zoo.generation.settings import Settings, settings_for
-from zoo.generation.settings.generation_config import check_key, generation_config_of
+from zoo.generation.settings.generation_config import Constraints, check_key, generation_config_of
 from zoo.generation.settings.settings import check_prefill
 from zoo.generation.strategies.batch_decoder import BatchDecoder
 from zoo.generation.strategies.beam_search import BeamConfig, BeamSearch, run_searches
@@ -62,10 +61,7 @@ def batch(
     settings = settings_for(loaded, given)
     check_prefill(loaded, settings)
     if beams.count == 1:
-        engine = Engine(loaded, rows=batch_size)
-        add = partial(engine.add_sequence, settings=settings, report=report)
-        index_of = {handle: index for index, handle in enumerate(each_prompt(prompts, add))}
-        return indexed_steps(engine, index_of)
+        return run_prompts(Engine(loaded, rows=batch_size), prompts, settings, report)
     if settings.temperature:
         raise PromptError(
             "`beams`: several are searched, not sampled; give a `temperature` of 0, or one beam"
@@ -115,19 +111,19 @@ def beam_config(values: Mapping[str, Any], given: Mapping[str, Any]) -> BeamConf
 
 def _searched(
     loaded: Loaded,
-    prompts: Sequence[TokenizedPrompt],
+    prompts: Sequence[tuple[list[int], Constraints]],
     beams: BeamConfig,
     settings: Settings,
     batch_size: int,
     report: Report | None,
 ) -> Iterator[tuple[int, Step]]:
     """Drafts while a search goes on, then its candidates, and the tokens of the best; each with the prompt's index."""
-    for indices in in_batches(loaded, [len(prompt.ids) for prompt in prompts], batch_size):
+    for indices in in_batches(loaded, [len(ids) for ids, _ in prompts], batch_size):
         group = [prompts[index] for index in indices]
-        most = max(prompt.constraints.max_tokens for prompt in group)
-        decoder = BatchDecoder(loaded, [prompt.ids for prompt in group], most, settings, report=report)
+        most = max(constraints.max_tokens for _, constraints in group)
+        decoder = BatchDecoder(loaded, [ids for ids, _ in group], most, settings, report=report)
         searches = [
-            BeamSearch(processors_of(loaded, settings, prompt.constraints), beams) for prompt in group
+            BeamSearch(processors_of(loaded, settings, constraints), beams) for _, constraints in group
         ]
         for place in run_searches(decoder, searches):
             search = searches[place]

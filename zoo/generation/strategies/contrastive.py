@@ -11,10 +11,10 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.generation.loop.prefill import MOST_RESERVED, Report
+from zoo.generation.loop.prefill import Report
 from zoo.generation.loop.sequence import Sequence, sequence_of
 from zoo.generation.loop.step import Step
-from zoo.generation.sampling.logits import NEG_INF, check_numbers, token_logprobs
+from zoo.generation.sampling.logits import NEG_INF, check_numbers
 from zoo.generation.settings import settings_for
 from zoo.generation.settings.generation_config import generation_config_of
 from zoo.generation.strategies.batch_decoder import BatchDecoder
@@ -44,7 +44,7 @@ def stream(
     asked = top_k or (values.get("top_k") if values.get("penalty_alpha") else None) or CANDIDATES
     settings = settings_for(loaded, {**given, "temperature": 0.0})  # its probabilities are the model's own
     sequence = sequence_of(loaded, prompt, settings)
-    states = HiddenStates(sequence.limit)
+    states = HiddenStates()
     decoder = BatchDecoder(loaded, [sequence.ids], sequence.limit, settings, report=report, on_hidden=states)
     return contrastive_search(decoder, states, sequence, alpha=alpha, candidates=asked)
 
@@ -73,58 +73,41 @@ def contrastive_search(
         mx.eval(score, upcoming, highest)
         check_numbers(highest.item(), f"token {len(sequence.tokens) + 1}")
         chosen = int(mx.argmax(score).item())
-        yield _step(sequence, logits, int(likeliest[chosen].item()))
+        yield sequence.choose(int(likeliest[chosen].item()), logits)
         states.keep(chosen)
         decoder.select([chosen] * count)
         logits = upcoming[chosen : chosen + 1]
 
 
-def _step(sequence: Sequence, logits: mx.array, token: int) -> Step:
-    """The step of a token that was chosen after `logits` (1, V)."""
-    if not sequence.settings.logprobs:
-        return sequence.update(token, None, None)
-    [(logprob, alternatives)] = token_logprobs(logits, mx.array([token]), sequence.alternatives).rows()
-    return sequence.update(token, logprob, alternatives)
-
-
 class HiddenStates:
     """The hidden states that a decoder's passes give: those of the text so far, and those of the last candidates.
 
-    They are unit vectors, in a buffer (T, D) with room for `more` tokens that grows by large steps.
+    They are unit vectors.
     """
 
-    def __init__(self, more: int) -> None:
-        self.step = min(more, MOST_RESERVED)
-        self.length = 0  # tokens of the text so far
+    def __init__(self) -> None:
         self.reading = True  # the prompt
-        self.buffer: mx.array | None = None
+        self.text: mx.array | None = None  # (T, D)
         self.candidates: mx.array | None = None  # (K, D)
 
     def __call__(self, place: int, hidden: mx.array) -> None:
         """Take in the hidden states of a pass: (1, T, D) of the prompt, (K, 1, D) of candidates."""
-        if self.reading:
-            self._add(unit(hidden[0]))
-        else:
+        if not self.reading:
             self.candidates = unit(hidden[:, -1])
+        elif self.text is None:
+            self.text = unit(hidden[0])
+        else:
+            self.text = mx.concatenate([self.text, unit(hidden[0])])
 
     def keep(self, chosen: int) -> None:
         """Go on with one of the candidates."""
-        assert self.candidates is not None
-        self._add(self.candidates[chosen : chosen + 1])
+        assert self.text is not None and self.candidates is not None
+        self.text = mx.concatenate([self.text, self.candidates[chosen : chosen + 1]])
 
     def nearest(self) -> mx.array:  # (K,)
         """The largest cosine similarity of each candidate to the tokens so far."""
-        assert self.buffer is not None and self.candidates is not None
-        return (self.candidates @ self.buffer[: self.length].T).max(axis=-1)
-
-    def _add(self, directions: mx.array) -> None:  # (T, D)
-        count, width = directions.shape
-        room = 0 if self.buffer is None else self.buffer.shape[0]
-        if self.buffer is None or self.length + count > room:
-            empty = mx.zeros((self.length + count - room + self.step, width))
-            self.buffer = empty if self.buffer is None else mx.concatenate([self.buffer, empty])
-        self.buffer[self.length : self.length + count] = directions
-        self.length += count
+        assert self.text is not None and self.candidates is not None
+        return (self.candidates @ self.text.T).max(axis=-1)
 
 
 def unit(vectors: mx.array) -> mx.array:  # (…, D) -> (…, D)
