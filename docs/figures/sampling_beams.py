@@ -13,7 +13,7 @@ from zoo.generation.sampling import processors_of
 from zoo.generation.sampling.logits import logprobs
 from zoo.generation.settings import Settings
 from zoo.generation.strategies.batch_decoder import BatchDecoder
-from zoo.generation.strategies.beam_search import BeamConfig, beam_search
+from zoo.generation.strategies.beam import BeamConfig, beam_search
 
 PROMPT, BEAMS, LIMIT = "Egypt", 3, 12
 COLUMN, ROW, WIDE, HIGH = 88, 62, 74, 38
@@ -96,7 +96,7 @@ def searched(loaded: zoo.Loaded, beams: int) -> tuple[list[list[tuple[int, int]]
     ids = loaded.tokenizer.encode(PROMPT)
     decoder = Watched(BatchDecoder(loaded, [ids], LIMIT))
     settings = Settings(max_tokens=LIMIT)
-    constraints = tokenize_prompt(loaded, ids, settings).constraints
+    _, constraints = tokenize_prompt(loaded, ids, settings)
     *_, best = beam_search(decoder, processors_of(loaded, settings, constraints), BeamConfig(beams))
     return decoder.steps[: len(best.tokens)], list(best.tokens)
 

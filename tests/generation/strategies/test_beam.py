@@ -15,7 +15,7 @@ from zoo.generation.sampling import LogitsProcessors
 from zoo.generation.sampling.penalties import NoRepeatNgrams, SequenceCompletions
 from zoo.generation.settings import Settings
 from zoo.generation.settings.generation_config import Constraints, constraints_of
-from zoo.generation.strategies.beam_search import BeamConfig, Hypothesis, beam_search, likeliest
+from zoo.generation.strategies.beam import BeamConfig, Hypothesis, beam_search, likeliest
 from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo_translation.tokenizers import LanguageTokens, TargetLanguagePrefix

@@ -7,7 +7,7 @@ from tests.helpers.tables import GARDEN, Table
 from zoo.generation.sampling import LogitsProcessors
 from zoo.generation.settings import Settings
 from zoo.generation.settings.generation_config import Constraints
-from zoo.generation.strategies.beam_search import BeamConfig, BeamSearch, run_searches
+from zoo.generation.strategies.beam import BeamConfig, BeamSearch, run_searches
 
 END, START, LIMIT = 0, 3, 5
 

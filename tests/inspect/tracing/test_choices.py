@@ -7,7 +7,7 @@ import pytest
 import zoo
 from zoo.architecture.settings import CONSTRAINTS, PENALTIES, SAMPLING
 from zoo.generation.loop import speculative_batch
-from zoo.generation.sampling import token_sampler
+from zoo.generation.sampling import draw
 from zoo.inspect.trace_view.build_view import build_view
 
 PROMPT = "The capital of China is Beijing. The capital of China is Beijing. The capital of"
@@ -170,7 +170,7 @@ def test_contrastive_search_draws_from_no_distribution(llama):
 
 
 def test_an_untraced_run_asks_once_who_observes(llama, monkeypatch):
-    asked, own = [], token_sampler.record_of
-    monkeypatch.setattr(token_sampler, "record_of", lambda settings: asked.append(settings) or own(settings))
+    asked, own = [], draw.record_of
+    monkeypatch.setattr(draw, "record_of", lambda settings: asked.append(settings) or own(settings))
     zoo.generate(llama, PROMPT, max_tokens=TOKENS, temperature=1.0)
     assert len(asked) == 1

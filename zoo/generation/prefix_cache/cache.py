@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -99,8 +100,7 @@ class PromptCache:
         self.loaded, self.budget = loaded, budget
         self.trees: dict[CachePolicy, Tree] = {}
         self.unsupported = unsupported(loaded)
-        self._counts = CacheStatistics()
-        self._by_column: dict[CachePolicy, bool] = {}
+        self._counts = Counter[str]()
         self._now = 0
 
     @property
@@ -111,7 +111,7 @@ class PromptCache:
     @property
     def statistics(self) -> CacheStatistics:
         """Counts since the cache was made, and its bytes now."""
-        return replace(self._counts, nbytes=self.nbytes)
+        return CacheStatistics(**self._counts, nbytes=self.nbytes)
 
     def match(
         self, ids: Iterable[int], policy: CachePolicy | None = None, checkpoints: Iterable[int] = ()
@@ -123,15 +123,8 @@ class PromptCache:
         """
         text = array("i", ids)
         match = self._match(text, policy_key(policy), checkpoints)
-        counts = self._counts
-        self._counts = replace(
-            counts,
-            requests=counts.requests + 1,
-            hits=counts.hits + (match.length > 0),
-            misses=counts.misses + (match.length == 0),
-            tokens=counts.tokens + len(text),
-            tokens_reused=counts.tokens_reused + match.length,
-        )
+        found = "hits" if match.length else "misses"
+        self._counts.update({"requests": 1, found: 1, "tokens": len(text), "tokens_reused": match.length})
         return match
 
     def check(self, loaded: Loaded) -> None:
@@ -186,11 +179,8 @@ class PromptCache:
 
     def by_column(self, policy: CachePolicy | None = None) -> bool:
         """Whether all caches of this policy are held by column, so that a text can be used up to any of its tokens."""
-        key = policy_key(policy)
-        if key not in self._by_column:
-            caches = flatten_caches(self.loaded.model.make_cache(key))
-            self._by_column[key] = all(cache.by_column for cache in caches)
-        return self._by_column[key]
+        caches = flatten_caches(self.loaded.model.make_cache(policy_key(policy)))
+        return all(cache.by_column for cache in caches)
 
     def _match(self, text: array[int], policy: CachePolicy, checkpoints: Iterable[int]) -> Match:
         if self.unsupported:
@@ -204,7 +194,7 @@ class PromptCache:
         length, agreed = found.length, min(found.agreed, last)
         if tree is None or not tree.root.children:
             others = any(tree.root.children for tree in self.trees.values())
-            dropped = MissReason.DROPPED if self._counts.evictions else MissReason.FIRST
+            dropped = MissReason.DROPPED if self._counts["evictions"] else MissReason.FIRST
             reason = MissReason.POLICY if others else dropped
         elif length < agreed:
             reason = MissReason.SNAPSHOT
@@ -237,7 +227,7 @@ class PromptCache:
                 trees[number].shorten(node, self.nbytes - self.budget)
             else:
                 trees[number].drop(node)
-            self._counts = replace(self._counts, evictions=self._counts.evictions + 1)
+            self._counts["evictions"] += 1
             if trees[number].by_column and parent is not None and parent.parent and not parent.children:
                 heapq.heappush(heap, (parent.used, number, order, parent))
 

@@ -5,8 +5,11 @@ The keys and their meanings are transformers'.
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from zoo.architecture import Setting, Strategy
@@ -16,26 +19,6 @@ from zoo.loading import Loaded
 from zoo.recipe import learned_context
 
 MAX_TOKENS = 256
-
-# Keys that change no text: who wrote the file, which tokens are special, how fast it goes, what is returned besides.
-HARMLESS = frozenset(
-    (
-        *("transformers_version", "bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"),
-        *("use_cache", "cache_implementation", "cache_config", "max_cache_len", "prefill_chunk_size"),
-        *("low_memory", "disable_compile", "compile_config", "continuous_batching_config"),
-        *("return_dict_in_generate", "return_legacy_cache", "output_attentions", "output_hidden_states"),
-        *("output_logits", "output_scores", "is_assistant", "num_assistant_tokens"),
-        *("num_assistant_tokens_schedule", "assistant_confidence_threshold", "assistant_early_exit"),
-        *("assistant_ensemble_weight", "assistant_lookbehind", "target_lookbehind"),
-        *(
-            "prompt_lookup_num_tokens",
-            "max_matching_ngram_size",
-            "speculation_type",
-            "use_mtp",
-            "trust_remote_code",
-        ),
-    )
-)
 
 
 class Key(NamedTuple):
@@ -49,49 +32,16 @@ class Key(NamedTuple):
     only_with: str | None = None
 
 
-KEYS = {
-    "max_new_tokens": Key(None, "max_tokens"),
-    "max_length": Key(None, "max_tokens"),
-    "min_new_tokens": Key(0, "min_tokens"),
-    "min_length": Key(0, "min_tokens"),
-    "max_time": Key(None, "max_time"),
-    "stop_strings": Key(None, "stop"),
-    "do_sample": Key(False, "temperature"),
-    "temperature": Key(1.0, "temperature", "do_sample"),
-    "top_k": Key(0, "top_k", "do_sample"),
-    "top_p": Key(1.0, "top_p", "do_sample"),
-    "min_p": Key(0.0, "min_p", "do_sample"),
-    "typical_p": Key(1.0, "typical_p", "do_sample"),
-    "epsilon_cutoff": Key(0.0, None, "do_sample"),
-    "eta_cutoff": Key(0.0, None, "do_sample"),
-    "top_h": Key(None, None, "do_sample"),
-    "repetition_penalty": Key(1.0, "repetition_penalty"),
-    "no_repeat_ngram_size": Key(0, "no_repeat_ngram_size"),
-    "encoder_repetition_penalty": Key(1.0),
-    "encoder_no_repeat_ngram_size": Key(0),
-    "bad_words_ids": Key(None, "banned"),
-    "suppress_tokens": Key(None, "banned"),
-    "begin_suppress_tokens": Key(None, "banned"),
-    "forced_bos_token_id": Key(None, "banned"),
-    "forced_eos_token_id": Key(None, "banned"),
-    "num_beams": Key(1, "beams"),
-    "length_penalty": Key(1.0, "length_penalty", "num_beams"),
-    "early_stopping": Key(False, "early_stopping", "num_beams"),
-    "num_beam_groups": Key(1, "beam_groups"),
-    "diversity_penalty": Key(0.0, "diversity_penalty"),
-    "num_return_sequences": Key(1, "return_sequences"),
-    "penalty_alpha": Key(0.0, "penalty_alpha"),
-    "sequence_bias": Key(),
-    "exponential_decay_length_penalty": Key(),
-    "constraints": Key(),
-    "force_words_ids": Key(),
-    "guidance_scale": Key(1.0),
-    "remove_invalid_values": Key(False),
-    "renormalize_logits": Key(False),
-    "token_healing": Key(False),
-    "dola_layers": Key(),
-    "watermarking_config": Key(),
-}
+@cache
+def known_keys() -> dict[str, Key | None]:
+    """The keys of transformers' generation configs; None for one that changes no text."""
+    found: dict[str, Key | None] = {}
+    for line in Path(__file__).with_name("generation_config_keys.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            key, *columns = line.split()
+            rest = [None if column == "-" else column for column in columns[1:]]
+            found[key] = Key(json.loads(columns[0]), *rest) if columns else None
+    return found
 
 
 def ignored_keys(values: Mapping[str, Any], settings: Collection[str], known_only: bool = False) -> list[str]:
@@ -99,21 +49,17 @@ def ignored_keys(values: Mapping[str, Any], settings: Collection[str], known_onl
 
     `known_only` leaves out unknown keys, such as those of a `config.json` that describe the model.
     """
-    found = []
+    found, table = [], known_keys()
     for key, value in values.items():
-        if value is None or value in ([], {}) or key in HARMLESS or key.startswith("_"):
+        if value is None or value in ([], {}) or key.startswith("_"):
             continue
-        if (known := KEYS.get(key)) is None:
+        if key not in table:
             found += [] if known_only else [key]
-        elif known.setting not in settings and value != known.neutral and _matters(known, values):
-            found.append(key)
+        elif (known := table[key]) and known.setting not in settings and value != known.neutral:
+            other = table[known.only_with] if known.only_with else None
+            if other is None or (values.get(known.only_with) or other.neutral) != other.neutral:
+                found.append(key)
     return found
-
-
-def _matters(key: Key, values: Mapping[str, Any]) -> bool:
-    """Whether a key can change the text beside the other keys."""
-    other = key.only_with
-    return other is None or (values.get(other) or KEYS[other].neutral) != KEYS[other].neutral
 
 
 def warn_of_ignored(loaded: Loaded, strategy: Strategy) -> None:

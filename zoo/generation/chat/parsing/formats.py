@@ -11,8 +11,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zoo.frozen import Frozen, frozen
-from zoo.generation.chat.parsing import harmony
-from zoo.generation.chat.parsing.parser import CallFormat, Parser, TaggedParser, Tools
+from zoo.generation.chat.parsing.parser import (
+    CHANNEL,
+    MESSAGE,
+    TOKENS,
+    CallFormat,
+    HarmonyParser,
+    Parser,
+    TaggedParser,
+    Tools,
+)
 from zoo.generation.chat.tools import call_of, names_of, new_id, parse_model_json
 from zoo.generation.loop.step import ToolCall
 from zoo.tokenizer import Tokenizer
@@ -96,7 +104,7 @@ THINKING = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 """The tags around thinking. A template that drops or writes it has the closing one; else the vocabulary has both."""
 
 FORMATS = (
-    CallFormat("harmony", (harmony.CHANNEL, harmony.MESSAGE), tokens=harmony.TOKENS),
+    CallFormat("harmony", (CHANNEL, MESSAGE), tokens=TOKENS),
     CallFormat("hermes", ("<tool_call>",), "<tool_call>", "</tool_call>", hermes),
     CallFormat("mistral", ("[TOOL_CALLS]",), "[TOOL_CALLS]", None, mistral, tokens=(ARGS, CALL_ID)),
     CallFormat(
@@ -129,7 +137,7 @@ class AnswerFormat(Frozen):
         Calls are looked for when `tools`, their declarations, are given.
         """
         if self.calls is not None and self.calls.parse is None:
-            return harmony.HarmonyParser(bool(tools))
+            return HarmonyParser(bool(tools))
         calls = self.calls if tools else None
         if self.thinking is None and calls is None:
             return None
