@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from zoo import weights
@@ -24,7 +25,7 @@ from zoo.errors import ConfigError, RecipeError, ZooError
 from zoo.files.reading import read_object
 from zoo.host.registry import Registry
 from zoo.weights import Ignore, Rename, Rule, Split, Stack
-from zoo_new.plugin_names import ScaffoldError
+from zoo_new.parts import ScaffoldError
 
 Shape = tuple[int, ...]
 BUFFERS = ("inv_freq", "position_ids", "masked_bias", "num_batches_tracked")  # computed, never trained
@@ -75,12 +76,9 @@ class Fit:
     @property
     def wrong(self) -> dict[str, tuple[Shape, Shape]]:
         """The parameters whose tensor has another shape: the one wanted, and the one found."""
-        both = self.wanted.keys() & self.found.keys()
-        return {
-            path: (self.wanted[path], self.found[path])
-            for path in sorted(both)
-            if self.wanted[path] != self.found[path]
-        }
+        both = sorted(self.wanted.keys() & self.found.keys())
+        shapes = {path: (self.wanted[path], self.found[path]) for path in both}
+        return {path: (wanted, found) for path, (wanted, found) in shapes.items() if wanted != found}
 
     @property
     def missing(self) -> dict[str, Shape]:
@@ -119,19 +117,17 @@ def fit(architecture: Architecture, source: SourceCheckpoint, registry: Registry
     found, left = weights.apply(architecture.weights, source.tensors.arrays, recipe, join)
     wanted = dict(tree_flatten(model.parameters()))
     drops = [rule for rule in architecture.weights if type(rule) is Ignore]
-    kept, _ = weights.apply(drops, source.tensors.arrays, recipe, join)[::-1]
+    _, kept = weights.apply(drops, source.tensors.arrays, recipe, join)
     ignored = {
         name: array
         for name, array in source.tensors.arrays.items()
         if name not in kept and not name.endswith(BUFFERS)
     }
-    sides = (wanted, found, left, ignored)
-    return Fit(architecture, source.values, config, recipe, *(shapes(arrays) for arrays in sides))
-
-
-def shapes(arrays: Mapping[str, Any]) -> dict[str, Shape]:
-    """The shape of each array."""
-    return {name: tuple(array.shape) for name, array in arrays.items()}
+    shapes = [
+        {name: tuple(array.shape) for name, array in arrays.items()}
+        for arrays in (wanted, found, left, ignored)
+    ]
+    return Fit(architecture, source.values, config, recipe, *shapes)
 
 
 def kinds(names: Iterable[str]) -> dict[str, list[str]]:
@@ -144,14 +140,8 @@ def kinds(names: Iterable[str]) -> dict[str, list[str]]:
 
 def pattern(name: str) -> str:
     """A tensor name or parameter path with {i} in place of the layer number and {e} in place of the expert number."""
-    steps: list[str] = []
-    for step in name.split("."):
-        if step.isdecimal() and steps and steps[-1] == "experts":
-            step = "{e}"
-        elif step.isdecimal() and "{i}" not in steps:
-            step = "{i}"
-        steps.append(step)
-    return ".".join(steps)
+    name = re.sub(r"((?:^|\.)experts\.)\d+(?![^.])", r"\1{e}", name)
+    return re.sub(r"(?<![^.])\d+(?![^.])", "{i}", name, count=1)
 
 
 FUSED = {
@@ -191,8 +181,6 @@ def prefix_rules(fit: Fit) -> tuple[Rule, ...]:
 
 def _path(fit: Fit, name: str, shape: Shape) -> str | None:
     """The parameter that the family's rules make of a tensor of this name; None where it is not one."""
-    import mlx.core as mx
-
     try:
         found, _ = weights.apply(
             fit.architecture.weights, {name: mx.zeros(shape)}, fit.recipe, mx.concatenate

@@ -20,9 +20,8 @@ from zoo.host.registry import Registry, default_registry
 from zoo.host.resolve import resolve
 from zoo.weights import Split
 from zoo_new.checkpoint_fit import Fit, SourceCheckpoint, fit, guess, kinds, read_source
-from zoo_new.parts import BaseParts, parts_of
-from zoo_new.plugin_names import Names, ScaffoldError, named, refuse_taken
-from zoo_new.search_plan import ChangePlan, nearest, nested, values_of
+from zoo_new.parts import BaseParts, Names, ScaffoldError, named, parts_of, refuse_taken
+from zoo_new.search_plan import ChangePlan, nearest, nested
 from zoo_new.write_plugin import (
     ARCHITECTURE,
     COMMON,
@@ -36,16 +35,8 @@ from zoo_new.write_plugin import (
 )
 
 NEAR = 0.5  # share of parameters and tensors that fit, from which a family is near
-TRAINING = (
-    "dropout",
-    "pdrop",
-    "layerdrop",
-    "init",
-    "loss",
-    "coef",
-    "jitter",
-    "gradient",
-)  # of keys without effect
+# In the names of keys without effect on the logits.
+TRAINING = ("dropout", "pdrop", "layerdrop", "init", "loss", "coef", "jitter", "gradient")
 SMALL = 3_000_000  # parameters of a model for tests
 
 
@@ -72,7 +63,7 @@ def create_from(
     found = nearest(source, registry, base)
     plan, best = found[0]
     parts = parts_of(best.architecture.name, registry, None)
-    values = values_for(names, parts, source, plan, best, registry)
+    values = values_for(names, parts, source, plan, best)
     files = COMMON | ARCHITECTURE | {"architecture/from.py.jinja": "{m}/__init__.py"}
     write(target, names, files, values, parts)
     with registered(target, names, parts) as new:
@@ -98,24 +89,22 @@ def refuse_known(source: SourceCheckpoint, registry: Registry) -> None:
 
 
 def values_for(
-    names: Names, parts: BaseParts, source: SourceCheckpoint, plan: ChangePlan, best: Fit, registry: Registry
+    names: Names, parts: BaseParts, source: SourceCheckpoint, plan: ChangePlan, best: Fit
 ) -> dict[str, Any]:
     """The values that the templates are rendered with."""
     base = best.architecture.name
-    values = template_values(names, "architecture", base, parts, None)
     summary = f"{base}, changed to read {printable(source.values.get('model_type'), names.name)}"
-    layers = code_of(nested(values_of(plan.fields, of_layers=True)))
-    model = code_of(nested(values_of(plan.fields, of_layers=False)))
-    code = f"{layers}\n{model}"
+    layers = code_of(nested(plan.fields, of_layers=True))
+    model = code_of(nested(plan.fields, of_layers=False))
+    code = layers + model
     unread = [(key, source.values[key]) for key in best.config.unread()]
     ignored = [pair for pair in unread if any(word in pair[0] for word in TRAINING)]
     off = [pair for pair in unread if not pair[1] and pair not in ignored]
     unknown = [pair for pair in unread if pair not in ignored and pair not in off]
-    rules, todo = sorted(map(rule_code, plan.rules)), list(todo_lines(best))
+    todo = list(todo_lines(best))
     used = {type(rule).__name__ for rule in plan.rules} | {"Architecture", "Preset", "hookimpl"}
     specs = [spec for spec in ("JointRMSNorm", "LayerNorm") if f"{spec}(" in code]
-    return values | {
-        "base": base,
+    return template_values(names, "architecture", base, parts, None) | {
         "source": source.folder.name,
         "summary": summary,
         "description": summary[0].upper() + summary[1:],
@@ -129,11 +118,11 @@ def values_for(
         "layer_fields": layers,
         "model_fields": model,
         "uses_layer": "layer." in code,
-        "rules": list(dict.fromkeys(rules)),
+        "rules": sorted(set(map(rule_code, plan.rules))),
         "todo": todo,
         "todo_lines": wrapped((f"TODO: {line}" for line in todo), 100),
         "unknown_lines": wrapped(unknown_lines(unknown), 95),
-        "numbers": tiny_numbers(source, plan.applied(registry.architecture(base)), parts),
+        "numbers": tiny_numbers(source, plan.applied(), parts),
     }
 
 
@@ -206,7 +195,7 @@ def code_of(values: Mapping[str, Any], indent: int = 8) -> str:
         if isinstance(value, dict):
             lines.append(f"{' ' * indent}{key}=dict(\n{code_of(value, indent + 4)}\n{' ' * indent}),")
         else:
-            lines.append(f"{' ' * indent}{key}={value.code},")
+            lines.append(f"{' ' * indent}{key}={value},")
     return "\n".join(lines)
 
 
@@ -242,10 +231,8 @@ def is_name(key: str) -> bool:
 
 def is_plain(value: Any) -> bool:
     """Whether a JSON value is not null and has the same form in Python code."""
-    if isinstance(value, dict):
-        return all(is_plain(inner) for inner in value.values())
-    if isinstance(value, list):
-        return all(is_plain(inner) for inner in value)
+    if isinstance(value, dict | list):
+        return all(map(is_plain, value.values() if isinstance(value, dict) else value))
     return value is not None and not (isinstance(value, float) and not math.isfinite(value))
 
 

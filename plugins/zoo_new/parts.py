@@ -1,4 +1,4 @@
-"""The parts of a new plugin: the kinds of block it can have, and the architecture that it builds on.
+"""The parts of a new plugin: its names, the kinds of block it can have, and the architecture that it builds on.
 
 What the base has is imported, not copied: `parts_of` gives the expressions for it, and the change by which a new
 architecture without a block of its own differs from it. Imports no mlx.
@@ -6,19 +6,89 @@ architecture without a block of its own differs from it. Imports no mlx.
 
 from __future__ import annotations
 
+import builtins
+import keyword
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from zoo.architecture import Architecture
+from zoo.architecture import Architecture, Command
 from zoo.config import Config
+from zoo.errors import ZooError
 from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry
 from zoo.recipe import Decoder, EncoderDecoder
-from zoo_new.plugin_names import ScaffoldError
+
+PATTERN = re.compile(r"[a-z][a-z0-9]*([-.][a-z0-9]+)*")
+LONGEST = 60
+# Names that the templates use for something else.
+USED = {"config", "dataclass", "hookimpl", "names", "pocket", "recipe", "repeat"}
+
+
+class ScaffoldError(ZooError):
+    """A new plugin cannot be written: its name is invalid or taken, its folder exists, or its base is unsuitable."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """A name, "my-arch", and those made from it: "zoo-my-arch", "zoo_my_arch", "my_arch"."""
+
+    name: str
+
+    @property
+    def distribution(self) -> str:
+        """What pip installs."""
+        return f"zoo-{self.name}".replace(".", "-")
+
+    @property
+    def module(self) -> str:
+        """What Python imports."""
+        return self.distribution.replace("-", "_")
+
+    @property
+    def function(self) -> str:
+        """The recipe's or command's function."""
+        plain = self.module.removeprefix("zoo_")
+        taken = keyword.iskeyword(plain) or plain in vars(builtins) or plain in USED
+        return f"{plain}_" if taken else plain
+
+    def class_name(self, suffix: str) -> str:
+        """The name of a block's class, with its kind's suffix: "MyArchNorm"."""
+        return "".join(part.capitalize() for part in self.module.split("_")[1:]) + suffix
+
+
+def named(name: str) -> Names:
+    """The names made from `name`, with or without "zoo-" before it; ScaffoldError for an invalid name."""
+    plain = name.removeprefix("zoo-")
+    if not PATTERN.fullmatch(plain) or len(plain) > LONGEST:
+        raise ScaffoldError(
+            f"{name!r} is no name for a plugin: small letters, digits, '-' and '.', a letter first, "
+            f"at most {LONGEST}, as in my-arch"
+        )
+    return Names(plain)
+
+
+def refuse_taken(names: Names, kind: str, registry: Registry, block: str | None = None) -> None:
+    """Raise ScaffoldError when something installed has one of the names already."""
+    name = names.name
+    taken = {
+        "architecture": (name in registry or name in registry.model_types, "an architecture or model_type"),
+        "block": (f"{block}/{name}" in registry.blocks, "a block"),
+        "strategy": (name in registry.strategies, "a strategy"),
+        "command": (name in registry.table(Command), "a command"),
+    }
+    for is_taken, what in (taken.get(kind, taken["architecture"]), *([taken["block"]] if block else [])):
+        if is_taken:
+            raise ScaffoldError(f"{name!r} is taken: it is {what} of the zoo or of an installed plugin")
+    for plugin in registry.plugins:
+        if name == plugin.name or names.distribution == plugin.distribution:
+            raise ScaffoldError(f"{name!r} is taken: the plugin {plugin.name} ({plugin.label}) is installed")
+    if find_spec(names.module) is not None:
+        raise ScaffoldError(f"{name!r} is taken: Python has a module {names.module} already")
 
 
 @dataclass(frozen=True)
@@ -206,19 +276,13 @@ def parts_of(name: str, registry: Registry, block: str | None, kind: str = "arch
     )
 
 
-def _modules(plugin: Plugin) -> Iterator[tuple[str, ModuleType]]:
-    """The plugin's module, and those below it that it has imported."""
-    for name, module in sorted(sys.modules.items()):
-        if name == plugin.module or name.startswith(f"{plugin.module}."):
-            yield name, module
-
-
 def _expression(value: Any, plugin: Plugin) -> str | None:
-    """The public name of an object in the plugin: "zoo_llama.WEIGHTS"; None when it has none."""
-    for module, found in _modules(plugin):
-        for name, given in vars(found).items():
-            if given is value and not name.startswith("_"):
-                return f"{module}.{name}"
+    """The public name of an object in the plugin's imported modules: "zoo_llama.WEIGHTS"; None when it has none."""
+    for module, found in sorted(sys.modules.items()):
+        if f"{module}.".startswith(f"{plugin.module}."):
+            for name, given in vars(found).items():
+                if given is value and not name.startswith("_"):
+                    return f"{module}.{name}"
     return None
 
 

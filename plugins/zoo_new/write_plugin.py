@@ -17,8 +17,7 @@ from zoo.architecture import API
 from zoo.describe.plugin_card import card, with_card
 from zoo.files.writing import new_folder
 from zoo.host.registry import Registry, default_registry, isolated
-from zoo_new.parts import BLOCKS, BaseParts, parts_of
-from zoo_new.plugin_names import Names, ScaffoldError, named, refuse_taken
+from zoo_new.parts import BLOCKS, BaseParts, Names, ScaffoldError, named, parts_of, refuse_taken
 
 LONGEST = 80  # characters of a value in one line
 TEMPLATES = Path(__file__).parent / "templates"

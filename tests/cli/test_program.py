@@ -9,7 +9,7 @@ import pytest
 
 from zoo.architecture import Command
 from zoo.cli.program import with_option_names
-from zoo_new.plugin_names import ScaffoldError
+from zoo_new.parts import ScaffoldError
 from zoo_new.write_plugin import create
 
 HELPS = ("--help", "--help-all")

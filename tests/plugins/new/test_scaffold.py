@@ -21,7 +21,7 @@ from zoo.host.discovery import Plugin
 from zoo.host.registry import Registry, default_registry, isolated
 from zoo.recipe import Decoder
 from zoo.testing import CHECKS, outcome, subject
-from zoo_new.plugin_names import ScaffoldError, named
+from zoo_new.parts import ScaffoldError, named
 from zoo_new.write_plugin import create, imported, zoo_source
 
 DECODERS = [name for name in default_registry().architectures if isinstance(subject(name).recipe, Decoder)]
