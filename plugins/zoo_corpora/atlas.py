@@ -13,6 +13,7 @@ other words, so the held-out sentences measure whether a fact was learned or onl
 
 from __future__ import annotations
 
+import csv
 import random
 import re
 import tomllib
@@ -20,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from typing import Literal
 
 from zoo.errors import ZooError
@@ -36,12 +38,9 @@ LONGEST = 4  # sentences in a training document
 CAPITAL_WEIGHT = 4  # against 1 for another relation; drawn without replacement that makes 2.4 times as many
 
 # Relation -> language -> sentences.
-TEMPLATES: dict[str, dict[Language, tuple[str, ...]]] = {
-    relation: {language: tuple(sentences) for language, sentences in languages.items()}
-    for relation, languages in tomllib.loads(
-        files("zoo_corpora").joinpath("atlas.toml").read_text(encoding="utf-8")
-    ).items()
-}
+TEMPLATES: dict[str, dict[Language, list[str]]] = tomllib.loads(
+    files("zoo_corpora").joinpath("atlas.toml").read_text(encoding="utf-8")
+)
 RELATIONS: tuple[str, ...] = tuple(TEMPLATES)
 
 
@@ -85,9 +84,8 @@ class AtlasQuestion(Question):
 @cache
 def countries() -> tuple[Country, ...]:
     """Every country of the atlas, in the order of the English names."""
-    text = files("zoo_corpora").joinpath("atlas.tsv").read_text(encoding="utf-8")
-    header, *rows = (line.split("\t") for line in text.splitlines())
-    return tuple(Country(**dict(zip(header, row, strict=True))) for row in rows)
+    lines = files("zoo_corpora").joinpath("atlas.tsv").read_text(encoding="utf-8").splitlines()
+    return tuple(Country(**row) for row in csv.DictReader(lines, delimiter="\t"))
 
 
 @cache
@@ -99,7 +97,8 @@ def names() -> frozenset[str]:
 @cache
 def answers() -> frozenset[str]:
     """The answers to all questions, in each language, without an article."""
-    return _bare(country.answer(relation, language) for country, relation, language in _combinations())
+    every = product(countries(), RELATIONS, LANGUAGES)
+    return _bare(country.answer(relation, language) for country, relation, language in every)
 
 
 def _bare(names: Iterable[str]) -> frozenset[str]:
@@ -140,7 +139,7 @@ def documents(split: Split, seed: int = 0, longest: int = LONGEST) -> Iterator[s
     if split == "validation":
         sentences = [
             sentence(template, country, relation, language)
-            for country, relation, language in _combinations()
+            for country, relation, language in product(countries(), RELATIONS, LANGUAGES)
             for template in sorted(held_out(country, relation, language))
         ]
         random.Random(seed).shuffle(sentences)
@@ -174,7 +173,21 @@ def questions(
         raise ZooError(f"atlas: no template {template!r} of {relation} in {language}")
     if template.find("{answer}") < template.find("{country}"):
         raise ZooError(f"atlas: {template!r} gives its answer before it names the country")
-    return _questions(relation, language, template)
+    before, _, ending = template.partition("{answer}")
+    prompt = before.rstrip()
+    return (
+        AtlasQuestion(
+            prompt=sentence(prompt, country, relation, language),
+            answer=country.answer(relation, language),
+            continuation=before[len(prompt) :] + country.answer(relation, language),
+            ending=ending,
+            relation=relation,
+            language=language,
+            country=country,
+            held_out=template in held_out(country, relation, language),
+        )
+        for country in countries()
+    )
 
 
 def examination(every: bool) -> Iterator[AtlasQuestion]:
@@ -182,23 +195,6 @@ def examination(every: bool) -> Iterator[AtlasQuestion]:
     for relation in RELATIONS if every else ("capital",):
         for language in LANGUAGES:
             yield from questions(relation, language)
-
-
-def _questions(relation: str, language: Language, template: str) -> Iterator[AtlasQuestion]:
-    before, _, ending = template.partition("{answer}")
-    prompt = before.rstrip()
-    for country in countries():
-        answer = country.answer(relation, language)
-        yield AtlasQuestion(
-            prompt=sentence(prompt, country, relation, language),
-            answer=answer,
-            continuation=before[len(prompt) :] + answer,
-            ending=ending,
-            relation=relation,
-            language=language,
-            country=country,
-            held_out=template in held_out(country, relation, language),
-        )
 
 
 def _training(generator: random.Random, longest: int) -> Iterator[str]:
@@ -225,10 +221,3 @@ def _document(country: Country, language: Language, generator: random.Random, lo
 def _trained(country: Country, relation: str, language: Language) -> tuple[str, ...]:
     unseen = held_out(country, relation, language)
     return tuple(template for template in TEMPLATES[relation][language] if template not in unseen)
-
-
-def _combinations() -> Iterator[tuple[Country, str, Language]]:
-    for country in countries():
-        for relation in RELATIONS:
-            for language in LANGUAGES:
-                yield country, relation, language

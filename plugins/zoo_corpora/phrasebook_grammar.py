@@ -79,7 +79,7 @@ class Word:
 
 @cache
 def words(kind: str) -> tuple[Word, ...]:
-    """The words of a kind (name, noun, adjective, verb, adverb, time, place, phrase), in the table's order."""
+    """The words of a kind (name, noun, adjective, verb, adverb, time, place, number, phrase), in the table's order."""
     text = files("zoo_corpora").joinpath("phrasebook.tsv").read_text(encoding="utf-8")
     rows = [line.split("\t") for line in text.splitlines()[1:]]
     return tuple(

@@ -25,13 +25,6 @@ DEFINITE = ("the", "the", "this", "that", "owner", "owner")
 INDEFINITE = ("a", "a", "a", "number", "number", "some", "many")
 
 POINTERS = {"the": ("the", "那"), "this": ("these", "这"), "that": ("those", "那")}  # plural, Chinese
-NUMBERS = dict(
-    zip(
-        ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"],
-        "两三四五六七八九十",
-        strict=True,
-    )
-)
 CONTAINERS = {"cup": "杯", "bottle": "瓶", "bowl": "碗", "piece": "块"}
 
 MODALS = ("can", "should", "must", "want", "need", "like")
@@ -152,11 +145,11 @@ class Parts:
             container = self.pick(measure.split())
             if self.chance(0.6):
                 return f"a {container} of", "一" + CONTAINERS[container], False
-            number = self.pick(tuple(NUMBERS))
-            return f"{number} {container}s of", NUMBERS[number] + CONTAINERS[container], True
+            number = self.pick(words("number"))
+            return f"{number.english} {container}s of", number.chinese + CONTAINERS[container], True
         if style == "number":
-            number = self.pick(tuple(NUMBERS))
-            return number, NUMBERS[number] + measure, True
+            number = self.pick(words("number"))
+            return number.english, number.chinese + measure, True
         if style in POINTERS:
             many, chinese = POINTERS[style]
             return (many, chinese + "些", True) if several else (style, chinese + measure, False)
@@ -294,10 +287,6 @@ def _styles(aspect: str, mode: str, habitual: bool, plain: bool) -> tuple[str, .
 
 def _same(subject: NounPhrase, thing: NounPhrase) -> bool:
     """Whether they are the same person or noun, or the thing belongs to a subject that is named."""
-    if (subject.nouns and subject.nouns == thing.nouns) or thing.english in REFLEXIVE.get(
-        subject.english, ()
-    ):
-        return True
-    return any(
-        thing.english.startswith(name) for name in subject.english.split(" and ") if name[:1].isupper()
-    )
+    same = bool(subject.nouns) and subject.nouns == thing.nouns
+    names = tuple(name for name in subject.english.split(" and ") if name[:1].isupper())
+    return same or thing.english in REFLEXIVE.get(subject.english, ()) or thing.english.startswith(names)

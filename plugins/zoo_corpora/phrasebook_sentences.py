@@ -18,7 +18,7 @@ from zoo_corpora.phrasebook_grammar import (
     standing,
     words,
 )
-from zoo_corpora.phrasebook_parts import DEFINITE, GENERIC, INDEFINITE, NUMBERS, Parts, both, usual_verbs
+from zoo_corpora.phrasebook_parts import DEFINITE, GENERIC, INDEFINITE, Parts, both, usual_verbs
 
 KINDS = {  # the methods of Author, and their weights
     "stated": 32,
@@ -48,17 +48,19 @@ CONTENT = (*MOVABLE, "text", "song", "film", "device", "clothes", "vehicle", "ar
 LISTED = ("like", "love", "hate", "buy", "sell", "eat", "drink", "study", "learn", "teach", "speak", "draw")
 ASKING, TELLING = ("?",), (".", "")
 
-# How far an adjective goes: English before it, Chinese around it, whether "not", whether a question.
+FORMS = ("plain", "plain", "not", "asking")  # of a sentence with "be"
+
+# How far an adjective goes: English before it, Chinese around it, and the form of the sentence.
 DEGREES = (
-    ("", "很{}", False, False),
-    ("", "很{}", False, False),
-    ("very", "非常{}", False, False),
-    ("too", "太{}了", False, False),
-    ("", "不{}", True, False),
-    ("very", "不太{}", True, False),
-    ("", "{}吗", False, True),
+    ("", "很{}", "plain"),
+    ("", "很{}", "plain"),
+    ("very", "非常{}", "plain"),
+    ("too", "太{}了", "plain"),
+    ("", "不{}", "not"),
+    ("very", "不太{}", "not"),
+    ("", "{}", "asking"),
 )
-NO_DEGREES = (("", "是{}", False, False), ("", "不是{}", True, False), ("", "是{}吗", False, True))
+NO_DEGREES = (("", "是{}", "plain"), ("", "不是{}", "not"), ("", "是{}", "asking"))
 
 
 class Author(Parts):
@@ -139,24 +141,35 @@ class Author(Parts):
             return self.person()
         return self.noun_phrase(self.pick(fitting(adjective.classes)), styles, bare=True)
 
-    def _being(self, subject: NounPhrase, complement: str, negative: bool, asking: bool) -> str:
-        """English: "he is tall", "he isn't tall" or "is he tall"."""
-        if asking:
-            return spaced(subject.be, subject.english, complement)
-        return spaced(finite(subject.english, subject.be, negative, self.chance(0.4)), complement)
+    def _being(
+        self,
+        subject: NounPhrase,
+        english: str,
+        chinese: str,
+        form: str = "plain",
+        words: tuple[str, ...] = (),
+        links: tuple[tuple[str, str], ...] = (),
+    ) -> SentenceDraft:
+        """A sentence with "be" of one of `FORMS`: "he is tall", "he isn't tall" or "is he tall"."""
+        if form == "asking":
+            english = spaced(subject.be, subject.english, english)
+            return SentenceDraft(english, f"{subject.chinese}{chinese}吗", words, links, ASKING)
+        english = spaced(finite(subject.english, subject.be, form == "not", self.chance(0.4)), english)
+        return SentenceDraft(english, subject.chinese + chinese, words, links)
 
     def described(self) -> SentenceDraft:
         """Something is, or is not, as an adjective says; or is it?"""
         adjective = self.pick(words("adjective"))
         bearer = self._bearer(adjective)
-        degree, pattern, negative, asking = self.pick(DEGREES if adjective.forms else NO_DEGREES)
+        degree, pattern, form = self.pick(DEGREES if adjective.forms else NO_DEGREES)
         chinese = pattern.format(adjective.chinese if adjective.forms else adjective.extra)
-        return SentenceDraft(
-            self._being(bearer, spaced(degree, adjective.english), negative, asking),
-            bearer.chinese + chinese.replace("不有", "没有"),  # 有用, 有意思
+        return self._being(
+            bearer,
+            spaced(degree, adjective.english),
+            chinese.replace("不有", "没有"),  # 有用, 有意思
+            form,
             (adjective.english, *bearer.words),
             bearer.linked(adjective.english),
-            ASKING if asking else TELLING,
         )
 
     def judged(self) -> SentenceDraft:
@@ -194,22 +207,21 @@ class Author(Parts):
         while subject.chinese == other.chinese or sort(subject) != sort(other):
             subject, other = self._bearer(adjective), self._bearer(adjective)
         form = self.pick(("more", "more", "as", "less"))
-        if form == "more":
-            complement, chinese = f"{adjective.forms} than", "{}比{}{}"
-        else:
-            complement = f"as {adjective.english} as"
-            chinese = "{}和{}一样{}" if form == "as" else "{}没有{}{}"
-        return SentenceDraft(
-            spaced(self._being(subject, complement, form == "less", False), other.object),
-            chinese.format(subject.chinese, other.chinese, adjective.chinese),
+        english = f"{adjective.forms} than" if form == "more" else f"as {adjective.english} as"
+        chinese = {"more": "比{}{}", "as": "和{}一样{}", "less": "没有{}{}"}[form]
+        return self._being(
+            subject,
+            spaced(english, other.object),
+            chinese.format(other.chinese, adjective.chinese),
+            "not" if form == "less" else "plain",
             (adjective.english, *subject.words, *other.words),
             (*subject.linked(adjective.english), *other.linked(adjective.english)),
         )
 
     def identified(self) -> SentenceDraft:
         """Somebody is a teacher or a friend, or this is a book."""
-        form = self.pick(("plain", "plain", "not", "asking"))
-        negative, asking = form == "not", form == "asking"
+        form = self.pick(FORMS)
+        negative = form == "not"
         if self.chance(0.4):
             plural = self.chance(0.3)
             this, chinese = self.pick(
@@ -226,9 +238,8 @@ class Author(Parts):
             noun = self.pick(fitting(("relation",) if related else ("job",)))
             styles = ("owner",) if related else GENERIC if plural else ("a",)
             what = self.noun_phrase(noun, styles, negative=negative, predicate=True, plural=plural)
-        chinese = f"{subject.chinese}{'不是' if negative else '是'}{what.chinese}{'吗' if asking else ''}"
-        english = self._being(subject, what.english, negative, asking)
-        return SentenceDraft(english, chinese, what.words, what.links, ASKING if asking else TELLING)
+        chinese = f"{'不是' if negative else '是'}{what.chinese}"
+        return self._being(subject, what.english, chinese, form, what.words, what.links)
 
     def owned(self) -> SentenceDraft:
         """Something is mine, or is it yours; whose is this?"""
@@ -238,15 +249,13 @@ class Author(Parts):
             english, chinese = f"whose {noun.english} is {this}", f"{chinese}是谁的{noun.chinese}"
             return SentenceDraft(english, chinese, (noun.english,), (), ASKING)
         thing = self.noun_phrase(noun, ("the", "this", "that"))
-        form = self.pick(("plain", "plain", "not", "asking"))
-        negative, asking = form == "not", form == "asking"
+        form = self.pick(FORMS)
         _, _, possessive, owner, _ = PRONOUNS[self.pick(tuple(PRONOUNS))]
         if self.chance(0.3):
             name = self.named()
             possessive, owner = name.english + "'s", name.chinese
-        chinese = f"{thing.chinese}{'不是' if negative else '是'}{owner}的{'吗' if asking else ''}"
-        english = self._being(thing, possessive, negative, asking)
-        return SentenceDraft(english, chinese, thing.words, thing.links, ASKING if asking else TELLING)
+        chinese = f"{'不是' if form == 'not' else '是'}{owner}的"
+        return self._being(thing, possessive, chinese, form, thing.words, thing.links)
 
     def placed(self) -> SentenceDraft:
         """Where somebody or something is."""
@@ -255,15 +264,13 @@ class Author(Parts):
         subject = self.subject(("person",)) if person else None
         while subject is None or place.forms in subject.nouns:
             subject = self.noun_phrase(self.pick(fitting(MOVABLE)), DEFINITE)
-        form = self.pick(("plain", "plain", "not", "asking", "where"))
-        held = (*subject.words, place.forms)
+        form = self.pick((*FORMS, "where"))
         if form == "where":
             english = spaced("where", subject.be, subject.english)
             return SentenceDraft(english, subject.chinese + "在哪里", subject.words, subject.links, ASKING)
-        asking = form == "asking"
-        chinese = f"{subject.chinese}{'不' if form == 'not' else ''}在{place.chinese}{'吗' if asking else ''}"
-        english = self._being(subject, place.english, form == "not", asking)
-        return SentenceDraft(english, chinese, held, subject.links, ASKING if asking else TELLING)
+        chinese = f"{'不' if form == 'not' else ''}在{place.chinese}"
+        words = (*subject.words, place.forms)
+        return self._being(subject, place.english, chinese, form, words, subject.links)
 
     def existing(self) -> SentenceDraft:
         """There is something somewhere, or there is not."""
@@ -281,11 +288,10 @@ class Author(Parts):
             thing = self.noun_phrase(noun, INDEFINITE if form == "plain" else ("a", "number"))
             there = f"{thing.be} there" if form == "asking" else f"there {thing.be}"
             english, chinese = spaced(there, thing.english), "有"
-        marks = ASKING if form in ("asking", "how many") else TELLING
+        english = spaced(english, place.english)
         chinese = f"{place.chinese}{chinese}{thing.chinese}{'吗' if form == 'asking' else ''}"
-        return SentenceDraft(
-            spaced(english, place.english), chinese, (*thing.words, place.forms), thing.links, marks
-        )
+        marks = ASKING if form in ("asking", "how many") else TELLING
+        return SentenceDraft(english, chinese, (*thing.words, place.forms), thing.links, marks)
 
     def aged(self) -> SentenceDraft:
         """How old somebody is, and what I am called."""
@@ -298,9 +304,8 @@ class Author(Parts):
             return SentenceDraft(
                 spaced("how old", who.be, who.english), f"{who.chinese}多大", who.words, (), ASKING
             )
-        number = self.pick(tuple(NUMBERS))
-        english = self._being(who, f"{number} years old", False, False)
-        return SentenceDraft(english, f"{who.chinese}{NUMBERS[number]}岁", who.words)
+        number = self.pick(words("number"))
+        return self._being(who, f"{number.english} years old", f"{number.chinese}岁", words=who.words)
 
     def bidden(self) -> SentenceDraft:
         """Please do something, let's, or do not."""
@@ -336,9 +341,8 @@ class Author(Parts):
     def phrased(self) -> SentenceDraft:
         """A fixed phrase."""
         phrase = self.pick(words("phrase"))
-        return SentenceDraft(
-            phrase.english, phrase.chinese, marks=("",) if phrase.english.endswith("?") else ("", ".", "!")
-        )
+        marks = ("",) if phrase.english.endswith("?") else ("", ".", "!")
+        return SentenceDraft(phrase.english, phrase.chinese, marks=marks)
 
 
 def lasting(adjective: Word) -> tuple[str, ...]:

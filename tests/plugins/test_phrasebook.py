@@ -26,7 +26,7 @@ from zoo_corpora.phrasebook_grammar import (
 from zoo_corpora.phrasebook_parts import CONTAINERS, MODES_OF, Parts
 from zoo_corpora.phrasebook_sentences import KINDS, Author
 
-KINDS_OF_WORD = ("name", "noun", "adjective", "verb", "adverb", "time", "place", "phrase")
+KINDS_OF_WORD = ("name", "noun", "adjective", "verb", "adverb", "time", "place", "number", "phrase")
 
 
 @pytest.fixture(scope="module")
