@@ -58,10 +58,9 @@ def lab(
     from zoo_lab.plan import Scale
     from zoo_lab.record_file import record_path
 
-    how: dict[str, Any] = dict(seeds=seeds, scale=Scale(steps, quick), fresh=fresh)
     path = record_path(name, out)
     try:
-        record = _run(name, out, how)
+        record = _run(name, out, seeds=seeds, scale=Scale(steps, quick), fresh=fresh)
     except KeyboardInterrupt:
         click.echo(_stopped(path), err=True)
         return 130
@@ -73,38 +72,29 @@ def lab(
     return 0
 
 
-def _run(name: str, out: Path, how: dict[str, Any]) -> ExperimentRecord:
+def _run(name: str, out: Path, **how: Any) -> ExperimentRecord:
     """Run the experiment with a bar on the error stream of a terminal, elsewhere a line a run."""
     from zoo.cli.progress import Progress, say
     from zoo.cli.signals import Interrupts
     from zoo_lab.record import RunRecord
     from zoo_lab.run import ExperimentCallbacks, run_experiment
 
+    total = 0
+
+    def begun(runs: int, done: int) -> None:
+        nonlocal total
+        total = runs
+        if done:
+            say(f"{done} of {runs} runs were done before and are kept; --fresh runs them again")
+
+    def over(run: RunRecord, number: int) -> None:
+        if run.failed:
+            say(f"{run.arm}, {run.seed}: {run.failed}")
+        elif not sys.stderr.isatty():
+            say(f"{number}/{total} {run.arm}, {run.seed}: {run.seconds:.1f} s")
+
     with Interrupts(lambda text: None), Progress(name) as bar:
-        total = current = 0
-
-        def begun(runs: int, done: int) -> None:
-            nonlocal total
-            total = runs
-            if done:
-                say(f"{done} of {runs} runs were done before and are kept; --fresh runs them again")
-
-        def run(number: int, arm: str, seed: int) -> None:
-            nonlocal current
-            current = number
-            bar(number * 1000, total * 1000)
-
-        def progress(done: int, steps: int) -> None:
-            bar(current * 1000 + 1000 * done // max(steps, 1), total * 1000)
-
-        def over(run: RunRecord) -> None:
-            if run.failed:
-                say(f"{run.arm}, {run.seed}: {run.failed}")
-            elif not sys.stderr.isatty():
-                say(f"{current + 1}/{total} {run.arm}, {run.seed}: {run.seconds:.1f} s")
-            bar((current + 1) * 1000, total * 1000)
-
-        return run_experiment(name, out, callbacks=ExperimentCallbacks(begun, run, progress, over), **how)
+        return run_experiment(name, out, callbacks=ExperimentCallbacks(begun, bar, over), **how)
 
 
 def _stopped(path: Path) -> str:
@@ -169,13 +159,12 @@ def _list(out: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False, indent=1))
         return
-    third = any(not row["first_party"] for row in found)
-    head = ["name", "question", "minutes", *(["from"] if third else [])]
-    rows = [
-        [row["name"], row["question"], _minutes(row["seconds"]), *([row["distribution"]] if third else [])]
-        for row in found
-    ]
-    click.echo(table(rows, head))
+    columns_shown = {"name": "name", "question": "question", "minutes": "minutes", "distribution": "from"}
+    if all(row["first_party"] for row in found):
+        del columns_shown["distribution"]
+    for row in found:
+        row["minutes"] = "–" if row["seconds"] is None else f"{row['seconds'] / 60:.1f}"
+    click.echo(table([[row[key] for key in columns_shown] for row in found], list(columns_shown.values())))
     room = columns()
     click.echo("\n" + wrapped("`zoo lab NAME` runs one, with --quick a tiny version", room))
 
@@ -191,7 +180,3 @@ def _seconds(experiment: Experiment, out: Path) -> float | None:
         return experiment.seconds
     finished = record.complete and not record.settings.get("quick")
     return round(record.seconds, 1) if finished else experiment.seconds
-
-
-def _minutes(seconds: float | None) -> str:
-    return "–" if seconds is None else f"{seconds / 60:.1f}"

@@ -30,14 +30,13 @@ class Failed(ZooError):
 class ExperimentCallbacks:
     """Callbacks that observe an experiment.
 
-    `begun(runs, done)` says how many runs there are, and how many of them were done before; `run(number, arm, seed)`
-    comes before each one, `progress(done, total)` during it, `over(run)` after it.
+    `begun(runs, done)` says how many runs there are, and how many of them were done before; `progress(done, total)` counts
+    thousandths of runs, and `over(run, number)` comes after each one.
     """
 
     begun: Callable[[int, int], None] = lambda runs, done: None
-    run: Callable[[int, str, int], None] = lambda number, arm, seed: None
     progress: Callable[[int, int], None] = lambda done, total: None
-    over: Callable[[RunRecord], None] = lambda run: None
+    over: Callable[[RunRecord, int], None] = lambda run, number: None
 
 
 def plan_of(experiment: Experiment, scale: Scale) -> Plan:
@@ -85,11 +84,16 @@ def run_experiment(
         pairs = [(arm, seed) for seed in range(record.seeds) for arm in plan.arms]
         for number, (arm, seed) in enumerate(pairs):
             if record.run_of(arm.name, seed) is None:
-                callbacks.run(number, arm.name, seed)
-                run = _run(experiment, plan, arm, Trial(seed, callbacks.progress))
+
+                def report(done: int, steps: int, before: int = number) -> None:
+                    callbacks.progress(1000 * before + 1000 * done // max(steps, 1), 1000 * len(pairs))
+
+                report(0, 1)
+                run = _run(experiment, plan, arm, Trial(seed, report))
                 record.runs.append(run)
                 save(record, path)
-                callbacks.over(run)
+                report(1, 1)
+                callbacks.over(run, number + 1)
         save(record, path)  # with what is computed now, where nothing was left to run
     return record
 

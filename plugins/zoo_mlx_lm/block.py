@@ -1,4 +1,7 @@
-"""A model of mlx-lm behind the zoo's protocol. Axes: B batch, T length, V vocabulary."""
+"""A model of mlx-lm behind the zoo's protocol, and its caches, going back as the zoo's do.
+
+Axes: B batch, T length, V vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ import mlx.nn as nn
 from mlx.utils import tree_map
 
 from zoo.blocks.model import Model, Side
-from zoo.cache import CachePolicy
+from zoo.cache import Cache, CachePolicy
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 from zoo.checkpoint.quantized_tensors import gather_mlx
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, PromptError
-from zoo_mlx_lm.network import ChoosesQuantization, Sanitizes, failure, make
+from zoo_mlx_lm.network import failure, make
 from zoo_mlx_lm.spec import Bridged
 
 
@@ -67,10 +70,13 @@ class BridgedDecoder(Model, nn.Module):
                 setattr(cache, name, tree_map(chosen, value))
 
     def plain_caches(self, caches: Iterable[Any]) -> list[Any]:
-        """mlx-lm's caches, each with what it needs to go back."""
-        from zoo_mlx_lm.caches import rewound
+        """mlx-lm's caches, each with what it needs to go back; those of a `CacheList` in its place."""
+        from mlx_lm.models.cache import CacheList
 
-        return list(rewound(caches))
+        found: list[Any] = []
+        for cache in caches:
+            found += self.plain_caches(cache.caches) if isinstance(cache, CacheList) else [Rewound(cache)]
+        return found
 
     def backbone(
         self,
@@ -112,7 +118,7 @@ class BridgedDecoder(Model, nn.Module):
         for name in [name for name, tensor in arrays.items() if isinstance(tensor, QuantizedMatrix)]:
             arrays |= mlx_lm_arrays(name, arrays.pop(name))
         try:
-            arrays = self.network.sanitize(arrays) if isinstance(self.network, Sanitizes) else arrays
+            arrays = self.network.sanitize(arrays) if hasattr(self.network, "sanitize") else arrays
         except Exception as error:
             what = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:200]
             raise CheckpointError(f"mlx-lm::{self.spec.module} cannot take these tensors: {what}") from error
@@ -125,15 +131,11 @@ class BridgedDecoder(Model, nn.Module):
             layer = layer[int(step)] if isinstance(layer, list) else layer[step]
         if "mode" not in signature(layer.to_quantized).parameters:
             return None  # nor can mlx-lm quantize it
-        choose = self.network.quant_predicate if isinstance(self.network, ChoosesQuantization) else None
+        choose = getattr(self.network, "quant_predicate", None)  # not all models have one
         chosen = True if choose is None else choose(inside, layer)
         if isinstance(chosen, dict):
             group = quantization.group_size if quantization.mode == "affine" else 64
-            asked: dict[str, Any] = {
-                "bits": quantization.bits,
-                "group_size": group,
-                "mode": "affine",
-            } | chosen
+            asked = {"bits": quantization.bits, "group_size": group, "mode": "affine"} | chosen
             return QuantizationSpec(asked["bits"], asked["group_size"], asked["mode"])
         return quantization if chosen else None
 
@@ -144,3 +146,33 @@ def mlx_lm_arrays(name: str, packed: QuantizedMatrix) -> dict[str, Any]:
         return {name: packed.dequantize()}
     owner = name.removesuffix("weight")
     return {owner + part: array for part, array in packed.parts().items()}
+
+
+class Rewound(Cache):
+    """One of mlx-lm's caches: it is trimmed, or put back by its `state`, all that mlx-lm saves of it."""
+
+    restores = True  # type: ignore[assignment]
+
+    def __init__(self, cache: Any) -> None:
+        from mlx_lm.models.cache import ConcatenateKVCache, KVCache, QuantizedKVCache
+
+        self.cache = cache
+        # Those that can always be trimmed; a rotating one only until it is full.
+        self.trims = type(cache) in (KVCache, QuantizedKVCache, ConcatenateKVCache)
+
+    def trim(self, count: int) -> None:
+        """Forget the last `count` tokens."""
+        self.cache.trim(count)
+
+    def snapshot(self, row: int = 0) -> Any:
+        """Its state, which nothing changes that the cache does later."""
+        return _apart(self.cache.state)
+
+    def restore(self, snapshot: Any) -> None:
+        """Become what the snapshot was taken of, which stays as it is."""
+        self.cache.state = _apart(snapshot)
+
+
+def _apart(state: Any) -> Any:
+    """The same arrays as objects of their own: an assignment to a part of one does not reach the other."""
+    return tree_map(lambda leaf: mx.array(leaf) if isinstance(leaf, mx.array) else leaf, state)

@@ -9,7 +9,7 @@ import re
 import sys
 from contextlib import redirect_stdout
 from importlib import import_module
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -51,21 +51,6 @@ SIZES = re.compile(
 )
 MOST_SIZE = 2**24
 SLACK = 64  # how much wider than the widest tensor, which may be packed, and part of a fused or divided one
-
-
-@runtime_checkable
-class Sanitizes(Protocol):
-    """A model of mlx-lm that renames and joins a checkpoint's tensors; not all do."""
-
-    def sanitize(self, weights):
-        """The arrays by the names of its parameters."""
-
-
-@runtime_checkable
-class ChoosesQuantization(Protocol):
-    """A model of mlx-lm that says how each of its layers is quantized; not all do."""
-
-    quant_predicate: Any
 
 
 def module_of(model_type, architectures):

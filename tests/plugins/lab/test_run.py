@@ -14,7 +14,7 @@ from zoo_lab.run import ExperimentCallbacks, Failed, plan_of, run_experiment
 def counted():
     """Callbacks, and the runs that they saw."""
     seen = []
-    return ExperimentCallbacks(run=lambda number, arm, seed: seen.append((arm, seed))), seen
+    return ExperimentCallbacks(over=lambda run, number: seen.append((run.arm, run.seed))), seen
 
 
 def test_a_third_partys_experiment_runs_every_arm_with_every_seed(dice, tmp_path):
@@ -57,7 +57,7 @@ def test_a_record_of_other_settings_is_neither_taken_over_nor_lost(dice, tmp_pat
 
 
 def test_an_interrupted_experiment_goes_on(dice, tmp_path):
-    def stop(run):
+    def stop(run, number):
         if (run.arm, run.seed) == ("2 dice", 1):
             raise KeyboardInterrupt
 
