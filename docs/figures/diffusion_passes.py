@@ -17,7 +17,7 @@ DOWN, LEFT, TOP = 30, 58, 28
 def passes() -> list[list[tuple[str, float, str]]]:
     """A row for each pass: of every token of the answer its text, its probability, and whether it "was", is "kept" or "masked"."""
     import zoo
-    from zoo.inspect.trace_view.unmasking import unmasking_passes
+    from zoo.inspect.trace_view.summaries import unmasking_passes
 
     loaded = zoo.load("llada")
     trace = zoo.trace(loaded, PROMPT, max_tokens=TOKENS, only="head")

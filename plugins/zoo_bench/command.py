@@ -9,9 +9,14 @@ from typing import Any
 
 import click
 
-from zoo.cli.completion import complete_source
-from zoo.cli.downloads import yes_option
-from zoo.cli.source_options import FILE, dtype_option, overwrite_option, unpack_option
+from zoo.cli.source_options import (
+    FILE,
+    complete_source,
+    dtype_option,
+    overwrite_option,
+    unpack_option,
+    yes_option,
+)
 
 
 @click.command()
@@ -74,7 +79,7 @@ def bench(
     else meanwhile.
     """
     from zoo.cli.progress import Progress
-    from zoo.cli.table import table
+    from zoo.cli.terminal import table
     from zoo.files.writing import check_outputs, write_record
     from zoo_bench.benchmark import benchmark, compared, read_record
     from zoo_bench.engine import Lengths
@@ -149,7 +154,7 @@ def ratio(own: float | None, other: float | None) -> str:
 
 def _changes(changes: list[tuple[str, float, float, float]]) -> str:
     """A table of changes since an older record, with a mark where it is worse."""
-    from zoo.cli.table import table
+    from zoo.cli.terminal import table
     from zoo_bench.workloads import metric_named
 
     worse = 0.95
@@ -163,8 +168,7 @@ def _changes(changes: list[tuple[str, float, float, float]]) -> str:
 
 def _about(found: dict[str, Any]) -> str:
     """The machine, the versions and the sizes of a record, in a few lines."""
-    from zoo.cli.table import facts
-    from zoo.cli.terminal import columns
+    from zoo.cli.terminal import columns, facts
 
     versions, limits = found["versions"], found["limits"]
     parts = [

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from zoo.cli.downloads import yes_option
-from zoo.cli.source_options import FILE, overwrite_option, revision_option
+from zoo.cli.source_options import FILE, overwrite_option, revision_option, yes_option
 
 
 @click.command()
@@ -40,7 +39,7 @@ def evaluate(
     """
     from zoo.cli.progress import Progress
     from zoo.cli.signals import Interrupts
-    from zoo.cli.table import table
+    from zoo.cli.terminal import table
     from zoo.files.writing import check_outputs, write_record
     from zoo.loading import load
     from zoo.runtime import versions

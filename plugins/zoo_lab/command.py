@@ -112,8 +112,7 @@ def _stopped(path: Path) -> str:
 
 def _show(record: ExperimentRecord) -> None:
     """Print the question, the expectation, the numbers and the verdicts."""
-    from zoo.cli.table import table, wrapped
-    from zoo.cli.terminal import columns
+    from zoo.cli.terminal import columns, table, wrapped
     from zoo_lab.report import conclusion, findings, rows
 
     room = columns()
@@ -142,8 +141,7 @@ def _draw(record: ExperimentRecord, out: Path, path: Path, overwrite: bool) -> N
 def _list(out: Path, as_json: bool) -> None:
     """Print every experiment by name, with its question and the time that it takes."""
     from zoo.architecture import Experiment
-    from zoo.cli.table import table, wrapped
-    from zoo.cli.terminal import columns
+    from zoo.cli.terminal import columns, table, wrapped
     from zoo.host.registry import default_registry
 
     registry, found = default_registry(), []

@@ -8,7 +8,7 @@ import pytest
 
 import zoo
 from tests.helpers.terminal import Terminal
-from zoo.cli.corpus_hints import model_hint, prompt_hint
+from zoo.cli.generation import model_hint, prompt_hint
 from zoo.training.corpora import TextCorpus, unseen_words
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")

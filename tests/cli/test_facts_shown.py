@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tests.helpers.parameters import ordinary
 from tests.helpers.terminal import Terminal
 from zoo.cli.program import cli
-from zoo.cli.table import width
+from zoo.cli.terminal import width
 from zoo.host.registry import default_registry
 
 NAMES = sorted(default_registry().architectures)

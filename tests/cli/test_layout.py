@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tests.helpers.terminal import Terminal
 from zoo.cli import cli
 from zoo.cli.run import Statistics
-from zoo.cli.table import facts, table, width, wrapped
+from zoo.cli.terminal import facts, table, width, wrapped
 from zoo.host.registry import default_registry
 
 NARROW = {"COLUMNS": "80"}

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 import zoo
 from zoo.cli import progress
-from zoo.cli.repl.loop import completions, run
-from zoo.cli.repl.markdown import BOLD, CODE, DIM, RESET, Painter
+from zoo.cli.repl.loop import Repl, completions, run
 from zoo.cli.repl.reader import PipeReader
-from zoo.cli.repl.repl import Repl
+from zoo.cli.screen import BOLD, CODE, DIM, RESET, Painter
 from zoo.generation.chat.conversation import Conversation
 from zoo.generation.chat.session import ChatSession, DroppedTurns
 

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from tests.helpers.terminal import Terminal
-from zoo.cli.table import width
-from zoo.cli.token_output import written
+from zoo.cli.terminal import width
+from zoo.cli.tokenize import written
 from zoo.inspect.tokenization import Piece, tokenize_pieces, tokenizer_of
 
 TEXT = "The ␣ \\n中国\u200d\n\t👩\u200d👧 <|endoftext|>"

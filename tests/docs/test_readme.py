@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.terminal import Terminal
-from zoo.cli.corpus_hints import GENERAL
+from zoo.cli.generation import GENERAL
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

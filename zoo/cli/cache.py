@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.table import table
+from zoo.cli.terminal import table
 
 if TYPE_CHECKING:
     from huggingface_hub import HFCacheInfo

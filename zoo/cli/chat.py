@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.completion import complete_source
 from zoo.cli.setting_options import SettingsCommand
-from zoo.cli.source_options import EXISTING_FILE, ModelOptions, model_options
+from zoo.cli.source_options import EXISTING_FILE, MODEL_OPTIONS, ModelOptions, complete_source, model_options
 
 if TYPE_CHECKING:
     from zoo.generation.chat.session import ChatSession
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     epilog="Example: zoo chat HuggingFaceTB/SmolLM2-135M-Instruct",
 )
 @click.argument("source", shell_complete=complete_source)
-@model_options
+@model_options(*MODEL_OPTIONS)
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give each line as it is, without the chat template.")
 @click.option("--load", "path", type=EXISTING_FILE, help="Go on with a conversation that /save wrote.")

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.completion import complete_source
-from zoo.cli.downloads import yes_option
 from zoo.cli.show import bullets
-from zoo.cli.source_options import FILE, context_option, overwrite_option, quantize_option
-from zoo.cli.table import table, wrapped
-from zoo.cli.terminal import write_with_bold_lines
+from zoo.cli.source_options import (
+    FILE,
+    complete_source,
+    context_option,
+    overwrite_option,
+    quantize_option,
+    yes_option,
+)
+from zoo.cli.terminal import table, wrapped, write_with_bold_lines
 
 if TYPE_CHECKING:
     from zoo.describe.facts.compare import FactRow
@@ -49,7 +53,7 @@ def compare(
     differs in block diagrams and facts. The differences from the first model follow in words. With one name, --html
     writes the page of that model.
     """
-    from zoo.cli.diagram_output import diagrams_of, print_diagrams, write_file, write_svg
+    from zoo.cli.show import diagrams_of, print_diagrams, write_file, write_svg
     from zoo.describe import aligned, common_context, describe, fields_of
     from zoo.describe import compare as compare_sheets
     from zoo.describe.differences import differences

@@ -7,9 +7,14 @@ from typing import Any
 
 import click
 
-from zoo.cli.completion import complete_source
-from zoo.cli.downloads import yes_option
-from zoo.cli.source_options import FOLDER, architecture_option, repack_option, revision_option
+from zoo.cli.source_options import (
+    FOLDER,
+    architecture_option,
+    complete_source,
+    repack_option,
+    revision_option,
+    yes_option,
+)
 
 
 @click.command()

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from zoo.cli.table import table
+from zoo.cli.terminal import table
 
 PACKAGES = ("mlx-zoo", "mlx", "mlx-lm", "tokenizers", "safetensors", "huggingface_hub", "transformers")
 

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoo.cli.completion import complete_source
-from zoo.cli.downloads import yes_option
 from zoo.cli.source_options import (
     FILE,
+    ModelOptions,
     architecture_option,
+    complete_source,
     dtype_option,
-    load_model,
+    model_options,
     overwrite_option,
     revision_option,
+    yes_option,
 )
 
 if TYPE_CHECKING:
@@ -37,10 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option("--out", type=FILE, help="Write a .npy or .json file instead.")
 @overwrite_option
-@architecture_option
-@revision_option
-@yes_option
-@dtype_option
+@model_options(architecture_option, revision_option, yes_option, dtype_option)
 def embed(
     source: str,
     texts: tuple[str, ...],
@@ -48,9 +46,7 @@ def embed(
     normalise: bool | None,
     out: Path | None,
     overwrite: bool,
-    architecture: str | None,
-    revision: str | None,
-    dtype: str | None,
+    options: ModelOptions,
 ) -> None:
     """Turn each TEXT into a vector by SOURCE (an architecture, a folder or a hub id).
 
@@ -69,8 +65,7 @@ def embed(
         raise PromptError("there is no text to embed")
     from zoo.generation.strategies.embedding import embed as vectors_of
 
-    loaded = load_model(source, architecture=architecture, dtype=dtype, revision=revision)
-    vectors = vectors_of(loaded, lines, pooling=pooling, normalise=normalise)
+    vectors = vectors_of(options.load(source), lines, pooling=pooling, normalise=normalise)
     if out is None:
         for text, vector in zip(lines, vectors.tolist(), strict=True):
             click.echo(json.dumps({"text": text, "embedding": vector}, ensure_ascii=False))

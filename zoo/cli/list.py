@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from zoo.cli.table import table, width, wrapped
-from zoo.cli.terminal import columns
+from zoo.cli.terminal import columns, table, width, wrapped
 
 
 @click.command("list")

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.completion import complete_source
-from zoo.cli.downloads import yes_option
 from zoo.cli.setting_options import cache_options, policy_of
-from zoo.cli.source_options import architecture_option, dtype_option, force_option, revision_option
+from zoo.cli.source_options import (
+    architecture_option,
+    complete_source,
+    dtype_option,
+    force_option,
+    revision_option,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from zoo.inspect.perplexity import Perplexity
@@ -106,8 +111,7 @@ def _text(names: tuple[str, ...], file: Path) -> str:
 
 def table_of(found: dict[str, Perplexity]) -> str:
     """The figures of one model in rows, those of several side by side."""
-    from zoo.cli.table import table, wrapped
-    from zoo.cli.terminal import columns
+    from zoo.cli.terminal import columns, table, wrapped
 
     cells = {name: _cells(one) for name, one in found.items()}
     if len(found) == 1:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zoo.cli.source_options import FILE
-from zoo.cli.table import table
-from zoo.cli.terminal import columns
+from zoo.cli.terminal import columns, table
 
 if TYPE_CHECKING:
     from zoo.host.discovery import Plugin

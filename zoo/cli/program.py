@@ -15,7 +15,6 @@ import click
 
 from zoo.checkpoint.hub_guard import confirming_downloads
 from zoo.cli.defaults import default_map, read_config
-from zoo.cli.downloads import ask
 from zoo.cli.progress import say
 from zoo.cli.signals import listen
 from zoo.cli.terminal import guard
@@ -119,6 +118,8 @@ def _imported(target: str) -> click.Command:
 @click.version_option(package_name="mlx-zoo", prog_name="zoo")
 def cli(debug: bool) -> None:
     """A model zoo on MLX: every architecture a plugin, one core that runs, trains and compares them."""
+    from zoo.cli.source_options import ask
+
     click.get_current_context().with_resource(confirming_downloads(ask))
     if not gc.isenabled():  # by `main`
         gc.freeze()
@@ -183,9 +184,11 @@ def main() -> None:
     warnings.showwarning = notice
     debug = "--debug" in sys.argv[1:]
     if "_ZOO_COMPLETE" in os.environ:
-        from zoo.cli.completion import register_bash
+        from click.shell_completion import add_completion_class
 
-        register_bash()
+        from zoo.cli.source_options import Bash
+
+        add_completion_class(Bash, "bash")
     gc.disable()  # until the subcommand runs: what is imported by then is never garbage
     try:
         status = cli.main(

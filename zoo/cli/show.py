@@ -1,24 +1,34 @@
-"""`zoo show`: the card of one model."""
+"""`zoo show`: the card of one model; its diagrams on the terminal and in files, as `zoo compare` has them too."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.completion import complete_source
 from zoo.cli.setting_options import cache_options, policy_of
-from zoo.cli.source_options import FILE, context_option, overwrite_option, quantize_option, revision_option
-from zoo.cli.table import facts, table, wrapped
+from zoo.cli.source_options import (
+    FILE,
+    complete_source,
+    context_option,
+    overwrite_option,
+    quantize_option,
+    revision_option,
+)
+from zoo.cli.terminal import coloured, columns, facts, table, visible, wrapped, write, write_styled
 
 if TYPE_CHECKING:
     from zoo.checkpoint.weight_map import Pair, RuleEntry
     from zoo.describe import Described, Sheet
     from zoo.host.registry import Registry
     from zoo.recipe import Model
+
+PIPE = {1: 80}  # the width of one diagram in a pipe; of several OTHERS
+OTHERS = 120
+ANSI = {"title": "1", "quiet": "2", "line": "2", "differs": "1;33"}
 
 
 @click.command()
@@ -56,7 +66,6 @@ def show(
     file, as --recipe prints it. Of a folder or a hub id only the config is read.
     """
     from zoo.checkpoint.weight_map import weight_names, weight_rules
-    from zoo.cli.diagram_output import diagrams_of, print_diagrams, write_svg
     from zoo.describe import aligned, base_of, describe, fields_of
     from zoo.describe.differences import differences
     from zoo.describe.facts.stacks import is_opaque
@@ -200,3 +209,40 @@ def _paths(recipe: Model) -> dict[str, list[tuple[int, ...]]]:
         if array.shape not in shapes:
             shapes.append(array.shape)
     return found
+
+
+def diagrams_of(found: Sequence[Any], registry: Any) -> Any:
+    """The diagrams of some described models, what differs marked."""
+    from zoo.describe.diagram import diagram_of, marked
+
+    return marked([diagram_of(one.recipe, one.origin, registry) for one in found])
+
+
+def print_diagrams(diagrams: Sequence[Any]) -> None:
+    """Print diagrams side by side where they fit; in colours on a terminal, unless NO_COLOR or TERM=dumb is set."""
+    from zoo.describe.diagram.terminal import to_spans
+
+    styled = coloured()
+    lines = []
+    for line in to_spans(diagrams, columns() or PIPE.get(len(diagrams), OTHERS)):
+        spans = ((ANSI.get(style), visible(text) if styled else text) for style, text in line)
+        lines.append(
+            "".join(f"\x1b[{code}m{text}\x1b[0m" if styled and code else text for code, text in spans)
+        )
+    text = "\n".join(lines) + "\n\n"
+    (write_styled if styled else write)(text)
+
+
+def write_svg(path: Path, diagrams: Sequence[Any], overwrite: bool) -> None:
+    """Write diagrams side by side to an SVG file."""
+    from zoo.describe.diagram import to_svg
+
+    write_file(path, to_svg(diagrams), overwrite)
+
+
+def write_file(path: Path, text: str, overwrite: bool) -> None:
+    """Write a picture or a page whole, and report it on the error stream; ZooError when it cannot be written."""
+    from zoo.files.writing import write_markup
+
+    write_markup(path, text, overwrite)
+    click.echo(f"wrote {path}", err=True)

@@ -1,7 +1,13 @@
-"""Options that commands share, to load a source and run it: `@architecture_option` above a command's function."""
+"""What commands share about SOURCE: options to load and run it, `@architecture_option` above a command's function; the
+completion of its name in a shell, in bash of words with a colon too; the confirmation of a large download, which is a
+question on a terminal and `--yes` elsewhere.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from functools import wraps
@@ -9,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import BashComplete, CompletionItem, split_arg_string
 
 from zoo.architecture import Sampler
-from zoo.cli.downloads import yes_option
 from zoo.cli.progress import Progress
 from zoo.cli.setting_options import with_defaults
+from zoo.errors import SourceError
 from zoo.frozen import Frozen, frozen
 
 if TYPE_CHECKING:
@@ -77,6 +84,20 @@ prompt_cache_option = click.option(
     type=FILE,
     help="File that keeps the KV caches of prompts; a prompt that begins like one of them reuses it.",
 )
+YES = f"{__name__}.yes"  # of a click context's meta
+
+
+def _remember(ctx: click.Context, _: click.Parameter, yes: bool) -> None:
+    ctx.meta[YES] = yes
+
+
+yes_option: Any = click.option(
+    "--yes",
+    is_flag=True,
+    expose_value=False,
+    callback=_remember,
+    help="Download without asking, even more than 1 GB.",
+)
 
 
 MODEL_OPTIONS = (
@@ -88,23 +109,32 @@ MODEL_OPTIONS = (
 
 @frozen()
 class ModelOptions(Frozen):
-    """The values of the options that `model_options` adds to a command: how its model is loaded, and how it generates."""
+    """The values of a command's options about its model: how it is loaded, and how it generates."""
 
-    adapter: Path | None
-    architecture: str | None
-    revision: str | None
-    repack: int | None
-    unpack: bool | None
-    dtype: str | None
-    force: bool
-    strategy: str | None
-    samplers: tuple[str, ...]
-    prompt_cache: Path | None
+    adapter: Path | None = None
+    architecture: str | None = None
+    revision: str | None = None
+    repack: int | None = None
+    unpack: bool | None = None
+    dtype: str | None = None
+    force: bool = False
+    strategy: str | None = None
+    samplers: tuple[str, ...] = ()
+    prompt_cache: Path | None = None
 
     def load(self, source: str, context: int | None = None) -> Loaded:
-        """Load a source as these options say."""
+        """Load a source with a progress bar, and name the plugin that runs it if it is a third party's."""
+        from zoo.host.registry import default_registry
+        from zoo.loading import load
+
         names = ("adapter", "architecture", "revision", "repack", "unpack", "dtype", "force")
-        return load_model(source, context=context, **{name: getattr(self, name) for name in names})
+        with Progress("loading", waits=True) as report:
+            how = {name: getattr(self, name) for name in names}
+            loaded = load(source, context=context, report=report, **how)
+        plugin = default_registry().plugin_of(loaded.architecture)
+        if not plugin.first_party:
+            click.echo(f"zoo: {loaded.architecture.name} is served by the plugin {plugin.label}", err=True)
+        return loaded
 
     def settings(self, loaded: Loaded, given: dict[str, Any]) -> dict[str, Any]:
         """The settings for `zoo.stream`: those given, a person's defaults for others, strategy, samplers, prompt cache."""
@@ -112,42 +142,31 @@ class ModelOptions(Frozen):
         if self.strategy is not None:
             settings["strategy"] = self.strategy
         if self.samplers:
-            settings["samplers"] = samplers_of(loaded.registry, self.samplers)
+            settings["samplers"] = _samplers_of(loaded.registry, self.samplers)
         if self.prompt_cache is not None:
             settings["prompt_cache"] = _opened_cache(self.prompt_cache, loaded)
         return settings
 
 
-def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of commands that run a model on text. The command gets their values as `options`, a `ModelOptions`."""
+def model_options(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that adds some of `MODEL_OPTIONS` to a command, which gets their values as `options`: a `ModelOptions`."""
 
-    @wraps(command)
-    def gathered(**given: Any) -> Any:
-        values = {field.name: given.pop(field.name) for field in fields(ModelOptions)}
-        return command(options=ModelOptions(**values), **given)
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def gathered(**given: Any) -> Any:
+            values = {
+                field.name: given.pop(field.name) for field in fields(ModelOptions) if field.name in given
+            }
+            return command(options=ModelOptions(**values), **given)
 
-    for option in reversed(MODEL_OPTIONS):
-        gathered = option(gathered)
-    return gathered
+        for option in reversed(options):
+            gathered = option(gathered)
+        return gathered
 
-
-def load_model(source: str, **how: Any) -> Loaded:
-    """Load a source with a progress bar, and name the plugin that runs it if it is a third party's.
-
-    `how` are arguments of `zoo.load`.
-    """
-    from zoo.host.registry import default_registry
-    from zoo.loading import load
-
-    with Progress("loading", waits=True) as report:
-        loaded = load(source, report=report, **how)
-    plugin = default_registry().plugin_of(loaded.architecture)
-    if not plugin.first_party:
-        click.echo(f"zoo: {loaded.architecture.name} is served by the plugin {plugin.label}", err=True)
-    return loaded
+    return decorated
 
 
-def samplers_of(registry: Registry, texts: Iterable[str]) -> dict[str, dict[str, Any]]:
+def _samplers_of(registry: Registry, texts: Iterable[str]) -> dict[str, dict[str, Any]]:
     """The settings of each sampler in texts such as "typical:mass=0.9"; PromptError or PluginError for an unknown one."""
     from zoo.checkpoint.source import split_preset
     from zoo.errors import PromptError
@@ -178,3 +197,57 @@ def _opened_cache(path: Path, loaded: Loaded) -> PromptCache:
 
     click.get_current_context().call_on_close(save)
     return cache
+
+
+def ask(hub_id: str, nbytes: int) -> None:
+    """Ask whether to download so many bytes. SourceError for a no, and without a terminal to ask on."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is not None and ctx.meta.get(YES):
+        return
+    size = f"{nbytes / 1e9:.1f} GB"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        options = [] if ctx is None else [option for param in ctx.command.params for option in param.opts]
+        words = ["zoo", *sys.argv[1:], "--yes"] if "--yes" in options else ["hf", "download", hub_id]
+        raise SourceError(f"{hub_id}: {size} to download; type this to do so: {shlex.join(words)}")
+    if not click.confirm(f"{hub_id}: download {size}?", err=True):
+        raise SourceError(f"{hub_id}: nothing was downloaded")
+
+
+def complete_source(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The architectures whose names begin with the word, their presets after a colon, or else files and folders."""
+    from zoo.host.registry import default_registry
+
+    architectures = default_registry().architectures
+    name, colon, _ = incomplete.rpartition(":")
+    if colon and name in architectures:
+        presets = architectures[name].presets
+        found = [CompletionItem(f"{name}:{preset.name}", help=preset.summary) for preset in presets]
+    else:
+        found = [CompletionItem(name, help=made.summary) for name, made in architectures.items()]
+    return [item for item in found if item.value.startswith(incomplete)] or [
+        CompletionItem(incomplete, type="file")
+    ]
+
+
+class Bash(BashComplete):
+    """Bash's completion of words with a colon, which bash itself splits into three: `llama`, `:` and `pocket`."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """The words before the one under the cursor, and that one, joined again at its colons."""
+        words = split_arg_string(os.environ["COMP_WORDS"])
+        number = int(os.environ["COMP_CWORD"])
+        whole: list[str] = []
+        for word in [*words, ""][: number + 1]:
+            if whole and ":" in (word, whole[-1][-1:]):
+                whole[-1] += word
+            else:
+                whole.append(word)
+        self.split = whole[-1].rpartition(":")[1] in words
+        return whole[1:-1], whole[-1]
+
+    def format_completion(self, item: CompletionItem) -> str:
+        """One answer to bash, which replaces only the part after the colon."""
+        value = item.value.rpartition(":")[2] if self.split else item.value
+        return f"{item.type},{value}"

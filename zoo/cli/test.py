@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoo.cli.completion import complete_source
-from zoo.cli.downloads import yes_option
-from zoo.cli.table import wrapped
+from zoo.cli.source_options import complete_source, yes_option
+from zoo.cli.terminal import wrapped
 
 if TYPE_CHECKING:
     from zoo.testing import CheckResult, Subject

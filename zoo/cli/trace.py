@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.completion import complete_source
-from zoo.cli.downloads import yes_option
 from zoo.cli.generation import prompt_ids
 from zoo.cli.progress import Progress
 from zoo.cli.run import read_pipe
 from zoo.cli.setting_options import SettingsCommand
 from zoo.cli.source_options import (
     FILE,
+    ModelOptions,
     architecture_option,
+    complete_source,
     dtype_option,
-    load_model,
+    model_options,
     overwrite_option,
     revision_option,
     sampler_option,
-    samplers_of,
     strategy_option,
+    yes_option,
 )
 from zoo.describe.language import LANGUAGES
 
@@ -64,12 +65,9 @@ if TYPE_CHECKING:
 @click.option(
     "--value", "address", metavar="ADDRESS", help="Print one value as numbers: layers.3.mixer.pattern."
 )
-@architecture_option
-@revision_option
-@dtype_option
-@sampler_option
-@strategy_option
-@yes_option
+@model_options(
+    architecture_option, revision_option, dtype_option, sampler_option, strategy_option, yes_option
+)
 @click.option("--raw", is_flag=True, help="Give the text as it is, without the chat template.")
 def trace(
     source: str,
@@ -83,8 +81,8 @@ def trace(
     overwrite: bool,
     address: str | None,
     raw: bool,
+    options: ModelOptions,
     settings: dict[str, Any],
-    **given: Any,
 ) -> None:
     """Follow TEXT through SOURCE (an architecture, a folder, a GGUF file or a hub id), from its pieces to new text.
 
@@ -92,37 +90,36 @@ def trace(
     layer, and how each new token was chosen. --html writes all of it as a page; --npz every number. At most 8 tokens
     are written, unless --max-tokens says otherwise.
     """
-    from zoo.files.writing import check_outputs
-    from zoo.inspect.trace_view.export import value_json, value_lines, write_json
+    from zoo.files.writing import check_outputs, write_markup
+    from zoo.inspect.trace_view.summaries import value_json, value_lines
 
     if prompt is None or prompt == "-":
         prompt = read_pipe()
     written = [path for path in (html, npz, Path(as_json) if as_json not in (None, "-") else None) if path]
     check_outputs(written, overwrite)
-    found = _traced(source, prompt, settings, raw, address, whole=bool(written), **given)
+    found = _traced(source, prompt, options, settings, raw, address, whole=bool(written))
     if npz is not None:
         found.save(npz, overwrite=overwrite)
     if address is not None:
         if as_json is None:
             click.echo("\n".join(value_lines(found, address)))
         else:
-            write_json(value_json(found, address), as_json, overwrite)
-    if address is not None and html is None:
-        return
+            _write_json(value_json(found, address), as_json, overwrite)
+        if html is None:
+            return
     from zoo.inspect.trace_view.build_view import build_view
 
     with Progress("drawing"):
         view = build_view(found)
     chosen = view.patterns(layers, heads)
     if html is not None:
-        from zoo.files.writing import write_markup
         from zoo.inspect.trace_view.page import page
 
         write_markup(html, page(view, language), overwrite)
     if address is not None:
         return
     if as_json is not None:
-        write_json(view.to_json(), as_json, overwrite)
+        _write_json(view.to_json(), as_json, overwrite)
     elif not written:
         from zoo.cli.trace_output import show
 
@@ -134,26 +131,31 @@ def trace(
 def _traced(
     source: str,
     prompt: str,
+    options: ModelOptions,
     settings: dict[str, Any],
     raw: bool,
     address: str | None,
     *,
     whole: bool,
-    strategy: str | None,
-    samplers: tuple[str, ...],
-    **how: Any,
 ) -> Trace:
     """The trace of a source that is loaded for it: `whole`, or only the value at `address` where there is one."""
     from zoo.inspect.tracing.hooks import values_of
     from zoo.inspect.tracing.intervention import resolve
     from zoo.inspect.tracing.traced_run import trace as run
 
-    loaded = load_model(source, **how)
+    loaded = options.load(source)
     only = () if address is None else (resolve(address, values_of(loaded.model, loaded.registry))[0],)
-    if samplers:
-        settings["samplers"] = samplers_of(loaded.registry, samplers)
+    settings = options.settings(loaded, settings)
     ids = prompt_ids(loaded, prompt, settings, raw=raw)
-    if strategy is not None:
-        settings["strategy"] = strategy
     with Progress("tracing"):
         return run(loaded, ids, only=() if whole else only, **settings)
+
+
+def _write_json(values: dict[str, Any], target: str, overwrite: bool) -> None:
+    """Write JSON to a file or, for "-", to standard output. SourceError when it cannot be written."""
+    from zoo.files.writing import write_record
+
+    if target == "-":
+        click.echo(json.dumps(values, ensure_ascii=False, allow_nan=False))
+    else:
+        write_record(Path(target), values, overwrite, allow_nan=False)

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zoo.cli.table import facts, table, width, wrapped
-from zoo.cli.terminal import columns, visible
-from zoo.cli.token_output import COLOURS, PIPE, SPECIAL, cut, draw_cells, escaped
+from zoo.cli.terminal import columns, facts, table, visible, width, wrapped
+from zoo.cli.tokenize import COLOURS, PIPE, SPECIAL, cut, draw_cells, escaped
 
 if TYPE_CHECKING:
     from zoo.inspect.trace_view.view import AttentionPattern, TraceToken, TraceView, ValueSummary

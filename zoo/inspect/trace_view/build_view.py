@@ -16,8 +16,17 @@ from zoo.generation.loop.prompt import mask_id
 from zoo.generation.settings import Settings
 from zoo.inspect.tokenization import pieces_of
 from zoo.inspect.trace_view.explanations import explanations
-from zoo.inspect.trace_view.summaries import BINS, FEWER, MOST_ROWS, head_attention, mean_norm, rounded, strip
-from zoo.inspect.trace_view.unmasking import mask_predictions, unmasking_passes
+from zoo.inspect.trace_view.summaries import (
+    BINS,
+    FEWER,
+    MOST_ROWS,
+    head_attention,
+    mask_predictions,
+    mean_norm,
+    rounded,
+    strip,
+    unmasking_passes,
+)
 from zoo.inspect.trace_view.view import (
     AttentionPattern,
     ExpertRouting,
