@@ -5,7 +5,7 @@ number or, when rows are padded on the left, (B,).
 """
 
 from zoo.cache.base import Cache, Snapshot
-from zoo.cache.kv import KVCache, PaddingCache, WindowCache
+from zoo.cache.kinds import KVCache, PaddingCache, StateCache, WindowCache
 from zoo.cache.layers import (
     CrossCache,
     LayerCache,
@@ -16,7 +16,6 @@ from zoo.cache.layers import (
     merged_caches,
     refused,
 )
-from zoo.cache.state import StateCache
 from zoo.recipe.policy import CachePolicy
 
 __all__ = [

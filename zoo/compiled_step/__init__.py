@@ -19,7 +19,7 @@ import mlx.nn as nn
 from zoo import runtime
 from zoo.blocks.decoder import RECURRENT, Decoder
 from zoo.blocks.encoder_decoder import EncoderDecoder
-from zoo.compiled_step import attention, blocks  # noqa: F401 (their forms are registered)
+from zoo.compiled_step import blocks  # noqa: F401 (their forms are registered)
 from zoo.compiled_step.compiler import Function, StepCompiler, has_methods_of
 
 _KEPT = "_compiled_step"  # the attribute of a model that holds its step
