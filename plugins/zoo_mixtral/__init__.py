@@ -51,14 +51,11 @@ def qwen2_moe(config):
         hidden=config.count("shared_expert_intermediate_size"),
         activation=config.activation("hidden_act", "silu"),
     )
-    feedforward = qwen_moe(config, config.count("num_experts", least=0))
-    if feedforward is not None:
-        feedforward = feedforward.change(shared=shared, shared_gate=True)
-    sparse = sparse_layers(config) if feedforward is not None else set()
+    sparse = qwen_moe(config, config.count("num_experts", least=0), shared=shared, shared_gate=True)
     return llama(config).change_layers(
         lambda index, layer: dict(
             mixer=dict(bias=bias, output_bias=False, window=windows[index]),
-            feedforward=feedforward if index in sparse else layer.feedforward,
+            feedforward=sparse.get(index, layer.feedforward),
         )
     )
 
@@ -73,15 +70,14 @@ def qwen3_moe(config):
     )
     # transformers 5 writes the second name; published configs have the first.
     count = config.count("num_experts", config.count("num_local_experts", 128, least=0), least=0)
-    feedforward = qwen_moe(config, count)
-    sparse = sparse_layers(config) if feedforward is not None else set()
+    sparse = qwen_moe(config, count)
     window = sliding_window(config) if config.flag("use_sliding_window", False) else None
     config.ignore("max_window_layers")  # it stands in configs, but every layer has the window
     norm = RMSNorm(eps=config.number("rms_norm_eps", 1e-6))
     return llama(config).change_layers(
         lambda index, layer: dict(
             mixer=dict(query_norm=norm, key_norm=norm, window=window),
-            feedforward=feedforward if index in sparse else layer.feedforward,
+            feedforward=sparse.get(index, layer.feedforward),
         )
     )
 
@@ -98,20 +94,22 @@ def moe(config, count, hidden, normalised=True):
     )
 
 
-def qwen_moe(config, count):
-    """Qwen's mixture, whose weights need not sum to one; None when there are no experts at all."""
+def qwen_moe(config, count, **shared):
+    """The layers' mixtures by their numbers, whose weights need not sum to one; none when there are no experts at all.
+
+    Every `decoder_sparse_step`-th layer has one, those of `mlp_only_layers` left out. `shared` says its shared expert.
+    """
     config.ignore("sliding_window")  # a published config has one even where use_sliding_window is false
     hidden, normalised = config.count("moe_intermediate_size"), config.flag("norm_topk_prob", False)
     config.ignore("output_router_logits", "router_aux_loss_coef")
-    return moe(config, count, hidden, normalised) if count else None
-
-
-def sparse_layers(config):
-    """The layers with experts: every `decoder_sparse_step`-th, those of `mlp_only_layers` left out."""
+    if not count:
+        return {}
+    mixture = moe(config, count, hidden, normalised).change(**shared)
     step, dense = config.count("decoder_sparse_step", 1), config.get("mlp_only_layers", [])
     if not isinstance(dense, list) or any(type(index) is not int for index in dense):
         raise config.error("mlp_only_layers", "must be a list of layer numbers")
-    return {index for index in range(config.layers()) if (index + 1) % step == 0 and index not in dense}
+    sparse = (index for index in range(config.layers()) if (index + 1) % step == 0 and index not in dense)
+    return dict.fromkeys(sparse, mixture)
 
 
 LAYER = "[model.]layers.{i}."

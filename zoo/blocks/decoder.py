@@ -13,9 +13,9 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import recipe
-from zoo.blocks.layer import has_cache, layer_cache, layer_inputs
+from zoo.blocks.layer import cache_of_parts, has_cache, layer_inputs
 from zoo.blocks.mask import Mask, attention_mask, biased, padded_columns, token_columns
-from zoo.blocks.model import Tower
+from zoo.blocks.model import MakesCache, Tower
 from zoo.cache import CachePolicy, KVCache, PaddingCache, WindowCache, refused
 from zoo.errors import PluginError, PromptError
 from zoo.recipe.memory import Memory, kv_widths
@@ -57,7 +57,10 @@ class Decoder(Tower):
         """One cache a layer: its own, that of its mixer, or a `LayerCache` where parts have their own."""
         layers = enumerate(zip(self.layers, self.spec.layers, self.needs, strict=True))
         return [
-            layer_cache(layer, spec, need, policy, f"layers.{index}") for index, (layer, spec, need) in layers
+            layer.make_cache(policy)
+            if isinstance(layer, MakesCache)
+            else cache_of_parts(layer, spec, need, policy, f"layers.{index}")
+            for index, (layer, spec, need) in layers
         ]
 
     def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:

@@ -29,14 +29,7 @@ class CachedLayer(nn.Module):
 
     def make_cache(self, policy: CachePolicy | None = None) -> Any:
         """The cache of its mixer, or, where the spec says `by_part`, a `LayerCache` of those of its parts."""
-        return _cache_of_parts(self, self.spec, needs(self.spec), policy, f"layers.{self.index}")
-
-
-def layer_cache(layer: Any, spec: Spec, need: Needs, policy: CachePolicy | None, path: str) -> Any:
-    """The cache of the layer at `path`: the layer makes it, or, where it has no `make_cache`, its parts do."""
-    if isinstance(layer, MakesCache):
-        return layer.make_cache(policy)
-    return _cache_of_parts(layer, spec, need, policy, path)
+        return cache_of_parts(self, self.spec, needs(self.spec), policy, f"layers.{self.index}")
 
 
 def has_cache(layer: Any, need: Needs) -> bool:
@@ -44,8 +37,11 @@ def has_cache(layer: Any, need: Needs) -> bool:
     return bool(need.caches) or (isinstance(layer, MakesCache) and not isinstance(layer, CachedLayer))
 
 
-def _cache_of_parts(layer: Any, spec: Spec, need: Needs, policy: CachePolicy | None, path: str) -> Any:
-    """RecipeError for a layer of several caches that takes one, and for a part that makes none."""
+def cache_of_parts(layer: Any, spec: Spec, need: Needs, policy: CachePolicy | None, path: str) -> Any:
+    """The cache of the layer at `path`, made by its parts.
+
+    RecipeError for a layer of several caches that takes one, and for a part that makes none.
+    """
     if len(need.caches) > 1 and not need.by_part:
         names = " and ".join(need.caches)
         raise RecipeError(

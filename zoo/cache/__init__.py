@@ -12,7 +12,6 @@ from zoo.cache.layers import (
     can_merge,
     evaluate_caches,
     flatten_caches,
-    merged,
     merged_caches,
     refused,
 )
@@ -31,7 +30,6 @@ __all__ = [
     "can_merge",
     "evaluate_caches",
     "flatten_caches",
-    "merged",
     "merged_caches",
     "refused",
 ]

@@ -11,6 +11,7 @@ from typing import Any, Self
 import mlx.core as mx
 from mlx.utils import tree_map
 
+from zoo.cache.columns import Columns
 from zoo.frozen import Frozen, frozen
 from zoo.recipe.policy import CachePolicy
 
@@ -124,7 +125,10 @@ class Cache:
 
     @property
     def held(self) -> int:
-        """How many numbers it keeps of one row of the batch, without those of `spare`: what `Spec.kv_cache_size` counts."""
+        """How many numbers it keeps of one row of the batch, without those of `spare`: what `Spec.kv_cache_size` counts.
+
+        Of packed numbers, words are counted.
+        """
         arrays = {name: value for name, value in vars(self).items() if name not in ("padding", "_padding")}
         return numbers(arrays) - self.spare
 
@@ -197,11 +201,13 @@ class Cache:
 
 
 def numbers(value: Any) -> int:
-    """The numbers of one row in an array, a cache, or what holds several."""
+    """The numbers of one row in an array, columns, a cache, or what holds several."""
     if isinstance(value, mx.array):
         return value.size // value.shape[0] if value.ndim and value.size else 0
     if isinstance(value, dict):
         return sum(map(numbers, value.values()))
     if isinstance(value, list | tuple):
         return sum(map(numbers, value))
+    if isinstance(value, Columns):
+        return numbers(value.state)
     return value.held if isinstance(value, Cache) else 0

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import mlx.core as mx
 
-from zoo.cache.base import Cache, Snapshot, numbers
+from zoo.cache.base import Cache, Snapshot
 from zoo.cache.columns import Columns, KVQuantizer
 from zoo.recipe.policy import CachePolicy
 
@@ -70,12 +70,6 @@ class KVCache(Cache):
     def state(self) -> list[mx.array]:
         """The arrays to evaluate."""
         return [*self.keys.state, *self.values.state]
-
-    @property
-    def held(self) -> int:
-        """How many numbers it keeps of one row of the batch, without those of `spare`; of packed ones, words."""
-        columns = sum(array.size // array.shape[0] for array in self.state) - self.spare
-        return columns + numbers([value for name, value in vars(self).items() if "padding" not in name])
 
     @property
     def spare(self) -> int:

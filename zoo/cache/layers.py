@@ -211,17 +211,13 @@ def can_merge(caches: Iterable[Any]) -> bool:
     return all(isinstance(cache, Cache) and cache.mergeable for cache in caches)
 
 
-def merged(caches: Sequence[Any]) -> Any:
-    """The rows of several caches of one kind and policy in one, padded on the left to the length of the longest.
-
-    Each may have several rows, and padding. The caches that were merged stay as they are.
-    """
-    return type(caches[0]).merge(caches)
-
-
 def merged_caches(models: Sequence[Sequence[Any]]) -> list[Any]:
-    """The caches of several texts, each a model's list, as the list of one batch."""
-    return [merged(layer) for layer in zip(*models, strict=True)]
+    """The caches of several texts, each a model's list, as the list of one batch.
+
+    Those of a layer are of one kind and policy, and are padded on the left to the length of the longest. Each may have
+    several rows, and padding. The caches that were merged stay as they are.
+    """
+    return [type(layer[0]).merge(layer) for layer in zip(*models, strict=True)]
 
 
 def evaluate_caches(cache: Sequence[Any], tokens: int, report: Callable[[int], None] | None = None) -> None:

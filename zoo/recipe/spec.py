@@ -254,15 +254,13 @@ class Spec(Frozen):
 
     def change(self, **changes: Any) -> typing.Self:
         """A copy with some fields changed; a dict for a field that holds a spec changes that spec's fields."""
-        values = {}
+        names = {field.name for field in dataclasses.fields(self)}
         for name, value in changes.items():
-            if name not in {field.name for field in dataclasses.fields(self)}:
+            if name not in names:
                 raise RecipeError(f"{name}: {self.block()} has no such field")
-            current = getattr(self, name)
-            values[name] = (
-                current.change(**value) if isinstance(value, dict) and isinstance(current, Spec) else value
-            )
-        return dataclasses.replace(self, **values)
+            if isinstance(value, dict) and isinstance(part := getattr(self, name), Spec):
+                changes[name] = part.change(**value)
+        return dataclasses.replace(self, **changes)
 
 
 def _as_json(name: str, value: Any) -> Any:
