@@ -83,7 +83,7 @@ def read_bytes(folder: Path, name: str, kind: type[ZooError], most: int = MAX_FI
 def read_text(folder: Path, name: str, kind: type[ZooError], most: int = MAX_FILE_BYTES) -> str | None:
     """The text of a checkpoint's file, None without one. Raises `kind` when it is not UTF-8."""
     data = read_bytes(folder, name, kind, most)
-    return None if data is None else _decoded(data, folder / name, kind)
+    return None if data is None else decoded(data, folder / name, kind)
 
 
 def read_user_text(path: Path, kind: type[ZooError], most: int = MAX_FILE_BYTES) -> str:
@@ -91,7 +91,7 @@ def read_user_text(path: Path, kind: type[ZooError], most: int = MAX_FILE_BYTES)
     data = _bytes_of(path, kind, most)
     if b"\0" in data:
         raise kind(f"{path}: is a binary file, not a text (byte {data.index(0)} is zero)")
-    return _decoded(data, path, kind)
+    return decoded(data, path, kind)
 
 
 def _bytes_of(path: Path, kind: type[ZooError], most: int) -> bytes:
@@ -105,7 +105,8 @@ def _bytes_of(path: Path, kind: type[ZooError], most: int) -> bytes:
     return data
 
 
-def _decoded(data: bytes, path: Path, kind: type[ZooError]) -> str:
+def decoded(data: bytes, path: Path, kind: type[ZooError]) -> str:
+    """The text of a file's bytes. Raises `kind` when they are not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

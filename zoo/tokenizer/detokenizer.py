@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
 
 SPACE = "\u2581"  # the visible space of sentencepiece vocabularies
 REPLACEMENT = "\ufffd"
-ESCAPED_BYTES = dict.fromkeys(
-    range(0xDC80, 0xDD00), REPLACEMENT
-)  # what "surrogateescape" makes of malformed bytes
+# What "surrogateescape" makes of malformed bytes.
+ESCAPED_BYTES = dict.fromkeys(range(0xDC80, 0xDD00), REPLACEMENT)
 
 
 class Detokenizer(Protocol):
@@ -35,11 +35,14 @@ class Detokenizer(Protocol):
         ...
 
 
-class DecodingStage(Protocol):
+class DecodingStage(ABC):
     """`push` returns what is certain after more input, `flush` the rest at the end."""
 
+    @abstractmethod
     def push(self, texts: list[str]) -> list[str]: ...
-    def flush(self) -> list[str]: ...
+
+    def flush(self) -> list[str]:
+        return []
 
 
 class TokenDetokenizer:
@@ -169,7 +172,7 @@ def clean_up(text: str) -> str:
     return text
 
 
-class Each:
+class Each(DecodingStage):
     """Decodes each token by itself; with `by_position`, the first one of a text differently."""
 
     def __init__(self, decoder: Decoder | None, by_position: bool) -> None:
@@ -180,19 +183,15 @@ class Each:
     def push(self, texts: list[str]) -> list[str]:
         changed = []
         for text in texts:
-            before = [] if self.first or not self.by_position else [""]
+            texts_so_far = [text] if self.first or not self.by_position else ["", text]
             self.first = False
             # Without a decoder the library puts a space between tokens.
-            changed.append(
-                " ".join([*before, text]) if self.decoder is None else self.decoder.decode([*before, text])
-            )
+            decode = " ".join if self.decoder is None else self.decoder.decode
+            changed.append(decode(texts_so_far))
         return changed
 
-    def flush(self) -> list[str]:
-        return []
 
-
-class ByteFallback:
+class ByteFallback(DecodingStage):
     """Turns a run of tokens such as `<0xE4>` into its characters, or into U+FFFD for each byte if malformed.
 
     The library replaces a whole run for one bad byte, so a run is held until it ends.
@@ -224,7 +223,7 @@ class ByteFallback:
             return [REPLACEMENT] * len(run)
 
 
-class ByteLevel:
+class ByteLevel(DecodingStage):
     """Turns the printable stand-ins of byte-level vocabularies back into bytes, and those into text."""
 
     def __init__(self) -> None:
@@ -245,7 +244,7 @@ class ByteLevel:
             return token.encode("utf-8")
 
 
-class WordEnd:
+class WordEnd(DecodingStage):
     """Turns the mark at the end of a word into a space, except at the end of the text."""
 
     def __init__(self, suffix: str) -> None:
@@ -265,7 +264,7 @@ class WordEnd:
         return [self.pending.replace(self.suffix, "")]
 
 
-class StripLeft:
+class StripLeft(DecodingStage):
     """Takes up to `most` characters `content` from the start of the text."""
 
     def __init__(self, content: str, most: int) -> None:
@@ -282,11 +281,8 @@ class StripLeft:
             self.left -= 1
         return [text]
 
-    def flush(self) -> list[str]:
-        return []
 
-
-class CleanUp:
+class CleanUp(DecodingStage):
     """Applies `clean_up`, keeping back the end of the text while a replacement could extend over it."""
 
     def __init__(self) -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.errors import TokenizerError
 from zoo.tokenizer.detokenizer import Detokenizer, flat
-from zoo.tokenizer.settings import one_line
 
 if TYPE_CHECKING:
     import tokenizers
@@ -38,7 +37,7 @@ def library_errors(path: Path, fault: str) -> Iterator[None]:
         # A panic in Rust arrives as an exception that is no Exception; an interrupt must still get through.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise TokenizerError(f"{path}: {fault} ({one_line(error)})") from None
+        raise TokenizerError(f"{path}: {fault} ({' '.join(str(error).split())[:200]})") from None
 
 
 class GuardedDetokenizer:

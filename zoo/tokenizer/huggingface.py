@@ -11,7 +11,7 @@ from zoo.errors import TokenizerError
 from zoo.tokenizer.backend import Backend
 from zoo.tokenizer.detokenizer import Detokenizer, clean_up, token_detokenizer
 from zoo.tokenizer.guards import GuardedDetokenizer, check_growth, hide_panics, library_errors, probe
-from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes, read_text, read_vocabulary
+from zoo.tokenizer.settings import FLAGS, TokenizerSettings, read_bytes, read_text, read_vocabulary
 from zoo.tokenizer.token_bytes import TextBytes, altered_first_of, token_bytes_of
 
 if TYPE_CHECKING:
@@ -49,17 +49,20 @@ class TokenizersBackend(Backend):
         # The library skips ids by the text of their tokens, and the text of an added token may be normalized.
         texts = {token.content for token in added.values() if token.special}
         self.special_ids = frozenset(id for id in added if tokenizer.id_to_token(id) in texts)
+        self._written = {id: token.content for id, token in added.items()}
         self.vocab_size = max([tokenizer.get_vocab_size(with_added_tokens=True), *(id + 1 for id in added)])
         # transformers does not clean up byte-pair text, where it would remove spaces of the text.
         self.kind = type(tokenizer.model).__name__
-        byte_pair = self.kind == "BPE"
-        self.clean_up = bool(settings.flag("clean_up_tokenization_spaces", False)) and not byte_pair
+        self.clean_up = bool(settings.flag("clean_up_tokenization_spaces", False)) and self.kind != "BPE"
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
         if special_tokens and self.languages is not None:
             return self.languages.encode(text)
+        return self._encode(text, special_tokens).ids
+
+    def _encode(self, text: str, special_tokens: bool) -> tokenizers.Encoding:
         with library_errors(self.path, "its tokenizer cannot encode this text"), hide_panics():
-            return self.tokenizer.encode(text, add_special_tokens=special_tokens).ids
+            return self.tokenizer.encode(text, add_special_tokens=special_tokens)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
         with library_errors(self.path, "its tokenizer cannot decode these ids"), hide_panics():
@@ -103,14 +106,7 @@ class TokenizersBackend(Backend):
         )
 
     def offsets(self, text: str) -> list[tuple[int, int]] | None:
-        with library_errors(self.path, "its tokenizer cannot encode this text"), hide_panics():
-            return self.tokenizer.encode(text, add_special_tokens=False).offsets
-
-    @cached_property
-    def _written(self) -> dict[int, str]:
-        """The added tokens, which are written as they are."""
-        added = self.tokenizer.get_added_tokens_decoder()
-        return {id: token.content for id, token in added.items()}
+        return self._encode(text, special_tokens=False).offsets
 
     @cached_property
     def _bytes_of(self) -> Callable[[str], bytes | None]:
@@ -118,9 +114,12 @@ class TokenizersBackend(Backend):
 
     def _add_tokens(self, settings: TokenizerSettings) -> None:
         """Append the added tokens that the vocabulary lacks; TokenizerError when their ids are not the next ones."""
+        from tokenizers import AddedToken as LibraryToken
+
         for token in settings.added_tokens:
             if self.tokenizer.token_to_id(token.content) is None:
-                self.tokenizer.add_tokens([_library_token(token)])
+                flags = {flag: getattr(token, flag) for flag in FLAGS}
+                self.tokenizer.add_tokens([LibraryToken(token.content, **flags)])
                 id = self.tokenizer.token_to_id(token.content)
                 if id != token.id:
                     raise TokenizerError(
@@ -138,9 +137,8 @@ class TokenizersBackend(Backend):
             known = added.get(id) if id is not None else None
             if id is None or not text or (known is not None and known.special):
                 continue
-            flags = ("lstrip", "rstrip", "single_word", "normalized")
-            kept = {flag: getattr(known, flag) for flag in flags} if known else {"normalized": False}
-            self.tokenizer.add_special_tokens([LibraryToken(text, special=True, **kept)])
+            kept = {flag: getattr(known, flag) for flag in FLAGS} if known else {"normalized": False}
+            self.tokenizer.add_special_tokens([LibraryToken(text, **kept | {"special": True})])
 
 
 def from_json(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
@@ -219,13 +217,7 @@ def bert(path: Path, tokens: Sequence[str], settings: TokenizerSettings) -> Toke
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     vocab = {token: id for id, token in enumerate(tokens)}
-    defaults = {
-        "unk_token": "[UNK]",
-        "sep_token": "[SEP]",
-        "pad_token": "[PAD]",
-        "cls_token": "[CLS]",
-        "mask_token": "[MASK]",
-    }
+    defaults = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
     special = defaults | settings.special_tokens
     for name in ("unk_token", "cls_token", "sep_token"):
         if special[name] not in vocab:
@@ -269,10 +261,3 @@ def _merges(path: Path) -> list[tuple[str, str]]:
             )
         merges.append((left, right))
     return merges
-
-
-def _library_token(token: AddedToken) -> tokenizers.AddedToken:
-    from tokenizers import AddedToken as LibraryToken
-
-    flags = ("special", "lstrip", "rstrip", "normalized", "single_word")
-    return LibraryToken(token.content, **{flag: getattr(token, flag) for flag in flags})

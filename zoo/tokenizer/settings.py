@@ -8,10 +8,14 @@ from typing import Any
 
 from zoo.errors import TokenizerError
 from zoo.files import reading
+from zoo.files.reading import decoded, read_object_at
 from zoo.frozen import Frozen, frozen
 
 SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 """The named special tokens a chat template may refer to."""
+
+FLAGS = ("special", "lstrip", "rstrip", "normalized", "single_word")
+"""What an added token says of itself; see `AddedToken`."""
 
 KINDS = (
     ("source.spm", "vocab.json"),
@@ -83,14 +87,9 @@ class TokenizerSettings(Frozen):
         return name.removesuffix("Fast") if name else None
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, {} where there is no such file; TokenizerError for anything else in it."""
-    return reading.read_object(path.parent, path.name, TokenizerError)
-
-
 def read_vocabulary(path: Path) -> dict[str, int]:
     """The ids of tokens in a JSON file; TokenizerError for anything else in it."""
-    vocab = read_json(path)
+    vocab = read_object_at(path, TokenizerError)
     if not vocab or not all(type(id) is int and id >= 0 for id in vocab.values()):
         raise TokenizerError(f"{path}: must map tokens to ids")
     return vocab
@@ -98,10 +97,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
 
 def read_text(path: Path) -> str:
     """The UTF-8 text of a file, its lines ended by "\\n"; TokenizerError where it is missing or no text."""
-    text = reading.read_text(path.parent, path.name, TokenizerError)
-    if text is None:
-        raise TokenizerError(f"{path}: missing")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return decoded(read_bytes(path), path, TokenizerError).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -120,13 +116,13 @@ def vocabulary_files(has: Callable[[str], bool]) -> tuple[str, ...]:
 def read_settings(folder: Path) -> TokenizerSettings:
     """The tokenizer settings of a model folder; TokenizerError names the file and key of a wrong value."""
     path = folder / "tokenizer_config.json"
-    values = read_json(path)
+    values = read_object_at(path, TokenizerError)
     named = _special_tokens(values, path)
     extra: tuple[str, ...] = ()
     # In folders older than `added_tokens_decoder`, the file special_tokens_map.json takes precedence.
     if values.get("added_tokens_decoder") is None:
         map_path = folder / "special_tokens_map.json"
-        mapped = read_json(map_path)
+        mapped = read_object_at(map_path, TokenizerError)
         named |= _special_tokens(mapped, map_path)
         extra = _extra_special(mapped, map_path)
     extra = extra or _extra_special(values, path)
@@ -144,7 +140,7 @@ def chat_template(folder: Path, settings: TokenizerSettings) -> str | None:
     if reading.file_in_folder(folder, path.name) is not None:
         return read_text(path)
     path = folder / "chat_template.json"
-    template = read_json(path).get("chat_template")
+    template = read_object_at(path, TokenizerError).get("chat_template")
     if template is None:
         path, template = settings.path, settings.values.get("chat_template")
     if isinstance(template, list):
@@ -185,9 +181,7 @@ def _extra_special(values: Mapping[str, Any], path: Path) -> tuple[str, ...]:
     """The texts of special tokens that have no name, under either of the keys used for them."""
     texts: list[str] = []
     for key in ("additional_special_tokens", "extra_special_tokens"):
-        value = values.get(key)
-        if value is None:
-            continue
+        value = [] if values.get(key) is None else values[key]
         if not isinstance(value, list | dict):
             raise TokenizerError(f"{path}: {key} must be a list, got {value!r}")
         tokens = value.values() if isinstance(value, dict) else value
@@ -203,30 +197,21 @@ def _added_tokens(
     tokens = []
     if decoder is None:
         path = folder / "added_tokens.json"
-        for content, id in read_json(path).items():
+        for content, id in read_object_at(path, TokenizerError).items():
             if not isinstance(id, int) or isinstance(id, bool) or id < 0:
                 raise TokenizerError(f"{path}: {content!r} must have a token id, got {id!r}")
             tokens.append(AddedToken(content, id, content in special, normalized=content not in special))
-        return tuple(sorted(tokens, key=lambda token: token.id))
-    if not isinstance(decoder, dict):
+    elif not isinstance(decoder, dict):
         raise TokenizerError(f"{path}: added_tokens_decoder must be an object, got {type(decoder).__name__}")
-    for id, entry in decoder.items():
+    for id, entry in (decoder or {}).items():
         key = f"added_tokens_decoder[{id!r}]"
         if not id.isascii() or not id.isdigit() or len(id) > 9 or not isinstance(entry, dict):
             raise TokenizerError(f"{path}: {key} must map a token id to an object")
         content = _content(entry, path, key)
-        flags = {}
-        for name in ("special", "lstrip", "rstrip", "normalized", "single_word"):
-            flag = entry.get(name, False)
+        flags = {name: entry.get(name, False) for name in FLAGS}
+        for name, flag in flags.items():
             if not isinstance(flag, bool):
                 raise TokenizerError(f"{path}: {key}.{name} must be true or false, got {flag!r}")
-            flags[name] = flag
-        tokens.append(
-            AddedToken(content, int(id), **flags | {"special": flags["special"] or content in special})
-        )
+        flags["special"] = flags["special"] or content in special
+        tokens.append(AddedToken(content, int(id), **flags))
     return tuple(sorted(tokens, key=lambda token: token.id))
-
-
-def one_line(error: BaseException) -> str:
-    """An error's text without line breaks, short enough to print."""
-    return " ".join(str(error).split())[:200]

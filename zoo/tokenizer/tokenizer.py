@@ -9,14 +9,13 @@ from typing import Any
 
 from zoo.architecture import TokenizerFormat
 from zoo.errors import PluginError, TokenizerError
-from zoo.files.reading import file_in_folder
+from zoo.files.reading import file_in_folder, read_object_at
 from zoo.tokenizer.backend import Backend, Languages
 from zoo.tokenizer.detokenizer import Detokenizer, VisibleTokenDetokenizer
 from zoo.tokenizer.huggingface import from_json, from_merges, from_word_pieces
 from zoo.tokenizer.settings import (
     TokenizerSettings,
     chat_template,
-    read_json,
     read_settings,
     token_ids,
     vocabulary_files,
@@ -141,7 +140,9 @@ def load_tokenizer(
     return Tokenizer(
         backend,
         bos_id=bos_id,
-        eos_ids=eos_ids_of(config, read_json(path), backend.id(end) if end is not None else None, path),
+        eos_ids=eos_ids_of(
+            config, read_object_at(path, TokenizerError), backend.id(end) if end is not None else None, path
+        ),
         chat_template=chat_template(folder, settings),
     )
 
@@ -166,21 +167,22 @@ def _backend_of_plugin(
     folder: Path, settings: TokenizerSettings, formats: Mapping[str, TokenizerFormat]
 ) -> Backend | None:
     """The backend that a plugin's format makes of the folder, None where none serves it."""
-    serving = {
-        name: format
+    serving = [
+        name
         for name, format in formats.items()
         if all(file_in_folder(folder, file) is not None for file in format.files)
         and (not format.classes or settings.tokenizer_class in format.classes)
-    }
+    ]
+    if not serving:
+        return None
     if len(serving) > 1:
         names = " and ".join(serving)
         raise PluginError(f"{folder}: the tokenizers {names} both serve it: leave one out with ZOO_BLOCK")
-    for format in serving.values():
-        backend = format.load()(folder, settings)
-        if not isinstance(backend, Backend):
-            raise PluginError(f"{format.target} gave {type(backend).__name__}, not a zoo.tokenizer.Backend")
-        return backend
-    return None
+    format = formats[serving[0]]
+    backend = format.load()(folder, settings)
+    if not isinstance(backend, Backend):
+        raise PluginError(f"{format.target} gave {type(backend).__name__}, not a zoo.tokenizer.Backend")
+    return backend
 
 
 def _backend_of_files(folder: Path, settings: TokenizerSettings) -> Backend | None:
