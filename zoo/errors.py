@@ -1,12 +1,17 @@
-"""The exceptions of the zoo, one type for each kind of error. Every message is one line that a person can act on."""
+"""The exceptions of the zoo, one type for each kind of error, and warnings that are shown only after success.
+
+Every message is one line that a person can act on.
+"""
 
 from __future__ import annotations
 
 import functools
 import signal
 import threading
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
@@ -123,3 +128,31 @@ def _interrupts() -> Iterator[list[int]]:
     finally:
         if signal.getsignal(signal.SIGINT) is note:  # a plugin may have put its own there
             signal.signal(signal.SIGINT, before)
+
+
+_deferred: ContextVar[list[str] | None] = ContextVar("_deferred", default=None)
+
+
+def warn(message: str) -> None:
+    """Warn in one line: at once, or after the work whose warnings are deferred."""
+    waiting = _deferred.get()
+    if waiting is None:
+        warnings.warn(message, stacklevel=3)
+    else:
+        waiting.append(message)
+
+
+@contextmanager
+def deferred_warnings() -> Iterator[None]:
+    """Hold back the warnings of what is done inside until it has succeeded; drop them when it fails."""
+    if _deferred.get() is not None:  # an outer one defers them
+        yield
+        return
+    waiting: list[str] = []
+    token = _deferred.set(waiting)
+    try:
+        yield
+    finally:
+        _deferred.reset(token)
+    for message in dict.fromkeys(waiting):
+        warnings.warn(message, stacklevel=4)

@@ -13,8 +13,7 @@ from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.checkpoint.open import Report, open_model
 from zoo.checkpoint.parameters import fill, parameters_of
-from zoo.deferred_warnings import deferred_warnings
-from zoo.errors import CheckpointError, SourceError
+from zoo.errors import CheckpointError, SourceError, deferred_warnings
 from zoo.host.registry import Registry, default_registry
 from zoo.tokenizer import Tokenizer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from zoo.architecture.base_record import TASKS
+from zoo.architecture.architecture import TASKS
 from zoo.describe import Described, base_of, describe
 from zoo.describe.differences import differences
 from zoo.frozen import Frozen, frozen

@@ -15,8 +15,8 @@ from typing import Any
 from zoo.assemble import TRAINED, assemble
 from zoo.checkpoint.open import make_recipe
 from zoo.errors import ZooError
-from zoo.host.recipes import recipe_architecture, recipe_config
 from zoo.host.registry import default_registry
+from zoo.host.resolve import recipe_architecture, recipe_config
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 from zoo.training.corpora import corpus

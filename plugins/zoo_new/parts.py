@@ -19,7 +19,7 @@ from typing import Any
 from zoo.architecture import Architecture, Command
 from zoo.config import Config
 from zoo.errors import ZooError
-from zoo.host.discovery import Plugin
+from zoo.host.plugins import Plugin
 from zoo.host.registry import Registry
 from zoo.recipe import Decoder, EncoderDecoder
 

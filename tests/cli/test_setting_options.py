@@ -13,7 +13,7 @@ from zoo.architecture import Setting, Strategy, hookimpl
 from zoo.cli.run import run
 from zoo.cli.setting_options import given_settings, options_of
 from zoo.errors import PluginError, PromptError
-from zoo.host.discovery import load_plugins
+from zoo.host.plugins import load_plugins
 from zoo.host.registry import Registry, isolated, using
 
 PROMPT = "The capital of France is"

@@ -7,7 +7,7 @@ import pytest
 from zoo.architecture import Block, Command, Strategy
 from zoo.describe.plugin_card import BEGIN, END, card, rewrite
 from zoo.errors import ZooError
-from zoo.host.discovery import Plugin
+from zoo.host.plugins import Plugin
 from zoo.host.registry import default_registry
 from zoo.recipe import RMSNorm
 

@@ -15,7 +15,7 @@ import pytest
 import zoo_llama
 from zoo.architecture import Architecture, Block, Command, Preset, Rename, hookimpl
 from zoo.host import hookspecs
-from zoo.host.discovery import HOOKS
+from zoo.host.plugins import HOOKS
 from zoo.host.registry import default_registry, isolated
 from zoo.inspect.tracing.hooks import Recorder, hooked
 from zoo.testing import check_architecture

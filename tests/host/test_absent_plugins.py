@@ -15,10 +15,9 @@ from zoo.checkpoint.source import find
 from zoo.config import Config
 from zoo.errors import ConfigError, PluginError, RecipeError, SourceError
 from zoo.host.broken_plugins import has_block, has_name, has_string
-from zoo.host.discovery import load_plugins
-from zoo.host.recipes import recipe_from_json
+from zoo.host.plugins import load_plugins
 from zoo.host.registry import Registry, default_registry, using
-from zoo.host.resolve import resolve
+from zoo.host.resolve import recipe_from_json, resolve
 from zoo.loading import Loaded
 from zoo.testing import subject, subject_of
 

@@ -13,7 +13,7 @@ import zoo
 from zoo.architecture import QuantizedFormat, Sampler, Setting, TokenizerFormat
 from zoo.architecture.settings import checked_settings
 from zoo.errors import ConfigError, PluginError, PromptError, ZooError
-from zoo.host.discovery import Plugin, load_plugins
+from zoo.host.plugins import Plugin, load_plugins
 from zoo.host.registry import Registry, default_registry, isolated, using
 
 PROMPT = "The capital city of China is"

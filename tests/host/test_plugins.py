@@ -13,7 +13,7 @@ import zoo
 import zoo_llama
 from zoo.describe import base_of, describe
 from zoo.errors import PluginError
-from zoo.host import discovery as loader
+from zoo.host import plugins as loader
 from zoo.host.registry import Registry, default_registry
 from zoo.testing import subject
 

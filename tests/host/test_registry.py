@@ -15,7 +15,7 @@ from zoo.architecture import (
 )
 from zoo.architecture.settings import SHARED
 from zoo.errors import ConfigError, PluginError, SourceError
-from zoo.host.discovery import Plugin, load_plugins
+from zoo.host.plugins import Plugin, load_plugins
 from zoo.host.registry import RecordTable, Registry, default_registry, using
 from zoo.host.resolve import resolve
 from zoo.recipe import LayerNorm, RMSNorm

@@ -8,7 +8,7 @@ import zoo
 from tests.helpers import classifier
 from zoo.checkpoint.save import save
 from zoo.errors import PluginError
-from zoo.host.discovery import collect
+from zoo.host.plugins import collect
 from zoo.host.registry import default_registry, isolated, using
 from zoo.testing import check_architecture, subject
 

@@ -9,7 +9,7 @@ import torch
 from transformers import GPTJConfig, GPTJForCausalLM
 
 import zoo
-from zoo.host.discovery import load_plugins
+from zoo.host.plugins import load_plugins
 from zoo.host.registry import Registry
 
 from .support import TOLERANCE, difference, reference, spelled_as_4, texts

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from tests.helpers.example_plugins import FOLDER
-from zoo.host.discovery import load_plugins
+from zoo.host.plugins import load_plugins
 from zoo.host.registry import Registry
 from zoo.host.resolve import resolve
 

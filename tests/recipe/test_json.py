@@ -8,8 +8,8 @@ import pytest
 from zoo.config import Config
 from zoo.describe import describe
 from zoo.errors import RecipeError
-from zoo.host.recipes import read_recipe, recipe_from_json
 from zoo.host.registry import default_registry, isolated
+from zoo.host.resolve import read_recipe, recipe_from_json
 from zoo.recipe import Decoder, Model, RMSNorm, Spec, from_json
 
 REGISTRY = default_registry()

@@ -5,7 +5,7 @@ import pytest
 import zoo
 from zoo.architecture import Architecture, Corpus, Objective, hookimpl
 from zoo.errors import PluginError, ZooError
-from zoo.host.discovery import Plugin
+from zoo.host.plugins import Plugin
 from zoo.host.registry import Registry, isolated
 from zoo.training.objective import NEXT_TOKEN, TrainingObjective, objective_of
 from zoo.training.record import TrainingSettings

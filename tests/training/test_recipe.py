@@ -11,8 +11,8 @@ from zoo.assemble import assemble
 from zoo.checkpoint.convert import convert
 from zoo.describe import describe
 from zoo.errors import ConfigError, RecipeError, ZooError
-from zoo.host.recipes import recipe_architecture, recipe_config, recipe_from_json
 from zoo.host.registry import default_registry, isolated
+from zoo.host.resolve import recipe_architecture, recipe_config, recipe_from_json
 from zoo.recipe import EncoderDecoder, LearnedPositions, RMSNorm
 from zoo.testing import checks_of, outcome, subject, subject_of
 from zoo.training import objective

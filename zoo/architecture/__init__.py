@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from zoo.architecture.architecture import API, Architecture, Block, Preset, hookimpl, pocket
-from zoo.architecture.base_record import import_target
+from zoo.architecture.architecture import API, Architecture, Block, Preset, hookimpl, import_target, pocket
 from zoo.architecture.records import (
     CheckpointFormat,
     Command,

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from zoo.architecture.architecture import Architecture
-from zoo.architecture.base_record import Record, TargetRecord, check_target, check_tuples, import_target
+from zoo.architecture.architecture import (
+    Architecture,
+    Record,
+    TargetRecord,
+    check_target,
+    check_tuples,
+    import_target,
+)
 from zoo.architecture.settings import SHARED, Setting
 from zoo.errors import PluginError, did_you_mean
 from zoo.frozen import frozen

@@ -21,8 +21,7 @@ from zoo.checkpoint.open import Opened, Report, open_model
 from zoo.checkpoint.parameters import Choice, mixed, parse_quantization, quantized, renamed
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 from zoo.checkpoint.save import SHARD, SaveOptions, signature_of, write
-from zoo.deferred_warnings import deferred_warnings
-from zoo.errors import SourceError, ZooError
+from zoo.errors import SourceError, ZooError, deferred_warnings
 from zoo.files.writing import new_folder
 from zoo.host.registry import Registry, default_registry
 from zoo.recipe.rope import by_layer_type

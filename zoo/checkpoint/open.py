@@ -18,8 +18,7 @@ from zoo.checkpoint.quantized_tensors import ExpectedQuantization, check_method,
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import find
 from zoo.config import Config
-from zoo.deferred_warnings import warn
-from zoo.errors import CheckpointError, ConfigError, SourceError
+from zoo.errors import CheckpointError, ConfigError, SourceError, warn
 from zoo.host.registry import Registry, default_registry
 
 Report = Callable[[int, int], None]  # called with what is done, and what there is in all

@@ -24,8 +24,7 @@ from zoo.checkpoint.quantization_settings import (
 )
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, is_float, possible_specs
 from zoo.checkpoint.safetensors import Tensors
-from zoo.deferred_warnings import warn
-from zoo.errors import CheckpointError, ConfigError, PluginError
+from zoo.errors import CheckpointError, ConfigError, PluginError, warn
 from zoo.host.registry import Registry
 
 

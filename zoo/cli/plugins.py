@@ -12,7 +12,7 @@ from zoo.cli.source_options import FILE
 from zoo.cli.terminal import columns, table
 
 if TYPE_CHECKING:
-    from zoo.host.discovery import Plugin
+    from zoo.host.plugins import Plugin
 
 # What a person types before the name of one of several records, by how `contested_names` writes their kind.
 ASKED = {"model_type ": "--architecture ", "zoo ": "zoo "}

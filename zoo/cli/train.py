@@ -87,8 +87,8 @@ def train(
     from zoo.cli.signals import Interrupts
     from zoo.errors import ConfigError
     from zoo.files.reading import read_object_at
-    from zoo.host.recipes import read_recipe
     from zoo.host.registry import default_registry
+    from zoo.host.resolve import read_recipe
     from zoo.training.curve import drawn
     from zoo.training.loop import FIRST_STEP, Stopped, TrainingCallbacks
     from zoo.training.run import settings_of, train_folder

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from zoo.architecture import Architecture, Preset
 from zoo.checkpoint.source import find, is_architecture, split_preset
 from zoo.config import Config
-from zoo.deferred_warnings import warn
 from zoo.describe.facts.fact import Fact, Sheet
 from zoo.describe.facts.sheet import facts_of, tokenizer_facts
-from zoo.errors import SourceError, ZooError
+from zoo.errors import SourceError, ZooError, warn
 from zoo.frozen import Frozen, frozen
-from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
 from zoo.host.registry import Registry
+from zoo.host.resolve import read_recipe, recipe_architecture, recipe_config
 from zoo.recipe import Model
 from zoo.recipe.policy import CachePolicy
 

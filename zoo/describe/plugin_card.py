@@ -12,7 +12,7 @@ from zoo.describe.differences import differences
 from zoo.describe.facts.compare import aligned
 from zoo.errors import ZooError
 from zoo.files.writing import is_stream, write_output
-from zoo.host.discovery import Plugin
+from zoo.host.plugins import Plugin
 from zoo.host.registry import Registry
 
 MACHINE = "fits"  # the fact that is another on each machine

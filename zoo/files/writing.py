@@ -135,7 +135,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
     For files in the zoo's own folders. Use `output_file` for a path from the user.
     """
-    part, lock = _temporary(path.parent, path.suffix, _create_file)
+    part, lock = _temporary(path.parent, path.suffix, lambda part: part.touch(exist_ok=False))
     try:
         yield part
         with suppress(FileNotFoundError):
@@ -241,10 +241,6 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
     """Write a JSON object to a file of the zoo's own, whole or not at all."""
     write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
-
-
-def _create_file(path: Path) -> None:
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
 
 
 def _temporary(parent: Path, suffix: str, create: Callable[[Path], None]) -> tuple[Path, int]:

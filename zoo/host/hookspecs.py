@@ -23,7 +23,7 @@ from zoo.architecture import (
     Strategy,
     TokenizerFormat,
 )
-from zoo.architecture.base_record import Record
+from zoo.architecture.architecture import Record
 
 hookspec = pluggy.HookspecMarker("zoo")
 

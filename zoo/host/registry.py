@@ -13,11 +13,11 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from zoo.architecture import Architecture, Block, Drawing, Objective, Strategy, import_target
-from zoo.architecture.base_record import Record
+from zoo.architecture.architecture import Record
 from zoo.errors import PluginError, SourceError, did_you_mean
 from zoo.host import core as core_plugin
-from zoo.host.discovery import FIRST_PARTY, Plugin, collect, load_plugins
 from zoo.host.hookspecs import RECORDS
+from zoo.host.plugins import FIRST_PARTY, Plugin, collect, load_plugins
 from zoo.version import __version__
 
 T = TypeVar("T", bound=Record)

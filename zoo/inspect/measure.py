@@ -29,8 +29,8 @@ from zoo.errors import PromptError, SourceError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.generation import stream
 from zoo.generation.loop.prompt import mask_id
-from zoo.host.recipes import read_recipe, recipe_architecture, recipe_config
 from zoo.host.registry import Registry, default_registry
+from zoo.host.resolve import read_recipe, recipe_architecture, recipe_config
 from zoo.inspect.timing import alternating, answer, run_in_subprocess, timed_tokens
 from zoo.loading import Loaded, evaluate_weights, load, memory_shortage
 

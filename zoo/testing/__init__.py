@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.errors import ZooError
-from zoo.host.error_location import error_with_place
+from zoo.host.plugins import error_with_place
 from zoo.host.registry import Registry, default_registry
 from zoo.testing import cache_checks, generation_checks, model_checks, traces
 from zoo.testing.generation_checks import check_strategy

@@ -24,7 +24,7 @@ from zoo.blocks.encoder_decoder import Encoder, EncoderDecoder
 from zoo.checkpoint.parameters import parameters_of, quantize
 from zoo.checkpoint.save import save
 from zoo.generation import generate
-from zoo.host.discovery import FIRST_PARTY
+from zoo.host.plugins import FIRST_PARTY
 from zoo.inspect.tracing.hooks import modules_of, set_class
 from zoo.loading import load
 from zoo.testing.cache_checks import logits_in_pieces

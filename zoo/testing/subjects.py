@@ -21,8 +21,7 @@ from zoo.assemble import assemble
 from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.parameters import choose
 from zoo.checkpoint.quantized_matrix import QuantizationSpec
-from zoo.deferred_warnings import warn
-from zoo.errors import PluginError, ZooError
+from zoo.errors import PluginError, ZooError, warn
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
 

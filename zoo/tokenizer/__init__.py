@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from zoo.tokenizer.backend import Backend
+from zoo.tokenizer.backend import Backend, TextBytes
 from zoo.tokenizer.detokenizer import Detokenizer
 from zoo.tokenizer.settings import TokenizerSettings
-from zoo.tokenizer.token_bytes import TextBytes
 from zoo.tokenizer.tokenizer import Tokenizer, eos_ids_of, load_tokenizer
 
 __all__ = [

@@ -7,7 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 from zoo.frozen import Frozen, frozen
 from zoo.tokenizer.detokenizer import Detokenizer
-from zoo.tokenizer.token_bytes import TextBytes
+
+
+@frozen()
+class TextBytes(Frozen):
+    """The bytes that each id adds to a text, where decoding joins these bytes.
+
+    `tokens` has an entry for each id, None for one that adds nothing (a special token) or not always the same.
+    `altered_first` are the ids that add fewer bytes at the start of a text: a sentencepiece decoder removes the space that
+    encoding added there.
+    """
+
+    tokens: tuple[bytes | None, ...]
+    altered_first: frozenset[int] = frozenset()
 
 
 @frozen()

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from zoo.errors import TokenizerError
-from zoo.tokenizer.backend import Backend
+from zoo.tokenizer.backend import Backend, TextBytes
 from zoo.tokenizer.detokenizer import SPACE, Detokenizer, PieceDetokenizer
 from zoo.tokenizer.guards import library_errors
 from zoo.tokenizer.huggingface import check_class
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes
-from zoo.tokenizer.token_bytes import TextBytes
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor

@@ -10,7 +10,7 @@ from typing import Any
 from zoo.architecture import TokenizerFormat
 from zoo.errors import PluginError, TokenizerError
 from zoo.files.reading import file_in_folder, read_object_at
-from zoo.tokenizer.backend import Backend, Languages
+from zoo.tokenizer.backend import Backend, Languages, TextBytes
 from zoo.tokenizer.detokenizer import Detokenizer, VisibleTokenDetokenizer
 from zoo.tokenizer.huggingface import from_json, from_merges, from_word_pieces
 from zoo.tokenizer.settings import (
@@ -20,7 +20,6 @@ from zoo.tokenizer.settings import (
     token_ids,
     vocabulary_files,
 )
-from zoo.tokenizer.token_bytes import TextBytes
 
 
 class Tokenizer:

@@ -21,8 +21,8 @@ from zoo.checkpoint.save import save
 from zoo.config import Config
 from zoo.errors import ConfigError, ZooError
 from zoo.generation import generate
-from zoo.host.recipes import recipe_architecture, recipe_config
 from zoo.host.registry import RECIPE_TYPE, Registry, default_registry
+from zoo.host.resolve import recipe_architecture, recipe_config
 from zoo.loading import Loaded
 from zoo.recipe import EncoderDecoder, Model, learned_context
 from zoo.tokenizer import Tokenizer

@@ -20,8 +20,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo import runtime
 from zoo.checkpoint.safetensors import INDEX
-from zoo.deferred_warnings import warn
-from zoo.errors import CheckpointError, ConfigError, SourceError, ZooError
+from zoo.errors import CheckpointError, ConfigError, SourceError, ZooError, warn
 from zoo.files.reading import read_object
 from zoo.files.writing import is_temporary_name, locked, make_folder, replacing, swap, temporary_folder
 from zoo.training.corpora import TextCorpus

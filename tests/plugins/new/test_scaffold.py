@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from zoo.errors import SourceError
-from zoo.host.discovery import Plugin
+from zoo.host.plugins import Plugin
 from zoo.host.registry import Registry, default_registry, isolated
 from zoo.recipe import Decoder
 from zoo.testing import CHECKS, outcome, subject
@@ -299,7 +299,7 @@ def test_a_third_partys_architecture_whose_parts_have_no_name_is_a_base(site_her
         "    yield dataclasses.replace(llama, name='other', model_types=(), weights=tuple(list(llama.weights)),"
         " recipe=lambda config: llama.recipe(config))\n",
     )
-    from zoo.host.discovery import load_plugins
+    from zoo.host.plugins import load_plugins
 
     known = Registry(load_plugins({}))
     folder = create("child", base="other", where=tmp_path, registry=known)

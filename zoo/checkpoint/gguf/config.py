@@ -11,8 +11,7 @@ import numpy as np
 from zoo.architecture import Architecture
 from zoo.checkpoint.gguf.header import Header, shown
 from zoo.config import Origin
-from zoo.deferred_warnings import warn
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, warn
 from zoo.gguf import GGUF, KEYS
 from zoo.host.registry import Registry
 

@@ -25,8 +25,7 @@ import numpy as np
 from zoo import runtime
 from zoo.checkpoint.gguf.header import TensorInfo
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, quantize_matrix
-from zoo.deferred_warnings import warn
-from zoo.errors import CheckpointError
+from zoo.errors import CheckpointError, warn
 
 GROUP = 32  # numbers that share a scale
 

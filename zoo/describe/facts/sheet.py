@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from zoo import runtime
 from zoo.architecture import FactSource
-from zoo.deferred_warnings import warn
 from zoo.describe.facts.compare import FactRow, aligned
 from zoo.describe.facts.counts import by_part, decode_flops, has_idle_experts, prefill_flops
 from zoo.describe.facts.fact import Fact, Sheet, text_of
@@ -29,7 +28,7 @@ from zoo.describe.facts.memory import (
 from zoo.describe.facts.stacks import DECODER, is_opaque, stacks
 from zoo.describe.facts.structure import stack_facts
 from zoo.describe.language import Message, message
-from zoo.errors import ZooError
+from zoo.errors import ZooError, warn
 from zoo.frozen import Frozen, frozen
 from zoo.recipe import Model
 from zoo.recipe.policy import CachePolicy

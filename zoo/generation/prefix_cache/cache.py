@@ -13,8 +13,7 @@ from typing import Any
 
 from zoo import runtime
 from zoo.cache import Cache, CachePolicy, Snapshot, flatten_caches
-from zoo.deferred_warnings import warn
-from zoo.errors import PromptError
+from zoo.errors import PromptError, warn
 from zoo.frozen import Frozen, frozen
 from zoo.generation.prefix_cache import disk
 from zoo.generation.prefix_cache.tree import Found, Tree

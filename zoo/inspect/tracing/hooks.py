@@ -20,7 +20,7 @@ import mlx.nn as nn
 from zoo.architecture import ModuleProbe
 from zoo.cache import Cache
 from zoo.errors import PluginError, ZooError, in_words
-from zoo.host.error_location import plugin_at_fault
+from zoo.host.plugins import plugin_at_fault
 from zoo.host.registry import Registry
 from zoo.inspect.tracing.probe import Hook, Probe, Traces, Value
 
