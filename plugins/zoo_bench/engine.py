@@ -89,11 +89,6 @@ class Job:
         """The folder or file."""
         return Path(self.folder)
 
-    @property
-    def longest(self) -> int:
-        """The most tokens of a text in the works."""
-        return self.lengths.longest(self.works)
-
 
 class BenchmarkEngine:
     """An engine that has loaded a folder. It lacks the attributes of works that it cannot do."""

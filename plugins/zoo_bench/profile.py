@@ -14,8 +14,8 @@ from typing import Any
 from zoo.errors import SourceError
 from zoo.inspect.timing import answer
 from zoo_bench.engine import Job
+from zoo_bench.engines import ZooDecoder, ZooTranslator, zoo
 from zoo_bench.workloads import SOURCE
-from zoo_bench.zoo_engine import ZooDecoder, ZooTranslator, zoo
 
 REST = "rest"  # what no block takes: the last choice of tokens, and Python between the blocks
 STEPS = 8  # tokens that are written

@@ -146,12 +146,9 @@ def base_of(found: Described, registry: Registry) -> tuple[str, Model] | None:
         return None
 
 
-COMMANDS = {"encode": "embed"}  # of tasks that `zoo run` does not serve
-
-
 def command_of(task: str) -> str:
     """The command that runs models of a task: "run" or "embed"."""
-    return COMMANDS.get(task, "run")
+    return "embed" if task == "encode" else "run"
 
 
 def how_to_run(found: Described) -> list[tuple[str, str]]:

@@ -93,13 +93,15 @@ def to_svgs(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> list[str]:
 def _document(
     diagrams: Sequence[Diagram], width: float, height: float, parts: Sequence[str], ident: str
 ) -> str:
+    title = message("Block diagram of {names}", names=joined(", ", (diagram.name for diagram in diagrams)))
     about = " ".join(described(diagram) for diagram in diagrams)
+    language = diagrams[0].language if diagrams else "en"
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="zoo-diagram" width="{_n(width)}" '
             f'height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}" role="graphics-document" '
             f'aria-labelledby="{ident}-title" aria-describedby="{ident}-desc">',
-            f'<title id="{ident}-title">{escaped(title_of(diagrams))}</title>',
+            f'<title id="{ident}-title">{escaped(in_language(title, language))}</title>',
             f'<desc id="{ident}-desc">{escaped(about)}</desc>',
             f"<style>{style()}</style>",
             f'<rect class="ground" width="{_n(width)}" height="{_n(height)}"/>',
@@ -255,12 +257,6 @@ def _state(differs: bool) -> str:
 
 def _n(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
-
-
-def title_of(diagrams: Sequence[Diagram]) -> str:
-    """What a picture of some diagrams shows, in their language."""
-    text = message("Block diagram of {names}", names=joined(", ", (diagram.name for diagram in diagrams)))
-    return in_language(text, diagrams[0].language) if diagrams else text
 
 
 def described(diagram: Diagram) -> str:

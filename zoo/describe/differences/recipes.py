@@ -205,7 +205,8 @@ def _sizes(base: Model, other: Model) -> Iterator[str]:
         if old != new and new is not None:
             beside = "." if old is None else " instead of {m}."
             yield message(text + beside, n=f"{new:,}", m=text_of(old))
-    counts = [_layer_counts(recipe) for recipe in (base, other)]
+    of_stacks = [list(stacks(recipe).values()) or [recipe] for recipe in (base, other)]
+    counts = [" + ".join(str(len(stack.layers)) for stack in found) for found in of_stacks]
     parts = []
     if counts[0] != counts[1]:
         parts.append(message("{n} layers instead of {m}", n=counts[1], m=counts[0]))
@@ -217,13 +218,6 @@ def _sizes(base: Model, other: Model) -> Iterator[str]:
         yield as_sentence(parts[0])
 
 
-def _layer_counts(recipe: Model) -> str:
-    found = stacks(recipe)
-    if len(found) > 1:
-        return " + ".join(str(len(stack.layers)) for stack in found.values())
-    return str(len(recipe.layers))
-
-
 def common(parts: Sequence[Spec | None]) -> Spec | None:
     """The most frequent form of a part among the layers; None without layers."""
     return Counter(parts).most_common(1)[0][0] if parts else None
@@ -231,7 +225,8 @@ def common(parts: Sequence[Spec | None]) -> Spec | None:
 
 def positions_changed(ours: Model, theirs: Model) -> Iterator[str]:
     """Sentences about another kind of positions. Numbers of rotary positions are told with the mixer."""
-    kinds = [_kind_of_positions(stack) for stack in (ours, theirs)]
+    texts = [(positions(stack) or "").split("; ") for stack in (ours, theirs)]
+    kinds = [joined("; ", dict.fromkeys(part.partition(",")[0] for part in parts)) for parts in texts]
     old, new = ours.embedding.positions, theirs.embedding.positions
     if kinds[0] == kinds[1]:
         if old is not None and new is not None and type(old) is type(new):
@@ -255,11 +250,6 @@ POSITION_FIELDS = {
     ("inclusive", True): "The slowest position turns at exactly 1/theta.",
     ("inclusive", False): "The slowest position turns faster than 1/theta.",
 }
-
-
-def _kind_of_positions(stack: Model) -> str:
-    text = positions(stack) or ""
-    return joined("; ", dict.fromkeys(part.partition(",")[0] for part in text.split("; ")))
 
 
 def norms_changed(ours: Model, theirs: Model) -> Iterator[str]:

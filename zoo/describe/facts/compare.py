@@ -18,20 +18,18 @@ def fields_of(recipe: Model) -> tuple[Fact, ...]:
     A field's value is its own, or, where layers differ, a text with how many layers have which value. A field that holds a spec
     has that spec's name.
     """
-    found = list[Fact]()
     roles = stacks(recipe)
-    for role, stack in roles.items():
-        found += _stack(role, stack)
+    found = [fact for role, stack in roles.items() for fact in _stack(role, stack)]
     if list(roles.values()) != [recipe]:
-        rest = [(name, value) for name, value in recipe.shown_fields() if not _holds_specs(value)]
+        rest = [(name, value) for name, value in recipe.shown_fields() if not _specs_of(value)]
         found = [Fact(name, name, _scalar(value)) for name, value in rest] + found
     return tuple(found)
 
 
-def _holds_specs(value: object) -> bool:
-    return isinstance(value, Spec) or (
-        isinstance(value, tuple) and bool(value) and isinstance(value[0], Spec)
-    )
+def _specs_of(value: object) -> tuple[Spec, ...]:
+    """The specs that a field holds."""
+    values = value if isinstance(value, tuple) else (value,)
+    return values if values and isinstance(values[0], Spec) else ()
 
 
 def _stack(role: str, stack: Model) -> Iterator[Fact]:
@@ -52,19 +50,16 @@ def _stack(role: str, stack: Model) -> Iterator[Fact]:
 def _fields(spec: Spec, path: str, layer: int) -> Iterator[tuple[str, Any, int]]:
     """Each field below a spec as (path without numbers, value, number of the layer)."""
     for name, value in spec.shown_fields():
-        below = f"{path}.{name}" if path else name
-        if isinstance(value, Spec):
-            yield below, value.name, layer
-            yield from _fields(value, below, layer)
-        elif _holds_specs(value):
-            yield below, len(value), layer
-            one = below[:-1] if below.endswith("s") else below
-            for index, part in enumerate(value):
-                inner = index if not path else layer
-                yield one, part.name, inner
-                yield from _fields(part, one, inner)
-        else:
+        below, specs = f"{path}.{name}" if path else name, _specs_of(value)
+        if not specs:
             yield below, value, layer
+        elif isinstance(value, tuple):
+            yield below, len(value), layer
+            below = below.removesuffix("s")
+        for index, part in enumerate(specs):
+            inner = layer if path else index
+            yield below, part.name, inner
+            yield from _fields(part, below, inner)
 
 
 def _scalar(value: object) -> Any:

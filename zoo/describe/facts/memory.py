@@ -75,20 +75,18 @@ class Weights(Frozen):
         return self.whole * WHOLE + sum(self._packed(*matrix, chosen) for matrix in self.matrices)
 
     def _packed(self, path: str, inputs: int, numbers: int, chosen: Format) -> int:
-        """The bytes of one matrix."""
+        """The bytes of one matrix, in the format that `quantizes` gives it; where that is None, it stays whole."""
         chosen = ROUTER if _is_router(path) else chosen
-        found = chosen if self.quantizes is None else self._asked(path, chosen)
+        found: Format | None = chosen
+        if self.quantizes is not None:
+            from zoo.checkpoint.quantized_matrix import QuantizationSpec
+
+            mode = chosen.name if chosen.name in FLOAT_MODES else "affine"
+            spec = self.quantizes(path, QuantizationSpec(chosen.bits, chosen.group, mode))
+            found = spec and Format(
+                path, spec.bits, spec.group_size, 2 * WHOLE if spec.mode == "affine" else 1
+            )
         return numbers * WHOLE if found is None or inputs % found.group else found.bytes(numbers)
-
-    def _asked(self, path: str, chosen: Format) -> Format | None:
-        """The format that `quantizes` gives a matrix; None where it stays whole."""
-        from zoo.checkpoint.quantized_matrix import QuantizationSpec
-
-        mode = chosen.name if chosen.name in FLOAT_MODES else "affine"
-        assert self.quantizes is not None
-        found = self.quantizes(path, QuantizationSpec(chosen.bits, chosen.group, mode))
-        scale_bytes = 2 * WHOLE if found is not None and found.mode == "affine" else 1
-        return found and Format(path, found.bits, found.group_size, scale_bytes)
 
     def to_json(self) -> dict[str, Any]:
         """How many numbers are in rows of so many inputs, as [inputs, numbers], those of routers apart.

@@ -77,7 +77,7 @@ def facts_of(
         *_model(recipe),
         *(fact for role, stack in stacks(recipe).items() for fact in stack_facts(role, stack)),
         *_cache(recipe, kept, tokens),
-        *_policy(recipe, policy, tokens),
+        *_cache_by_policy(recipe, policy, tokens),
         *_weights(recipe, weights, kept, chosen),
         *_flops(recipe, tokens),
         *more,
@@ -109,9 +109,6 @@ def numbers_of(
         "weights": None if weights is None else weights.to_json(),
         "parameters": recipe.parameters(recipe.dim),
     }
-
-
-STATE_NOTE = "a state is counted in float32"
 
 
 def _sums(recipe: Model) -> Iterator[Fact]:
@@ -149,7 +146,7 @@ def _cache(recipe: Model, kept: tuple[CacheSize, ...], tokens: int) -> Iterator[
         beyond = f"{text_of(endless, 'bytes')} a token once all windows are full" if endless < each else ""
         yield Fact("cache.token", "cache a token", each, "bytes", note or beyond)
     if state := sum(one.bytes(0) for one in kept):
-        yield Fact("cache.state", "state at any length", state, "bytes", STATE_NOTE)
+        yield Fact("cache.state", "state at any length", state, "bytes", "a state is counted in float32")
     if source := source_numbers(recipe):
         label = "cache a source token"
         yield Fact("cache.source_token", label, round(source * POLICIES["16-bit"]), "bytes", detail=True)
@@ -171,7 +168,7 @@ def _cache(recipe: Model, kept: tuple[CacheSize, ...], tokens: int) -> Iterator[
             yield Fact(f"cache.kind.{where}", label, one.bytes(tokens), "bytes", detail=True)
 
 
-def _policy(recipe: Model, policy: CachePolicy | None, tokens: int) -> Iterator[Fact]:
+def _cache_by_policy(recipe: Model, policy: CachePolicy | None, tokens: int) -> Iterator[Fact]:
     if policy is not None and not policy.plain:
         label, number = f"cache at {tokens:,} tokens", policy_bytes(recipe, tokens, policy)
         yield Fact("cache.policy", f"{label}, {policy.describe()}", number, "bytes")

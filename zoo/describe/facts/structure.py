@@ -42,7 +42,8 @@ DETAILS = ("cross", "activation")
 def stack_facts(role: str, stack: Model) -> Iterator[Fact]:
     """The facts of one stack; a value that differs from layer to layer is a tuple, one a layer."""
     yield Fact(f"{role}.layers", "layers", len(stack.layers), "layers", role=role)
-    known = {key: _layer_values(layer, stack.dim) for key, layer in _distinct(stack).items()}
+    layers = {id(layer): layer for layer in stack.layers}  # equal ones mostly are one object
+    known = {key: _layer_values(layer, stack.dim) for key, layer in layers.items()}
     for name, label in LABELS.items():
         values = tuple(known[id(layer)][name] for layer in stack.layers)
         if any(value is not None for value in values):
@@ -52,11 +53,6 @@ def stack_facts(role: str, stack: Model) -> Iterator[Fact]:
         yield Fact(f"{role}.positions", "positions", found, role=role)
     sees = {"causal": "earlier tokens", "prefix": "the prompt and earlier tokens", "full": "all tokens"}
     yield Fact(f"{role}.causality", "a token sees", sees[stack.causality], role=role)
-
-
-def _distinct(stack: Model) -> dict[int, Any]:
-    """The layers by their identity: equal ones mostly are one object."""
-    return {id(layer): layer for layer in stack.layers}
 
 
 def _of_kind(layer: Spec, kind: str) -> list[Any]:

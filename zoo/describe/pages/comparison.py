@@ -97,9 +97,18 @@ def app_script(language: str = "en", *, record: str = "", before: Sequence[str] 
 
 def common(language: str, record: str = "") -> dict[str, Any]:
     """The data that all cards share: words, formats, sizes, and the facts of each kind of box."""
+    words, formats = _words(language), {name: format_of(name) for name in FORMATS}
     return {
-        "words": _words(language),
-        "formats": {name: _format(name, language) for name in FORMATS},
+        "words": words,
+        "formats": {
+            name: {
+                "bits": one.bits,
+                "group": one.group,
+                "scale_bytes": one.scale_bytes,
+                "label": words["bits"].format(bits=name) if name.isdecimal() else name,
+            }
+            for name, one in formats.items()
+        },
         "router": {"bits": ROUTER_BITS, "group": ROUTER_GROUP, "scale_bytes": 4},
         "policies": POLICIES,
         "state_bytes": STATE_BYTES,
@@ -128,12 +137,6 @@ def about_record(record: Mapping[str, Any], language: str = "en") -> str:
 
 def _words(language: str) -> Any:
     return json.loads(asset(f"compare.{language}.json"))
-
-
-def _format(name: str, language: str) -> dict[str, Any]:
-    chosen = format_of(name)
-    label = _words(language)["bits"].format(bits=name) if name.isdecimal() else name
-    return {"bits": chosen.bits, "group": chosen.group, "scale_bytes": chosen.scale_bytes, "label": label}
 
 
 def app_element(

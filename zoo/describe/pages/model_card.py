@@ -17,7 +17,7 @@ from zoo.describe.described import Described, base_of, how_to_run
 from zoo.describe.diagram import diagram_in, diagram_of, geometry
 from zoo.describe.diagram.arrange import keyed
 from zoo.describe.diagram.labels import which
-from zoo.describe.diagram.model import MARK, Box, Diagram, Frame, LayerStack
+from zoo.describe.diagram.model import MARK, Box, Diagram, Frame
 from zoo.describe.differences import differences
 from zoo.describe.facts.counts import decode_flops, prefill_flops
 from zoo.describe.facts.fact import Fact
@@ -50,6 +50,8 @@ def card(
     plugin = registry.plugin_of(architecture)
     sheet = found.sheet(registry)
     diagram = diagram_of(recipe, found.origin, registry)
+    base = base_of(found, registry)
+    words = differences(base[1], recipe, sizes=False) if base is not None else []
     return {
         "name": found.origin,
         "architecture": architecture.name,
@@ -60,7 +62,7 @@ def card(
         "hub": preset.hub if preset else None,
         "types": list(architecture.model_types),
         "references": list(architecture.references),
-        "base": _base(found, registry, say),
+        "base": base and {"name": base[0], "sentences": list(map(say, words))},
         "context": recipe.context,
         "facts": [_fact(fact, say) for fact in sheet if not fact.name.startswith(LEFT_OUT)],
         "numbers": {key: sheet.numbers[key] for key in ("cache", "weights", "parameters")},
@@ -73,15 +75,6 @@ def card(
         "measured": [_fact(fact, say) for fact in measured],
         "run": [[command, say(remark) if remark else ""] for command, remark in how_to_run(found)],
     }
-
-
-def _base(found: Described, registry: Registry, say: Say) -> dict[str, Any] | None:
-    """The base that the architecture is a variant of, and the differences from it; None for no base."""
-    base = base_of(found, registry)
-    if base is None:
-        return None
-    sentences = differences(base[1], found.recipe, sizes=False)
-    return {"name": base[0], "sentences": [say(sentence) for sentence in sentences]}
 
 
 def _fact(fact: Fact, say: Say) -> list[Any]:
@@ -217,18 +210,16 @@ GEOMETRY = {
 
 def drawn(diagram: Diagram) -> list[dict[str, Any]]:
     """The stacks of a diagram: for each item its key among those of its stack, its texts, its size."""
-    return [_stack(stack) for stack in diagram.stacks]
-
-
-def _stack(stack: LayerStack) -> dict[str, Any]:
-    keys = iter(keyed(stack.items))
-    return {
-        "role": stack.role,
-        "title": stack.title,
-        "start": box_data(stack.start, "start"),
-        "items": list(_items(stack.items, keys)),
-        "end": box_data(stack.end, "end"),
-    }
+    return [
+        {
+            "role": stack.role,
+            "title": stack.title,
+            "start": box_data(stack.start, "start"),
+            "items": list(_items(stack.items, iter(keyed(stack.items)))),
+            "end": box_data(stack.end, "end"),
+        }
+        for stack in diagram.stacks
+    ]
 
 
 def _items(items: Sequence[Any], keys: Iterator[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -237,12 +228,11 @@ def _items(items: Sequence[Any], keys: Iterator[tuple[str, Any]]) -> Iterator[di
         if isinstance(item, Box):
             yield box_data(item, key)
             continue
-        inner = list(_items(item.items, keys))
+        found = {"kind": "residual", "key": key, "items": list(_items(item.items, keys))}
         if isinstance(item, Frame):
             about = {"count": item.count, "label": item.label, "path": item.path, "block": item.block}
-            yield {"kind": "frame", "key": key, "items": inner, **about}
-        else:
-            yield {"kind": "residual", "key": key, "items": inner}
+            found |= {"kind": "frame", **about}
+        yield found
 
 
 def box_data(box: Box, key: str) -> dict[str, Any]:
