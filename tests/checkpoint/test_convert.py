@@ -22,7 +22,7 @@ from zoo.checkpoint.save import SaveOptions, write
 from zoo.cli.convert import convert as command
 from zoo.errors import CheckpointError, SourceError, ZooError
 from zoo.host.registry import default_registry
-from zoo.inspect.divergence import divergence
+from zoo.inspect.perplexity import divergence
 from zoo.loading import load
 
 

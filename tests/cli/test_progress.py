@@ -12,7 +12,7 @@ from tests.helpers.terminal import Terminal
 from zoo.cache import evaluate_caches
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.save import SaveOptions, write
-from zoo.inspect.divergence import divergence
+from zoo.inspect.perplexity import divergence
 
 # The commands as they are, but each report takes a while, and nobody waits a second for the first bar.
 SLOW = (
@@ -235,7 +235,7 @@ def test_the_divergence_is_that_of_the_full_forward(folder, tmp_path):
 
     def told(path):
         loaded = zoo.load(path, dtype="float32")
-        from zoo.inspect.divergence import SAMPLE
+        from zoo.inspect.perplexity import SAMPLE
 
         ids = loaded.tokenizer.encode(SAMPLE)[: loaded.recipe.context]
         logits = loaded.model(mx.array([ids]))[0]

@@ -6,7 +6,7 @@ import pytest
 import zoo
 from zoo.checkpoint.convert import convert
 from zoo.host.registry import default_registry, isolated
-from zoo.inspect.divergence import SAMPLE, divergence
+from zoo.inspect.perplexity import SAMPLE, divergence
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ import mlx.core as mx
 from mlx.utils import tree_map
 
 from zoo.checkpoint.convert import convert
-from zoo.inspect.divergence import divergence
+from zoo.inspect.perplexity import divergence
 
 from .support import TOLERANCE, difference, reference, spelled_as_4, texts
 

@@ -49,7 +49,7 @@ def convert(source: str, out: Path, check: bool, **how: Any) -> None:
     """Write SOURCE (an architecture, a folder, a GGUF file or a hub id) to the new folder OUT, quantized or not."""
     from zoo.checkpoint.convert import convert as write
     from zoo.cli.progress import Progress
-    from zoo.inspect.divergence import divergence
+    from zoo.inspect.perplexity import divergence
 
     with Progress("writing", waits=True) as report:
         done = write(source, out, report=report, **how)

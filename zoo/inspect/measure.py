@@ -79,7 +79,7 @@ class Measured(Frozen):
 
     def as_json(self) -> dict[str, Any]:
         """The fields; each of `runs` has the figures of one run."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"runs": list(self.runs)}
+        return vars(self) | {"runs": list(self.runs)}
 
     def facts(self) -> tuple[Fact, ...]:
         """The figures as facts, to be shown beside those of other models."""

@@ -1,12 +1,16 @@
-"""Perplexity: how well a model predicts a text. Axes: B windows side by side, T length, D width, V vocabulary."""
+"""Perplexity, how well a model predicts a text, and the divergence of two checkpoints' predictions.
+
+Axes: B windows side by side, T length, D width, V vocabulary.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -15,21 +19,25 @@ from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.cache import CachePolicy, evaluate_caches
 from zoo.checkpoint.checkpoint import open_checkpoint
+from zoo.checkpoint.open import Report
 from zoo.checkpoint.source import find, is_architecture, split_preset
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.loop.prompt import split_special_ids
-from zoo.generation.sampling.logits import check_numbers
+from zoo.generation.sampling.logits import check_numbers, logprobs
 from zoo.generation.settings.settings import check_policy
-from zoo.host.registry import default_registry
+from zoo.host.registry import Registry, default_registry
 from zoo.inspect.tokenization import byte_counts
-from zoo.loading import Loaded
+from zoo.loading import Loaded, load
 from zoo.recipe import learned_context
 from zoo.tokenizer import Tokenizer
 
 MOST_CONTEXT = 4096  # tokens of a window by default
-
-Report = Callable[[int, int], None]
+SAMPLE = (
+    "A library is a room in which the dead go on talking. The price of bread rose by 12 percent in 1847, and nobody "
+    "in the town spoke of anything else.\n\ndef area(radius):\n    return 3.14159 * radius**2\n\n"
+    "春天来了，河边的树都绿了。孩子们放学以后在那里放风筝。"
+)
 
 
 @frozen()
@@ -193,15 +201,15 @@ def check_source(source: str, *, architecture: str | None = None, revision: str 
 
 def _check_architecture(architecture: Architecture) -> None:
     """PromptError for an architecture that gives no probability of a text's next token."""
-    name, reason = architecture.name, None
     if architecture.task == "translate":
         reason = "translates: it predicts a target from a source, and gives a text by itself no probability"
     elif architecture.task == "denoise":
         reason = "fills masked tokens in any order: it gives only a bound of a text's probability, which is not measured"
     elif architecture.causality == "full":
         reason = "sees the tokens on both sides; its so-called pseudo-perplexity is another measure"
-    if reason is not None:
-        raise PromptError(f"no perplexity: {name} {reason}")
+    else:
+        return
+    raise PromptError(f"no perplexity: {architecture.name} {reason}")
 
 
 def windows(first: int, total: int, context: int, stride: int) -> Iterator[tuple[int, int, int]]:
@@ -225,9 +233,8 @@ def _scores(
 ) -> Iterator[tuple[int, float]]:
     """How many tokens each pass scores, and their nats; at most `batch` windows of one shape are read side by side."""
     for _, alike in groupby(spans, key=lambda window: (window[1] - window[0], window[2] - window[0])):
-        same = list(alike)
-        for start in range(0, len(same), batch):
-            yield from _batch_scores(loaded, tokens, same[start : start + batch], policy)
+        while rows := list(islice(alike, batch)):
+            yield from _batch_scores(loaded, tokens, rows, policy)
 
 
 def _batch_scores(
@@ -296,9 +303,60 @@ def _unknown(tokenizer: Tokenizer, text: str, scored: Sequence[int]) -> int:
 
 def _bytes(tokenizer: Tokenizer, text: str, own: Sequence[int], skipped: int, scored: int) -> int:
     """The UTF-8 bytes that `scored` of the text's own ids stand for, those after the first `skipped`."""
-    counts = byte_counts(tokenizer, text, own)
+    counts, end = byte_counts(tokenizer, text, own), skipped + scored
     if counts is not None:
-        return sum(counts[skipped : skipped + scored])
-    if scored == len(own):
-        return len(text.encode("utf-8"))
-    return len(tokenizer.decode(list(own[skipped : skipped + scored])).encode("utf-8"))
+        return sum(counts[skipped:end])
+    read = text if scored == len(own) else tokenizer.decode(list(own[skipped:end]))
+    return len(read.encode("utf-8"))
+
+
+@frozen()
+class Divergence(Frozen):
+    """KL(source ‖ converted) of the next token's distribution, in nats: mean and largest over `tokens` positions."""
+
+    mean: float
+    worst: float
+    tokens: int
+
+
+def divergence(
+    source: str | Path,
+    other: str | Path,
+    *,
+    architecture: str | None = None,
+    revision: str | None = None,
+    report: Report | None = None,
+    registry: Registry | None = None,
+) -> Divergence:
+    """The divergence of `other`'s predictions from `source`'s on sample text, both in float32.
+
+    Each is loaded by itself. Without a tokenizer the text is a row of ids. `report` is called as by `zoo.load`.
+    """
+    how: dict[str, Any] = dict(architecture=architecture, report=report, registry=registry)
+    wanted = _log_probabilities(source, revision=revision, **how)
+    found = _log_probabilities(other, **how)
+    each = kl_divergence(wanted, found)  # (T,)
+    return Divergence(each.mean().item(), each.max().item(), each.size)
+
+
+def kl_divergence(wanted: mx.array, found: mx.array) -> mx.array:  # (…, V), (…, V) -> (…)
+    """KL(wanted ‖ found) of log-probabilities, in nats."""
+    return (mx.exp(wanted) * (wanted - found)).sum(axis=-1)
+
+
+def _log_probabilities(source: str | Path, report: Report | None = None, **how: Any) -> mx.array:  # (T, V)
+    loaded = load(source, dtype="float32", report=report, **how)
+    if loaded.tokenizer is None:
+        ids = [7 * index % loaded.recipe.embedding.vocab for index in range(64)]
+    else:
+        ids = loaded.tokenizer.encode(SAMPLE)
+    tokens = mx.array([ids[: loaded.recipe.context or len(ids)]])
+    inputs = (tokens, tokens) if loaded.architecture.task == "translate" else (tokens,)
+    if loaded.architecture.task == "generate" and loaded.architecture.causality == "causal":
+        cache = loaded.model.make_cache()
+        found = logprobs(loaded.model(tokens, cache)[0])
+        evaluate_caches(cache, tokens.size, report and (lambda done: report(done, tokens.size)))
+    else:
+        found = logprobs(loaded.model(*inputs)[0])
+    mx.eval(found)
+    return found

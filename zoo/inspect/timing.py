@@ -53,9 +53,9 @@ def run_in_subprocess(module: str, arguments: Sequence[str], name: str) -> dict[
         check=False,
     )
     values = _last_object(done.stdout)
-    if done.returncode == 0 and values is not None and ERROR not in values:
+    if done.returncode == 0 and values and ERROR not in values:
         return values
-    if values is not None and ERROR in values:
+    if ERROR in values:
         reason = str(values[ERROR])
     elif done.returncode < 0:
         reason = f"its process was ended by signal {-done.returncode}{' (no memory left?)' * (done.returncode == -9)}"
@@ -84,19 +84,14 @@ def alternating(
 
     The first `warm_up` rounds are not kept.
     """
-    taken: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
-    for number in range(warm_up + runs):
-        for name in names:
-            values = run(name)
-            if number >= warm_up:
-                taken[name].append(values)
-    return taken
+    rounds = [{name: run(name) for name in names} for _ in range(warm_up + runs)]
+    return {name: [values[name] for values in rounds[warm_up:]] for name in names}
 
 
-def _last_object(output: str) -> dict[str, Any] | None:
-    """The JSON object in the last line of an output, None where there is none."""
+def _last_object(output: str) -> dict[str, Any]:
+    """The JSON object in the last line of an output, empty where there is none."""
     try:
         value = json.loads(output.splitlines()[-1])
     except (IndexError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -53,8 +53,7 @@ class Piece(Frozen):
 
     def as_json(self) -> dict[str, Any]:
         """The fields, the bytes in hexadecimal digits."""
-        names = ("id", "token", "text", "bytes", "start", "end", "special", "added", "unknown")
-        return {name: getattr(self, name) for name in names} | {"bytes": self.bytes.hex()}
+        return vars(self) | {"bytes": self.bytes.hex()}
 
 
 @frozen()

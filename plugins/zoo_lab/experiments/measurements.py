@@ -21,7 +21,7 @@ from zoo.assemble import assemble
 from zoo.generation import generate
 from zoo.generation.sampling.logits import logprobs
 from zoo.host.registry import default_registry
-from zoo.inspect.divergence import kl_divergence
+from zoo.inspect.perplexity import kl_divergence
 from zoo.inspect.timing import evaluation_seconds
 from zoo.loading import Loaded
 from zoo.training.corpora import corpus
