@@ -172,10 +172,7 @@ def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Piece]:
     """The pieces that ids stand for, without their places in a text."""
     unknown = tokenizer.special_tokens.get("unk_token")
     unknown_id = tokenizer.id(unknown) if unknown is not None else None
-    known: dict[int, Piece | None] = {}
-    for id in ids:
-        if id not in known:
-            known[id] = _piece(tokenizer, id, id == unknown_id)
+    known = {id: _piece(tokenizer, id, id == unknown_id) for id in set(ids)}
     found = [piece for id in ids if (piece := known[id]) is not None]
     return found if len(found) == len(ids) else _by_decoding(tokenizer, ids, unknown_id)
 

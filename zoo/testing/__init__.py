@@ -28,7 +28,6 @@ from zoo.testing.subjects import (
     can_be_quantized,
     decodes,
     is_causal,
-    is_encoder,
     is_saved,
     is_third_party,
     numbers_of,
@@ -70,7 +69,7 @@ APPLIES: dict[Callable[[Subject], None], Callable[[Subject], bool]] = {
     model_checks.cached_decode_equals_full_forward: is_causal,
     model_checks.chunked_prefill_equals_whole: is_causal,
     model_checks.padded_row_equals_the_row_alone: lambda s: decodes(s) and "left" in s.model.padding,
-    model_checks.padded_text_equals_the_text_alone: is_encoder,
+    model_checks.padded_text_equals_the_text_alone: lambda s: not s.model.decodes,  # an encoder
     model_checks.later_token_changes_no_earlier_logit: is_causal,
     model_checks.later_token_changes_earlier_logits: lambda s: s.architecture.causality == "full",
     model_checks.prefix_is_free_within_and_causal_after: lambda s: (

@@ -78,11 +78,6 @@ def is_causal(subject: Subject) -> bool:
     return decodes(subject) and subject.architecture.causality == "causal"
 
 
-def is_encoder(subject: Subject) -> bool:
-    """Whether the model is an encoder: it reads a whole text and generates none."""
-    return not subject.model.decodes
-
-
 def translates(subject: Subject) -> bool:
     """Whether the model reads one text whole and writes another."""
     return subject.model.translates

@@ -53,6 +53,26 @@ class UserText:
             order.shuffle(documents)
             yield tuple(documents)
 
+    def in_pieces(self, fits: Callable[[str], bool]) -> TextCorpus:
+        """The corpus of these texts, long ones cut into pieces that fit."""
+        trained, held_out = (
+            tuple(piece for text in texts for piece in pieces(text, fits))
+            for texts in (self.trained, self.held_out)
+        )
+        return _own(replace(self, trained=trained, held_out=held_out))
+
+    def only(self, fits: Callable[[Any], bool]) -> TextCorpus:
+        """The corpus of those documents that fit; ZooError where none is left."""
+        trained, held_out = (tuple(filter(fits, documents)) for documents in (self.trained, self.held_out))
+        left_out = len(self.trained) + len(self.held_out) - len(trained) - len(held_out)
+        if not (trained and held_out):
+            raise ZooError(
+                f"{self.path}: {left_out} documents are too long for a row: give a larger `length`"
+            )
+        if left_out:
+            warnings.warn(f"{self.path}: {left_out} documents too long for a row are left out", stacklevel=2)
+        return _own(replace(self, trained=trained, held_out=held_out))
+
 
 @dataclass(frozen=True)
 class TextCorpus:
@@ -81,31 +101,6 @@ class TextCorpus:
             room -= len(text)
             if room <= 0:
                 return
-
-    def in_pieces(self, fits: Callable[[str], bool]) -> TextCorpus:
-        """A copy in which a person's own long texts are cut into pieces that fit."""
-        if self.user_text is None or self.parallel:
-            return self
-        trained, held_out = (
-            tuple(piece for text in texts for piece in pieces(text, fits))
-            for texts in (self.user_text.trained, self.user_text.held_out)
-        )
-        return _own(replace(self.user_text, trained=trained, held_out=held_out))
-
-    def only(self, fits: Callable[[Any], bool]) -> TextCorpus:
-        """A copy without those of a person's own documents that do not fit; ZooError where none is left."""
-        if self.user_text is None:
-            return self
-        splits = self.user_text.trained, self.user_text.held_out
-        trained, held_out = (tuple(filter(fits, documents)) for documents in splits)
-        left_out = sum(map(len, splits)) - len(trained) - len(held_out)
-        if not (trained and held_out):
-            raise ZooError(
-                f"{self.name}: {left_out} documents are too long for a row: give a larger `length`"
-            )
-        if left_out:
-            warnings.warn(f"{self.name}: {left_out} documents too long for a row are left out", stacklevel=2)
-        return _own(replace(self.user_text, trained=trained, held_out=held_out))
 
 
 def corpus(name: str, task: str, registry: Registry | None = None) -> TextCorpus:

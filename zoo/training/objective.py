@@ -298,15 +298,16 @@ def fitting_texts(
     texts: TextCorpus, tokenizer: Tokenizer, settings: TrainingSettings, objective: TrainingObjective
 ) -> TextCorpus:
     """The texts as the objective takes them; ZooError where a person's own are too short for a row, or too long."""
-    if texts.user_text is None:
+    own = texts.user_text
+    if own is None:
         return texts
-    if texts.parallel:
-        return texts.only(lambda pair: fits_a_row(pair, tokenizer, settings.length))
+    if own.parallel:
+        return own.only(lambda pair: fits_a_row(pair, tokenizer, settings.length))
     if not objective.running:
-        return texts.in_pieces(
+        return own.in_pieces(
             lambda text: len(text) <= 16 * settings.length and len(tokenizer.encode(text)) < settings.length
         )
-    for what, documents in (("train on", texts.user_text.trained), ("hold out", texts.user_text.held_out)):
+    for what, documents in (("train on", own.trained), ("hold out", own.held_out)):
         count = 0
         for text in documents:
             count += len(tokenizer.encode(text)) + 1

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from zoo.errors import ZooError
-from zoo.files.writing import write_text
 
 TRAINING = "training.json"  # the record of a run, beside the weights
 
@@ -83,7 +80,3 @@ class TrainingRecord:
     tokens: int = 0
     seconds: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)
-
-    def save(self, path: Path) -> None:
-        """Write it as JSON, whole or not at all."""
-        write_text(path, json.dumps(asdict(self), indent=1) + "\n")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from zoo.checkpoint.parameters import export
 from zoo.checkpoint.save import save
 from zoo.config import Config
 from zoo.errors import ConfigError, ZooError
+from zoo.files.writing import write_text
 from zoo.generation import generate
 from zoo.host.registry import RECIPE_TYPE, Registry, default_registry
 from zoo.host.resolve import recipe_architecture, recipe_config
@@ -178,12 +180,11 @@ def check_length(name: str, recipe: Model, settings: TrainingSettings) -> None:
 
 def samples(loaded: Loaded, texts: TextCorpus, record: TrainingRecord) -> Callable[[], str | None]:
     """A function that completes another held-out text at each call."""
-    prompts: list[str] = []
+    prompts = cache(lambda: beginnings(texts.validation(), loaded.architecture.task))
 
     def make() -> str | None:
-        if not prompts:
-            prompts.extend(beginnings(texts.validation(), loaded.architecture.task))
-        return sample(loaded, prompts[len(record.validation) % len(prompts)]) if prompts else None
+        found = prompts()
+        return sample(loaded, found[len(record.validation) % len(found)]) if found else None
 
     return make
 
@@ -202,7 +203,7 @@ def finish(out: Path, loaded: Loaded, record: TrainingRecord, files: Mapping[str
         )
         for name, data in files.items():
             (part / Path(name).name).write_bytes(data)
-        record.save(part / TRAINING)
+        write_text(part / TRAINING, json.dumps(asdict(record), indent=1) + "\n")
         (part / run_folder.CURVE).write_text(svg(record), encoding="utf-8")
 
 

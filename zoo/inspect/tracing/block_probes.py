@@ -23,7 +23,6 @@ PATTERN = Value(
 QUERIES = Value("B H T K", "queries, normalised and rotated", item_axis="H")
 KEYS = Value("B G S K", "keys, normalised and rotated, the cached ones included")
 VALUES = Value("B G S K", "values, the cached ones included")
-NORMALISED = "the normalised vectors"
 
 
 class PatternProbe(Probe):
@@ -95,10 +94,9 @@ class CrossAttentionProbe(AttentionProbe):
             "heads": HEADS._replace(summary="what each head takes from the values of the source"),
         },
         parts={
-            "query": Value("B T H·K", "the queries of all heads side by side"),
+            **AttentionProbe.traces.parts,
             "key": Value("B M G·K", "the keys of all heads side by side"),
             "value": Value("B M G·K", "the values of all heads side by side"),
-            "output": None,
         },
     )
 
@@ -239,13 +237,13 @@ class CrossLayerProbe(ResidualProbe):
 class NormProbe(Probe):
     """A norm."""
 
-    traces = Traces(Value("B T D", NORMALISED))
+    traces = Traces(Value("B T D", "the normalised vectors"))
 
     def note_output(self, value: mx.array) -> mx.array:
         """Report the vectors; the axes are unknown of a norm over something else, such as the heads of a plugin's mixer."""
         about = self._output
         if about is not None and len(about.axes.split()) != value.ndim:
-            return self._hook.note(self._address, value, about._replace(axes=""))
+            return self._report(self._address, value, about._replace(axes=""))
         return super().note_output(value)
 
 

@@ -104,26 +104,6 @@ def probe_of(kind: type, registry: Registry) -> type[Probe]:
     return Probe
 
 
-class _HookList(Hook):
-    """The hooks of one model."""
-
-    def __init__(self) -> None:
-        self.members: list[Hook] = []
-
-    def note(self, address: str, value: mx.array, about: Value) -> mx.array:
-        for hook in self.members:
-            value = hook.note(address, value, about)
-        return value
-
-    def begin(self, kind: str, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> None:
-        for hook in self.members:
-            hook.begin(kind, inputs, options)
-
-    def end(self) -> None:
-        for hook in self.members:
-            hook.end()
-
-
 @contextmanager
 def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
     """Let `hook` see the values of a model within the block, after the hooks that it has already.
@@ -131,16 +111,13 @@ def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
     PluginError, with the plugin's name, for an error in the code of a third party's probe.
     """
     if isinstance(model, Probe):
-        group = model._hook
-        assert isinstance(group, _HookList)
-        group.members.append(hook)
+        model._hooks.append(hook)
         try:
             yield
         finally:
-            group.members.remove(hook)
+            model._hooks.remove(hook)
         return
-    group = _HookList()
-    group.members.append(hook)
+    hooks = [hook]
     probed = _probed(model, registry)
     inputs = {
         _path_of(path, part): (_path_of(path, name), one.traces.values[name])
@@ -151,7 +128,7 @@ def hooked(model: nn.Module, hook: Hook, registry: Registry) -> Iterator[None]:
         for path, one in probed.items():
             about = {
                 "_address": path,
-                "_hook": group,
+                "_hooks": hooks,
                 "_output": one.output,
                 "_input": inputs.get(path),
                 "__module__": one.kind.__module__,
@@ -196,12 +173,12 @@ def _hooked_class(kind: type, probe: type[Probe], about: dict[str, Any]) -> type
         about["__call__"] = call
     made = type(kind.__name__, (probe, kind), about)
     if not about["_address"]:
-        _report_passes(made, about["_hook"])
+        _report_passes(made, about["_hooks"])
     return made
 
 
-def _report_passes(model: type, hook: Hook) -> None:
-    """Wrap the methods of a model that may be called first, so that the hook knows when a pass begins and ends."""
+def _report_passes(model: type, hooks: list[Hook]) -> None:
+    """Wrap the methods of a model that may be called first, so that the hooks know when a pass begins and ends."""
     running = False
 
     def entry(name: str, own: Any) -> Any:
@@ -211,12 +188,14 @@ def _report_passes(model: type, hook: Hook) -> None:
             if running:
                 return own(self, *args, **options)
             running = True
-            hook.begin(name, args, options)
+            for hook in hooks:
+                hook.begin(name, args, options)
             try:
                 return own(self, *args, **options)
             finally:
                 running = False
-                hook.end()
+                for hook in hooks:
+                    hook.end()
 
         return call
 

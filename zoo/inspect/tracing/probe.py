@@ -79,7 +79,7 @@ class Probe:
 
     # Set by `hooked`, for each module.
     _address: ClassVar[str] = ""
-    _hook: ClassVar[Hook]
+    _hooks: ClassVar[list[Hook]]
     _output: ClassVar[Value | None] = None
     _input: ClassVar[tuple[str, Value] | None] = None
 
@@ -90,15 +90,13 @@ class Probe:
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         if self._input is not None and args and isinstance(args[0], mx.array):
-            args = (self._hook.note(self._input[0], args[0], self._input[1]), *args[1:])
+            args = (self._report(self._input[0], args[0], self._input[1]), *args[1:])
         given = super().__call__(*args, **options)  # type: ignore[misc]
         return self.note_output(given) if isinstance(given, mx.array) else given
 
     def note_output(self, value: mx.array) -> mx.array:
         """Report the module's result; returns it, or its replacement."""
-        if self._output is None:
-            return value
-        return self._hook.note(self._address, value, self._output)
+        return value if self._output is None else self._report(self._address, value, self._output)
 
     def note(self, name: str, value: mx.array) -> mx.array:
         """Report the value `name`, which `traces` declares; returns it, or its replacement.
@@ -109,8 +107,13 @@ class Probe:
         if about is None:
             raise PluginError(f"{self._qualified_name()} notes {name!r}, which its `traces` do not declare")
         address = f"{self._address}.{name}" if self._address else name
-        noted = self._hook.note(address, value, about)
+        noted = self._report(address, value, about)
         return value if about.derived else noted
+
+    def _report(self, address: str, value: mx.array, about: Value) -> mx.array:
+        for hook in self._hooks:
+            value = hook.note(address, value, about)
+        return value
 
     @classmethod
     def _qualified_name(cls) -> str:
