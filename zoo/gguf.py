@@ -69,21 +69,14 @@ class RotaryPairs(Rename):
     heads: str = "heads"
 
     def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
-        self._swap(self.source, self.target, source, target, recipe, lambda half: (half, 2))
+        self._swap(source, target, recipe, forward=True)
 
     def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
-        self._swap(self.target, self.source, source, target, recipe, lambda half: (2, half))
+        self._swap(source, target, recipe, forward=False)
 
-    def _swap(
-        self,
-        pattern: str,
-        new_pattern: str,
-        source: Tensors,
-        target: Tensors,
-        recipe: Model,
-        order: Callable[[int], tuple[int, int]],
-    ) -> None:
-        for name, values in matches(pattern, source):
+    def _swap(self, source: Tensors, target: Tensors, recipe: Model, forward: bool) -> None:
+        old, new = (self.source, self.target) if forward else (self.target, self.source)
+        for name, values in matches(old, source):
             tensor, number = source[name], values["i"]
             if not number.isdecimal() or int(number) >= len(recipe.layers):
                 continue  # of no layer: left over, and named as that
@@ -93,8 +86,9 @@ class RotaryPairs(Rename):
                 raise CheckpointError(f"{name}: shape {shape} does not divide into {heads} heads")
             if mixer.rope.dims is not None:
                 raise CheckpointError(f"{name}: heads of which only a part turns are not implemented")
-            pairs = tensor.reshape(heads, *order(shape[0] // heads // 2), *shape[1:])
-            target[fill(new_pattern, values)] = pairs.swapaxes(1, 2).reshape(*shape)
+            half = shape[0] // heads // 2
+            pairs = tensor.reshape(heads, *((half, 2) if forward else (2, half)), *shape[1:])
+            target[fill(new, values)] = pairs.swapaxes(1, 2).reshape(*shape)
             del source[name]
 
 

@@ -199,30 +199,21 @@ class Split(Rule):
     groups: int | str = 1
 
     def __post_init__(self) -> None:
-        if (
-            not isinstance(self.targets, tuple)
-            or len(set(self.targets)) != len(self.targets)
-            or len(self.targets) < 2
-        ):
-            raise PluginError(
-                f"weight rule {self!r}: targets are a tuple of two patterns or more, no two alike"
-            )
+        parts = len(self.targets) if isinstance(self.targets, tuple) else 0
+        if parts < 2 or len(set(self.targets)) < parts:
+            why = "targets are a tuple of two patterns or more, no two alike"
+            raise PluginError(f"weight rule {self!r}: {why}")
         if type(self.transpose) is not bool or type(self.axis) is not int or self.axis < 0:
             raise PluginError(f"weight rule {self!r}: transpose is True or False, axis a whole number from 0")
         for target in self.targets:
             check_pair(self, self.source, target)
         label = f"Split({self.source!r})"
-        if self.sizes is not None and (
-            not isinstance(self.sizes, tuple) or len(self.sizes) != len(self.targets)
-        ):
-            raise PluginError(
-                f"{label}: sizes is a tuple of {len(self.targets)}, one a target, not {self.sizes!r}"
-            )
+        if self.sizes is not None and not (isinstance(self.sizes, tuple) and len(self.sizes) == parts):
+            raise PluginError(f"{label}: sizes is a tuple of {parts}, one a target, not {self.sizes!r}")
         for number in (*(self.sizes or ()), self.groups):
             if not (_is_count(number) or (isinstance(number, str) and number.isidentifier())):
-                raise PluginError(
-                    f"{label}: {number!r} is neither a whole number above zero nor a field's name"
-                )
+                why = "is neither a whole number above zero nor a field's name"
+                raise PluginError(f"{label}: {number!r} {why}")
 
     def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         for name, values in matches(self.source, source):
@@ -236,10 +227,8 @@ class Split(Rule):
             outputs = whole.shape[self.axis] if self.axis < len(whole.shape) else 1
             unit, odd = divmod(outputs, sum(sizes))
             if odd or any(size * unit % groups for size in sizes):
-                shape = tuple(whole.shape)
-                raise CheckpointError(
-                    f"{name}: shape {shape} does not split into {_parts_in_words(sizes, groups)}"
-                )
+                parts = _parts_in_words(sizes, groups)
+                raise CheckpointError(f"{name}: shape {tuple(whole.shape)} does not split into {parts}")
             whole = _divided(whole, self.axis, groups)
             before = (slice(None),) * (self.axis + (groups > 1))
             start = 0
@@ -377,24 +366,22 @@ class OutputHead(Rename):
     """
 
     def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
-        if recipe.head is None or not recipe.head.ties_embedding:
-            super().forward(source, target, recipe, join)
-            return
-        for rule in self._bias_of_tied(recipe):
+        for rule in self._rules(recipe):
             rule.forward(source, target, recipe, join)
-        Ignore(self.source).forward(source, target, recipe, join)
 
     def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
-        super().backward(source, target, recipe, join)
-        for rule in self._bias_of_tied(recipe):
+        for rule in self._rules(recipe):
             rule.backward(source, target, recipe, join)
 
-    def _bias_of_tied(self, recipe: Model) -> Iterable[Rule]:
-        """The rule for the bias of a tied head."""
+    def _rules(self, recipe: Model) -> Iterator[Rule]:
+        """What it does for the head of this recipe."""
         head = recipe.head
-        tied = head is not None and head.ties_embedding and getattr(head, "bias", False)
-        if tied and self.source.endswith(".*") and self.target.endswith(".output.*"):
+        if head is None or not head.ties_embedding:
+            yield Rename(self.source, self.target)
+            return
+        if getattr(head, "bias", False) and self.source.endswith(".*") and self.target.endswith(".output.*"):
             yield Rename(f"{self.source[:-1]}bias", f"{self.target.removesuffix('output.*')}bias")
+        yield Ignore(self.source)
 
 
 @frozen()

@@ -11,6 +11,7 @@ import zoo
 from zoo.assemble import build
 from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.parameters import export
+from zoo.config import Config
 from zoo.errors import ConfigError, RecipeError
 from zoo.host.registry import default_registry
 from zoo.recipe import LearnedPositions, SinusoidalPositions
@@ -22,7 +23,8 @@ NAMES = ("transformer", "marian", "bart", "m2m-100", "t5", "mt5")
 
 def recipe(name, tensors=None, **changes):
     architecture = default_registry().architecture(name)
-    return make_recipe(architecture, {**numbers_of(architecture), **changes}, default_registry(), tensors)
+    config = Config({**numbers_of(architecture), **changes}, tensors=tensors)
+    return make_recipe(architecture, config, default_registry())
 
 
 def full(name, preset):

@@ -62,11 +62,8 @@ class LowRankUpdate:
     def __getitem__(self, index: Any) -> LowRankUpdate:
         """The change of a slice of the outputs, as rules split a fused matrix."""
         steps = index if isinstance(index, tuple) else (index,)
-        if (
-            self.a.ndim != 2
-            or len(steps) >= self.b.ndim
-            or not all(isinstance(step, slice) for step in steps)
-        ):
+        sliced = all(isinstance(step, slice) for step in steps) and len(steps) < self.b.ndim
+        if self.a.ndim != 2 or not sliced:
             raise CheckpointError(f"{self.name}: its part {index} in this model is not implemented")
         magnitude = None if self.magnitude is None else self.magnitude[steps]
         return replace(self, b=self.b[steps], magnitude=magnitude)
@@ -193,11 +190,9 @@ def fuse(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> No
 
 def fuse_plain(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> dict[str, LowRankUpdate]:
     """Merge the changes of unpacked parameters, and return those of packed ones, which are applied at run time."""
-    waits = {
-        path: change
-        for path, change in adapter.items()
-        if isinstance(change, LowRankUpdate) and isinstance(parameters[path], QuantizedMatrix)
-    }
+    packed = {path for path in adapter if isinstance(parameters[path], QuantizedMatrix)}
+    low_rank = {path: change for path, change in adapter.items() if isinstance(change, LowRankUpdate)}
+    waits = {path: change for path, change in low_rank.items() if path in packed}
     fuse(parameters, {path: change for path, change in adapter.items() if path not in waits})
     return waits
 

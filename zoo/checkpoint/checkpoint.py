@@ -138,16 +138,10 @@ def open_checkpoint(
     """
     path, format = detect_format(path, registry)
     given = {name: value for name, value in options.items() if value is not None}
-    for name in given:
-        if name not in format.options:
-            takers = [
-                other.name.upper()
-                for other in registry.table(CheckpointFormat).listed().values()
-                if name in other.options
-            ]
-            raise SourceError(
-                f"{path}: `{name}` is of {' and '.join(takers)} files; `zoo convert --quantize` packs others"
-            )
+    formats = registry.table(CheckpointFormat).listed().values()
+    for name in given.keys() - set(format.options):
+        takers = " and ".join(other.name.upper() for other in formats if name in other.options)
+        raise SourceError(f"{path}: `{name}` is of {takers} files; `zoo convert --quantize` packs others")
     found = format.load()(path, registry=registry, architecture=architecture, **given)
     if not isinstance(found, Checkpoint):
         raise PluginError(f"{format.target} gave {type(found).__name__}, not a Checkpoint")

@@ -26,11 +26,8 @@ def detect_format(path: Path, registry: Registry) -> tuple[Path, CheckpointForma
     found = _chosen(registry, path, lambda format: format is not default and _has(path, format.files))
     if found is None and not _has(path, default.files):
         suffixes = suffixes_of(registry)
-        names = sorted(
-            entry.name
-            for entry in path.glob("*")
-            if entry.name.endswith(suffixes) and not _LATER_SHARD.search(entry.name)
-        )
+        names = sorted(entry.name for entry in path.glob("*") if entry.name.endswith(suffixes))
+        names = [name for name in names if not _LATER_SHARD.search(name)]
         if len(names) > 1:
             kinds = " and ".join(sorted({Path(name).suffix[1:].upper() for name in names}))
             raise SourceError(f"{path}: holds several {kinds} files; name one: {', '.join(names)}")

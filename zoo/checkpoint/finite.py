@@ -33,10 +33,7 @@ def evaluate(tensors: Mapping[str, Any], report: Callable[[int, int], None] | No
         tensor = tensors[name]
         with runtime.on_stream(stream):
             signs[name] = list(_signs(tensor))
-        group += [
-            list(tensor.parts().values()) if isinstance(tensor, QuantizedMatrix) else tensor,
-            signs[name],
-        ]
+        group += [tensor.parts() if isinstance(tensor, QuantizedMatrix) else tensor, signs[name]]
         seen += sizes[name]
         if seen - done >= READ:
             mx.async_eval(group)

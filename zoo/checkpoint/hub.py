@@ -27,15 +27,8 @@ SECONDS = 10  # that the hub has for its first answer
 MOST_LISTING = 32 * 2**20  # bytes; a repository of a hundred thousand files takes some twenty
 
 CONFIG = "config.json"
-BESIDE = (
-    CONFIG,
-    "generation_config.json",
-    INDEX,
-    *SETTINGS,
-    "modules.json",
-    "sentence_bert_config.json",
-    "1_Pooling/config.json",
-)
+POOLING = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")
+BESIDE = (CONFIG, "generation_config.json", INDEX, *SETTINGS, *POOLING)
 
 
 class Listing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -21,37 +21,6 @@ ALIKE = 0.6  # from which share of likeness a name is worth a hint
 LONGEST, CANDIDATES = 200, 500  # characters of a name, and names, that are compared for a hint
 NUMBER = re.compile(r"(?<![^.])[0-9]{1,9}(?![^.])")  # a step of a name that is a number
 LETTERS = "ijklmnop"
-
-
-@dataclass
-class Mismatches:
-    """The three kinds: tensors of another shape or dtype, parameters that nothing fills, tensors that go nowhere.
-
-    Each is a list of names (one, or a tensor's and a parameter's) and what is said of them.
-    """
-
-    wrong: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
-    missing: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
-    unexpected: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
-    rules: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.wrong) + len(self.missing) + len(self.unexpected)
-
-    def __str__(self) -> str:
-        wrong, missing, unexpected = (grouped(side) for side in (self.wrong, self.missing, self.unexpected))
-        strange = {group.names[0]: "" for group in unexpected}
-        paths = {g.names[0]: g.ranges and f" ({g.ranges})" for g in grouped(((p,), "") for p in self.paths)}
-        rules = dict.fromkeys(self.rules, "")
-        lines = [*(f"tensor{group.plural} {group}" for group in wrong[:MOST]), *_more(wrong, "of the kind")]
-        for group in missing[:MOST]:
-            lines.append(f"missing tensor{group.plural} {group}{_near(group.names[0], strange, 'nearest')}")
-        lines += _more(missing, "missing")
-        for group in unexpected[:MOST]:
-            known, what = (paths, "nearest") if len(group.names) > 1 else (rules, "nearest rule")
-            lines.append(f"unexpected tensor{group.plural} {group}{_near(group.names[-1], known, what)}")
-        return "; ".join([*lines, *_more(unexpected, "unexpected")])
 
 
 def _near(name: str, known: Mapping[str, str], what: str) -> str:
@@ -114,6 +83,10 @@ def _range(numbers: Sequence[int]) -> str:
     return f"{numbers[0]}…{numbers[-1]}" if whole else f"{len(numbers)} of {numbers[0]}…{numbers[-1]}"
 
 
+# Names (one, or a tensor's and a parameter's), and what is said of them.
+Problem = tuple[tuple[str, ...], str]
+
+
 def find_mismatches(
     wanted: Mapping[str, Any],
     found: Mapping[str, Any],
@@ -121,27 +94,53 @@ def find_mismatches(
     rules: Sequence[Rule],
     tensors: Tensors,
     recipe: Model,
-) -> Mismatches:
-    """The mismatches between the parameters `found` and those `wanted`, by the tensors' names."""
+) -> tuple[int, str]:
+    """The number of mismatches between the parameters `found` and those `wanted`, and the line that shows them.
+
+    Of three kinds: tensors of another shape or dtype, parameters that nothing fills, tensors that go nowhere.
+    """
     origin = {}
     for name, array in tensors.arrays.items():
         for path in weights.apply(rules, {name: array}, recipe, join)[0]:
             origin[path] = name
-    sources = tuple(rule.source for rule in rules if hasattr(rule, "source"))  # a pattern, as most have
-    problems = Mismatches(rules=sources, paths=tuple(wanted))
+    wrong: list[Problem] = []
     for path in wanted.keys() & found.keys():
         name = origin.get(path, path)
         if why := _why(wanted[path], found[path], tensors.dtypes.get(name)):
-            problems.wrong.append(((name, path), f": {why}"))
-    for path in wanted.keys() - found.keys():
-        shape = f" {tuple(wanted[path].shape)}"
-        problems.missing.append(((*_exported(path, wanted[path], rules, recipe), path), shape))
-    for path in found.keys() - wanted.keys():
-        shape = f" {tuple(found[path].shape)}, and the model has no such parameter"
-        problems.unexpected.append(((origin.get(path, path), path), shape))
-    for name in left:
-        problems.unexpected.append(((name,), f" {tuple(tensors.arrays[name].shape)}, which no rule takes"))
-    return problems
+            wrong.append(((name, path), f": {why}"))
+    missing: list[Problem] = [
+        ((*_exported(path, wanted[path], rules, recipe), path), f" {tuple(wanted[path].shape)}")
+        for path in wanted.keys() - found.keys()
+    ]
+    unexpected: list[Problem] = [
+        ((origin.get(path, path), path), f" {tuple(found[path].shape)}, and the model has no such parameter")
+        for path in found.keys() - wanted.keys()
+    ]
+    unexpected += [((name,), f" {tuple(tensors.arrays[name].shape)}, which no rule takes") for name in left]
+    lines = _lines(grouped(wrong), grouped(missing), grouped(unexpected), rules, wanted)
+    return len(wrong) + len(missing) + len(unexpected), "; ".join(lines)
+
+
+def _lines(
+    wrong: Sequence[NameGroup],
+    missing: Sequence[NameGroup],
+    unexpected: Sequence[NameGroup],
+    rules: Sequence[Rule],
+    paths: Iterable[str],
+) -> Iterator[str]:
+    """What is said of the groups of each kind, with the nearest name on the other side."""
+    strange = {group.names[0]: "" for group in unexpected}
+    ranges = {g.names[0]: g.ranges and f" ({g.ranges})" for g in grouped(((path,), "") for path in paths)}
+    sources = {rule.source: "" for rule in rules if hasattr(rule, "source")}  # a pattern, as most have
+    yield from (f"tensor{group.plural} {group}" for group in wrong[:MOST])
+    yield from _more(wrong, "of the kind")
+    for group in missing[:MOST]:
+        yield f"missing tensor{group.plural} {group}{_near(group.names[0], strange, 'nearest')}"
+    yield from _more(missing, "missing")
+    for group in unexpected[:MOST]:
+        known, what = (ranges, "nearest") if len(group.names) > 1 else (sources, "nearest rule")
+        yield f"unexpected tensor{group.plural} {group}{_near(group.names[-1], known, what)}"
+    yield from _more(unexpected, "unexpected")
 
 
 def _why(wanted: mx.array, found: mx.array | QuantizedMatrix, dtype: str | None) -> str | None:
@@ -156,10 +155,10 @@ def _why(wanted: mx.array, found: mx.array | QuantizedMatrix, dtype: str | None)
     return None if is_float(found) else f"dtype {dtype or found.dtype} where a float belongs"
 
 
-def _exported(path: str, array: mx.array, rules: Sequence[Rule], recipe: Model) -> Iterator[str]:
+def _exported(path: str, array: mx.array, rules: Sequence[Rule], recipe: Model) -> list[str]:
     """The checkpoint's name of a parameter, or of the fused tensor that it is a part of; nothing for neither."""
     try:
         names = list(weights.invert(rules, {path: array}, recipe, join)[0])
     except KeyError:  # one part of several by itself
         names = []
-    yield from (names or [name for rule in rules if (name := rule.holder(path))])[:1]
+    return (names or [name for rule in rules if (name := rule.holder(path))])[:1]

@@ -114,17 +114,12 @@ def open_model(
     return Opened(checkpoint, model, parameters, recipe, config.defaults(), layout)
 
 
-def make_recipe(
-    architecture: Architecture,
-    values: Mapping[str, Any],
-    registry: Registry,
-    tensors: Collection[str] | None = None,
-) -> Any:
+def make_recipe(architecture: Architecture, values: Mapping[str, Any], registry: Registry) -> Any:
     """The recipe of a config; warns of keys that the architecture does not know, refuses what it lacks.
 
-    `tensors` are the names of the checkpoint's, when there is one; `registry` has the quantized formats.
+    `registry` has the quantized formats.
     """
-    config = values if isinstance(values, Config) else Config(values, tensors=tensors)
+    config = values if isinstance(values, Config) else Config(values)
     check_method(config, registry)
     config.ignore("quantization", "quantization_config")
     recipe = architecture.recipe_of(config)

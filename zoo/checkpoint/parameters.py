@@ -61,7 +61,8 @@ def match(
 
         problems.append(find_mismatches(wanted, parameters, left, layouts[layout], tensors, recipe))
     else:
-        raise CheckpointError(str(min(problems, key=len)))  # of the layout that is nearest
+        _, nearest = min(problems, key=lambda problem: problem[0])
+        raise CheckpointError(nearest)
     resolved = _resolved(model, parameters, wanted)
     warn_of_dequantized(
         tensors.dequantized.union(

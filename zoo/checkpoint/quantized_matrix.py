@@ -177,13 +177,10 @@ class QuantizedMatrix(Frozen):
         return self._each(lambda array: array[steps])
 
     def _each(self, change: Any) -> QuantizedMatrix:
-        parts: dict[str, Any] = {"weight": change(self.weight), "scales": change(self.scales)}
-        if self.biases is not None:
-            parts["biases"] = change(self.biases)
+        named = {"weight": self.weight, "scales": self.scales, "biases": self.biases}
+        parts = {name: change(array) for name, array in named.items() if array is not None}
         if self.global_scale is not None:
-            outputs = self.weight.shape[-2]
-            scale = mx.broadcast_to(self.global_scale, (*self.global_scale.shape[:-1], outputs))
-            parts["global_scale"] = change(scale[..., None]).squeeze(-1)
+            parts["global_scale"] = change(_output_scale(self)[..., None]).squeeze(-1)
         return replace(self, **parts)
 
 
@@ -202,12 +199,10 @@ def quantize_matrix(name: str, matrix: mx.array, quantization: QuantizationSpec)
     """
     weight, scales, *biases = mx.quantize(matrix, **quantization.as_json())
     # By the sum of a row, in one pass: it overflows only for numbers too large to be packed with any use.
-    known = mx.isfinite(
-        (matrix.astype(mx.float32) if matrix.dtype == mx.float16 else matrix).sum(-1, keepdims=True)
-    )
-    scales = mx.where(
-        known, scales, mx.array(NAN_SCALE if scales.dtype == mx.uint8 else mx.nan, scales.dtype)
-    )
+    numbers = matrix.astype(mx.float32) if matrix.dtype == mx.float16 else matrix
+    known = mx.isfinite(numbers.sum(-1, keepdims=True))
+    nan = mx.array(NAN_SCALE if scales.dtype == mx.uint8 else mx.nan, scales.dtype)
+    scales = mx.where(known, scales, nan)
     return QuantizedMatrix(name, weight, scales, biases[0] if biases else None, quantization)
 
 

@@ -156,10 +156,9 @@ def gather(
     if dtype is None:
         return tensors
     # Cast now, so that what a weight rule has to unpack is unpacked exactly.
-    cast = {
-        name: a.astype(dtype) if isinstance(a, QuantizedMatrix) else a for name, a in tensors.arrays.items()
-    }
-    return replace(tensors, arrays=cast)
+    packed = {name: array for name, array in tensors.arrays.items() if isinstance(array, QuantizedMatrix)}
+    cast = {name: matrix.astype(dtype) for name, matrix in packed.items()}
+    return replace(tensors, arrays=tensors.arrays | cast)
 
 
 class ExpectedQuantization:
@@ -175,15 +174,12 @@ class ExpectedQuantization:
         self.origin = origin_of(config)
         self.all = self._spec(settings, "quantization") if settings else None
         self.given = settings is not None
-        self.paths = {
-            path: self._spec(value, path)
-            if isinstance(value, Mapping)
-            else self.all
-            if value is True
-            else None
-            for path, value in (settings or {}).items()
-            if isinstance(value, Mapping) or (isinstance(value, bool) and path not in FLAGS)
-        }
+        self.paths: dict[str, QuantizationSpec | None] = {}
+        for path, value in (settings or {}).items():
+            if isinstance(value, Mapping):
+                self.paths[path] = self._spec(value, path)
+            elif isinstance(value, bool) and path not in FLAGS:
+                self.paths[path] = self.all if value else None
 
     def of(self, *names: str) -> QuantizationSpec | None:
         """The quantization of the matrix of these names; None where the config leaves it unquantized."""
@@ -194,11 +190,10 @@ class ExpectedQuantization:
         mode, modes = settings.get("mode") or "affine", ("affine", *FLOAT_MODES)
         if mode not in modes:
             raise ConfigError(f"{self.origin.name}: {where}: mode {mode!r} is not one of {', '.join(modes)}")
-        bits, group_size = (4, 64) if mode == "affine" else FLOAT_MODES[mode]
+        affine = mode == "affine"
+        bits, group_size = (4, 64) if affine else FLOAT_MODES[mode]
         bits, group_size = settings.get("bits") or bits, settings.get("group_size") or group_size
-        allowed = (
-            (AFFINE_BITS, AFFINE_GROUPS) if mode == "affine" else tuple((size,) for size in FLOAT_MODES[mode])
-        )
+        allowed = (AFFINE_BITS, AFFINE_GROUPS) if affine else [(size,) for size in FLOAT_MODES[mode]]
         for name, value, choices in zip(("bits", "group_size"), (bits, group_size), allowed, strict=True):
             if type(value) is not int or value not in choices:
                 known = ", ".join(map(str, choices))

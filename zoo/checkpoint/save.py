@@ -17,7 +17,7 @@ import mlx.nn as nn
 from zoo.architecture import Architecture
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.parameters import export
-from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, is_float
+from zoo.checkpoint.quantized_matrix import QuantizedMatrix, is_float
 from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, warn_of_dequantized
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.errors import PluginError
@@ -91,9 +91,8 @@ def write(
     """Write `tensors`, emptied on the way, in shards, and `config` with what they are; gives each tensor's bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     if options.layout == "mlx":
-        warn_of_dequantized(
-            [n for n, t in tensors.items() if isinstance(t, QuantizedMatrix) and not is_mlx(n, t)]
-        )
+        dequantized = [n for n, t in tensors.items() if isinstance(t, QuantizedMatrix) and not is_mlx(n, t)]
+        warn_of_dequantized(dequantized)
     stored = {name: _stored(name, tensors.pop(name), options) for name in list(tensors)}
     described = with_quantization(config, stored)
     sizes = {name: sum(a.nbytes for a in _arrays(name, t).values()) for name, t in stored.items()}
@@ -181,11 +180,10 @@ class _ChunkedFile:
 
 def is_mlx(name: str, tensor: QuantizedMatrix) -> bool:
     """Whether MLX's layout can hold all parts of a packed matrix: a second scale only for experts in NVFP4."""
-    scale = tensor.global_scale
-    scaled = scale is None or (
-        tensor.quantization.mode == "nvfp4" and tensor.ndim == 3 and scale.shape[-1] == 1
-    )
-    return name.endswith(".weight") and scaled and tensor.permutation is None and not tensor.swapped
+    if not name.endswith(".weight") or tensor.permutation is not None or tensor.swapped:
+        return False
+    scale, experts = tensor.global_scale, tensor.quantization.mode == "nvfp4" and tensor.ndim == 3
+    return scale is None or (experts and scale.shape[-1] == 1)
 
 
 def _shards(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
@@ -207,18 +205,10 @@ def with_quantization(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> 
     Twice, as `quantization` and as `quantization_config`: programs differ in which they read.
     """
     config = {k: v for k, v in config.items() if k not in ("quantization", "quantization_config")}
-    quantizations = {
-        n.removesuffix(".weight"): t.quantization
-        for n, t in tensors.items()
-        if isinstance(t, QuantizedMatrix)
-    }
-    if quantizations:
-        common: QuantizationSpec = Counter(quantizations.values()).most_common(1)[0][0]
-        others = {
-            path: quantization.as_json()
-            for path, quantization in quantizations.items()
-            if quantization != common
-        }
-        config["quantization"] = common.as_json() | others
-        config["quantization_config"] = config["quantization"]
+    packed = {n.removesuffix(".weight"): t for n, t in tensors.items() if isinstance(t, QuantizedMatrix)}
+    if packed:
+        counts = Counter(tensor.quantization for tensor in packed.values())
+        common = counts.most_common(1)[0][0]
+        others = {p: t.quantization.as_json() for p, t in packed.items() if t.quantization != common}
+        config["quantization"] = config["quantization_config"] = common.as_json() | others
     return config

@@ -134,21 +134,19 @@ TOKENS = {
 def architecture_of(header: Header, registry: Registry) -> Architecture:
     """The zoo's architecture for a file; ConfigError where there is none, or several fit equally well."""
     name, keys = _name(header), own_keys(header)
-    serving = [
-        a for a in registry.architectures.values() if a.gguf is not None and a.gguf.architecture == name
-    ]
+    described = [(a, a.gguf) for a in registry.architectures.values() if a.gguf is not None]
+    serving = [(architecture, gguf) for architecture, gguf in described if gguf.architecture == name]
     if not serving:
-        has = sorted({a.gguf.architecture for a in registry.architectures.values() if a.gguf is not None})
-        absent = registry.unloaded_plugin(name) if isinstance(name, str) else None
+        absent = registry.unloaded_plugin(name)
+        known = f"known: {', '.join(sorted({gguf.architecture for _, gguf in described}))}"
         raise ConfigError(
             f"{header.path}: general.architecture {shown(name)} is of no architecture that the zoo reads "
-            f"from GGUF; "
-            + (f"it is named by the {absent.unloaded_label}" if absent else f"known: {', '.join(has)}")
+            f"from GGUF; {f'it is named by the {absent.unloaded_label}' if absent else known}"
         )
-    marked = [a for a in serving if a.gguf is not None and a.gguf.when is not None and keys.get(a.gguf.when)]
-    chosen = marked or [a for a in serving if a.gguf is not None and a.gguf.when is None]
+    marked = [architecture for architecture, gguf in serving if gguf.when is not None and keys.get(gguf.when)]
+    chosen = marked or [architecture for architecture, gguf in serving if gguf.when is None]
     if len(chosen) != 1:
-        names = ", ".join(a.name for a in chosen or serving)
+        names = ", ".join(a.name for a in chosen or [architecture for architecture, _ in serving])
         raise ConfigError(f"{header.path}: may be any of {names}; name one with `architecture`")
     return chosen[0]
 
@@ -182,9 +180,8 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
     for key, value in keys.items():
         if key in names:
             name = names[key]
-            if name is not None and not (
-                key.startswith("expert_") and value == 0
-            ):  # none at all, as many dense files say
+            no_experts = key.startswith("expert_") and value == 0  # as many dense files say
+            if name is not None and not no_experts:
                 config[name] = _single(header, key, value)
         elif key in ONLY:
             if value not in ONLY[key]:

@@ -91,8 +91,9 @@ class GGUFCheckpoint(Checkpoint):
         return origin_of(self.header, gguf_of(self.architecture, self.header))
 
     def tensors(self, dtype: mx.Dtype | None = None) -> Tensors:
-        dtype = dtype or own_dtype(self.header.tensors.values())
-        return self._named({e.name: unread(e, dtype, self._repack) for e in self.header.tensors.values()})
+        entries = self.header.tensors.values()
+        dtype = dtype or own_dtype(entries)
+        return self._named({entry.name: unread(entry, dtype, self._repack) for entry in entries})
 
     def _named(self, arrays: dict[str, Any]) -> Tensors:
         kinds = {name: entry.kind for name, entry in self.header.tensors.items()}

@@ -58,9 +58,8 @@ def shown(value: Any) -> str:
 def read_header(path: Path) -> Header:
     """The header of one file; CheckpointError, naming the file, for one that is no GGUF or contradicts itself."""
     try:
-        size = path.stat().st_size
         with path.open("rb") as file:
-            return _read(path, file, size)
+            return _read(path, file, path.stat().st_size)
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
     except (ValueError, struct.error) as error:
@@ -151,7 +150,7 @@ class Cursor:
 def _scalar(kind: int, key: str) -> str:
     if kind not in SCALARS:
         raise ValueError(
-            f"{key} is an array of arrays" if kind == ARRAY else f"{key} is of the unknown kind {kind}"
+            f"{key} is {'an array of arrays' if kind == ARRAY else f'of the unknown kind {kind}'}"
         )
     return SCALARS[kind]
 

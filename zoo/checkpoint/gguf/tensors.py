@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -51,43 +52,23 @@ def nibbles(data: np.ndarray, run: int = 16) -> np.ndarray:  # (N, bytes) -> (N,
     return found.reshape(len(data), -1).view(np.uint32)
 
 
-def fifth(data: np.ndarray) -> np.ndarray:  # (N, 4) -> (N, 32)
-    """The fifth bits of 32 numbers, shifted into position."""
-    return np.unpackbits(data, axis=-1, bitorder="little") << 4
+def block_of_32(data: np.ndarray, bits: int, least: bool = False) -> Apart:
+    """A scale d and, if `least`, a least value m; the fifth bits of all where there are such; the others of each number.
 
-
-def q4_0(data: np.ndarray) -> Apart:
-    """A scale, four bits: (q − 8) · d."""
+    It means (q − 2^(bits − 1)) · d, or q · d + m. Numbers of 8 bits are signed, made unsigned by adding 128.
+    """
     scale = half(data[:, :2])
-    return nibbles(data[:, 2:]), scale, -8 * scale
-
-
-def q4_1(data: np.ndarray) -> Apart:
-    """A scale and a least value, four bits: q · d + m."""
-    return nibbles(data[:, 4:]), half(data[:, :2]), half(data[:, 2:4])
-
-
-def q5_0(data: np.ndarray) -> Apart:
-    """A scale, the fifth bits, the other four: (q − 16) · d."""
-    scale = half(data[:, :2])
-    return fives(halves(data[:, 6:]) | fifth(data[:, 2:6])), scale, -16 * scale
-
-
-def q5_1(data: np.ndarray) -> Apart:
-    """A scale and a least value, the fifth bits, the other four: q · d + m."""
-    numbers = halves(data[:, 8:]) | fifth(data[:, 4:8])
-    return fives(numbers), half(data[:, :2]), half(data[:, 2:4])
-
-
-def halves(data: np.ndarray) -> np.ndarray:  # (N, 16) -> (N, 32)
-    """Numbers of four bits: the low halves of all bytes, then the high ones."""
-    return np.concatenate([data & 15, data >> 4], -1)
-
-
-def q8_0(data: np.ndarray) -> Apart:
-    """A scale and signed bytes, made unsigned by adding 128: (q − 128) · d."""
-    scale = half(data[:, :2])
-    return (data[:, 2:] ^ 128).view(np.uint32), scale, -128 * scale
+    bias = half(data[:, 2:4]) if least else -(2 ** (bits - 1)) * scale
+    data = data[:, 4 if least else 2 :]
+    if bits == 8:
+        return (data ^ 128).view(np.uint32), scale, bias
+    if bits == 4:
+        return nibbles(data), scale, bias
+    fifth = np.unpackbits(data[:, :4], axis=-1, bitorder="little") << 4
+    four = np.concatenate(
+        [data[:, 4:] & 15, data[:, 4:] >> 4], -1
+    )  # the low halves of all bytes, then the high ones
+    return fives(four | fifth), scale, bias
 
 
 def q4_k(data: np.ndarray) -> Apart:
@@ -158,11 +139,11 @@ def fives(numbers: np.ndarray) -> np.ndarray:  # (N, 32 or more) -> (N, W)
 
 # The kinds that affine quantizations hold as they are, their bits the first number of the name, and what unpacks them.
 AFFINE: dict[str, Callable[[np.ndarray], Apart]] = {
-    "Q4_0": q4_0,
-    "Q4_1": q4_1,
-    "Q5_0": q5_0,
-    "Q5_1": q5_1,
-    "Q8_0": q8_0,
+    "Q4_0": partial(block_of_32, bits=4),
+    "Q4_1": partial(block_of_32, bits=4, least=True),
+    "Q5_0": partial(block_of_32, bits=5),
+    "Q5_1": partial(block_of_32, bits=5, least=True),
+    "Q8_0": partial(block_of_32, bits=8),
     "Q4_K": q4_k,
     "Q5_K": q5_k,
 }

@@ -125,9 +125,8 @@ def load_gguf_tokenizer(header: Header, rows: int) -> Tokenizer | None:
         return None
     if len(vocabulary.tokens) > rows:
         raise vocabulary.error("tokens", f"has {len(vocabulary.tokens)} tokens, the model {rows}")
-    backend = LOADERS[vocabulary.model](vocabulary)
     return Tokenizer(
-        backend,
+        backend_of(vocabulary),
         bos_id=vocabulary.id("bos_token_id"),
         eos_ids=vocabulary.ends,
         chat_template=vocabulary.chat_template,
@@ -144,9 +143,9 @@ def save_gguf_tokenizer(header: Header, folder: Path, generation: Mapping[str, A
     values: dict[str, Any] = {**vocabulary.special, "clean_up_tokenization_spaces": False}
     if vocabulary.chat_template is not None:
         values["chat_template"] = vocabulary.chat_template
-    if vocabulary.model in ("gpt2", "bert"):
-        whole = byte_level(vocabulary) if vocabulary.model == "gpt2" else word_pieces(vocabulary)
-        whole.tokenizer.save(str(folder / "tokenizer.json"))
+    if vocabulary.model not in FILES:
+        backend: Any = backend_of(vocabulary)
+        backend.tokenizer.save(str(folder / "tokenizer.json"))
         values["tokenizer_class"] = "PreTrainedTokenizerFast"
     else:
         name, kind = FILES[vocabulary.model]
@@ -154,10 +153,8 @@ def save_gguf_tokenizer(header: Header, folder: Path, generation: Mapping[str, A
         values |= {"tokenizer_class": kind, **around(vocabulary)}
         # Other programs do not ask the model's own file whether a space stands before a text.
         values["add_prefix_space"] = vocabulary.value("add_space_prefix", bool, True)
-        tokens = {str(token.id): asdict(token) for token in vocabulary.settings({}).added_tokens}
-        values["added_tokens_decoder"] = {
-            id: {key: value for key, value in token.items() if key != "id"} for id, token in tokens.items()
-        }
+        tokens = [asdict(token) for token in vocabulary.settings({}).added_tokens]
+        values["added_tokens_decoder"] = {str(token.pop("id")): token for token in tokens}
     write_json(folder / "tokenizer_config.json", values)
     if generation or len(vocabulary.ends) > 1:
         write_json(folder / "generation_config.json", {**generation, "eos_token_id": vocabulary.ends})
@@ -170,6 +167,18 @@ def vocabulary_of(header: Header) -> GGUFVocabulary | None:
     found = GGUFVocabulary(header)
     _ = found.model  # which refuses what is not implemented
     return found
+
+
+def backend_of(vocabulary: GGUFVocabulary) -> Backend:
+    """What encodes and decodes with this vocabulary; the pieces of a sentencepiece model are run by that library."""
+    if vocabulary.model == "gpt2":
+        return byte_level(vocabulary)
+    if vocabulary.model == "bert":
+        return word_pieces(vocabulary)
+    from zoo.tokenizer.sentencepiece import SentencePieceBackend
+
+    settings = vocabulary.settings(around(vocabulary))
+    return SentencePieceBackend(vocabulary.path, settings, model_proto(vocabulary))
 
 
 def byte_level(vocabulary: GGUFVocabulary) -> TokenizersBackend:
@@ -189,20 +198,13 @@ def byte_level(vocabulary: GGUFVocabulary) -> TokenizersBackend:
             tokenizer.normalizer = normalizers.NFC()
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(_cutters(pre_tokenizer))
         tokenizer.decoder = decoders.ByteLevel()
-        control, user = (
-            [LibraryToken(text, normalized=False) for text in vocabulary.of(kind).values()]
-            for kind in (CONTROL, USER)
-        )
-        tokenizer.add_special_tokens(control)
-        tokenizer.add_tokens(user)
+        for kind, add in ((CONTROL, tokenizer.add_special_tokens), (USER, tokenizer.add_tokens)):
+            add([LibraryToken(text, normalized=False) for text in vocabulary.of(kind).values()])
         backend = TokenizersBackend(tokenizer, vocabulary.settings({}), vocabulary.special)
-        first = (
-            vocabulary.special.get("bos_token")
-            if vocabulary.value("add_bos_token", bool, pre_tokenizer.start)
-            else None
-        )
-        last = vocabulary.special.get("eos_token") if vocabulary.value("add_eos_token", bool, False) else None
-        put_around(backend, first, last)
+        starts = vocabulary.value("add_bos_token", bool, pre_tokenizer.start)
+        ends = vocabulary.value("add_eos_token", bool, False)
+        special = vocabulary.special.get
+        put_around(backend, special("bos_token") if starts else None, special("eos_token") if ends else None)
     return backend
 
 
@@ -212,9 +214,8 @@ def pre_tokenizer_of(vocabulary: GGUFVocabulary) -> PreTokenizer:
     if name == "default":
         name = UNNAMED.get(str(vocabulary.architecture))
         if name is None:
-            raise vocabulary.error(
-                "pre", "does not say how text is cut into words; newer converters write it"
-            )
+            why = "does not say how text is cut into words; newer converters write it"
+            raise vocabulary.error("pre", why)
     if name not in PRE_TOKENIZERS:
         raise vocabulary.error("pre", f"{shown(name)} is not implemented; known: {', '.join(PRE_TOKENIZERS)}")
     return PRE_TOKENIZERS[name]
@@ -240,29 +241,12 @@ def word_pieces(vocabulary: GGUFVocabulary) -> TokenizersBackend:
         return bert(vocabulary.path, vocabulary.tokens, vocabulary.settings({"do_lower_case": not cased}))
 
 
-def pieces(vocabulary: GGUFVocabulary) -> Backend:
-    """A sentencepiece model of the same pieces, scores and kinds, which that library then runs."""
-    from zoo.tokenizer.sentencepiece import SentencePieceBackend
-
-    return SentencePieceBackend(
-        vocabulary.path, vocabulary.settings(around(vocabulary)), model_proto(vocabulary)
-    )
-
-
 def around(vocabulary: GGUFVocabulary) -> dict[str, bool]:
     """The special tokens around a text; "legacy" puts a space after each special token, as llama.cpp does."""
     pairs = vocabulary.model == "llama"
-    start, end = (
-        vocabulary.value("add_bos_token", bool, pairs),
-        vocabulary.value("add_eos_token", bool, not pairs),
-    )
+    start = vocabulary.value("add_bos_token", bool, pairs)
+    end = vocabulary.value("add_eos_token", bool, not pairs)
     return {"add_bos_token": start, "add_eos_token": end, "legacy": True}
 
 
-LOADERS: dict[str, Callable[[GGUFVocabulary], Backend]] = {
-    "gpt2": byte_level,
-    "llama": pieces,
-    "t5": pieces,
-    "bert": word_pieces,
-}
 FILES = {"llama": ("tokenizer.model", "LlamaTokenizer"), "t5": ("spiece.model", "T5Tokenizer")}

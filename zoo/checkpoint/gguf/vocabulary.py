@@ -130,16 +130,14 @@ def model_proto(vocabulary: GGUFVocabulary) -> bytes:
     TokenizerError names the key of a value that cannot be.
     """
     unknown, body = _unknown(vocabulary), []
-    for id, (text, score, kind) in enumerate(
-        zip(vocabulary.tokens, _scores(vocabulary), vocabulary.kinds, strict=True)
-    ):
+    rows = zip(vocabulary.tokens, _scores(vocabulary), vocabulary.kinds, strict=True)
+    for id, (text, score, kind) in enumerate(rows):
         # A token that a user defined is kept as it stands in a text; sentencepiece marks spaces.
         piece = text.replace(" ", SPACE) if kind == USER else text
         # One piece stands for what is unknown; padding that is called so too is never used in a text.
         role = UNKNOWN if id == unknown else UNUSED if kind == UNKNOWN else kind
-        body.append(
-            _text(1, _text(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, role))
-        )
+        row = _text(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, role)
+        body.append(_text(1, row))
     kind = UNIGRAM if vocabulary.model == "t5" else BPE
     trainer = _number(3, kind) + _number(35, BYTE in vocabulary.kinds)
     if unknown is not None:
@@ -168,11 +166,9 @@ def _unknown(vocabulary: GGUFVocabulary) -> int | None:
     kinds, named = vocabulary.of(UNKNOWN), vocabulary.id("unknown_token_id")
     if named is None or (kinds and named not in kinds):
         named = next(iter(kinds), None)
-    return (
-        named
-        if named is not None
-        else next((i for i, t in enumerate(vocabulary.tokens) if t == "<unk>"), None)
-    )
+    if named is None and "<unk>" in vocabulary.tokens:
+        return vocabulary.tokens.index("<unk>")
+    return named
 
 
 def _charsmap(vocabulary: GGUFVocabulary) -> bytes:
