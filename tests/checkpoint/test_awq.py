@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.checkpoint.formats.gptq_awq import read_awq
+from zoo.checkpoint.formats.integers import read_awq
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 from zoo.checkpoint.quantized_tensors import gather
 from zoo.checkpoint.safetensors import Tensors

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.checkpoint.formats.gptq_awq import read_gptq
+from zoo.checkpoint.formats.integers import read_gptq
 from zoo.checkpoint.quantized_matrix import QuantizationSpec
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError

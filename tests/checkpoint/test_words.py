@@ -4,7 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from zoo.checkpoint.formats.affine import reorder, repeated, transpose_nibbles, unpack
+from zoo.checkpoint.formats.integers import reorder, repeated, transpose_nibbles, unpack
 
 from .packers import bits_in_words
 

@@ -152,13 +152,13 @@ def zoo_formats() -> tuple[QuantizedFormat, ...]:
     """The quantized formats of Hugging Face folders that come with the zoo itself."""
     package = "zoo.checkpoint.formats"
     return (
-        QuantizedFormat("awq", f"{package}.gptq_awq:read_awq", "quant_config.json", "AutoAWQ's"),
+        QuantizedFormat("awq", f"{package}.integers:read_awq", "quant_config.json", "AutoAWQ's"),
         QuantizedFormat(
             "compressed-tensors", f"{package}.compressed_tensors:read_compressed_tensors", None, "vLLM's"
         ),
         QuantizedFormat("fp8", f"{package}.floats:read_fp8", None, "floats of 8 bits with block scales"),
         QuantizedFormat(
-            "gptq", f"{package}.gptq_awq:read_gptq", "quantize_config.json", "AutoGPTQ's and GPTQModel's"
+            "gptq", f"{package}.integers:read_gptq", "quantize_config.json", "AutoGPTQ's and GPTQModel's"
         ),
         QuantizedFormat(
             "modelopt", f"{package}.floats:read_modelopt", "hf_quant_config.json", "Model Optimizer's"

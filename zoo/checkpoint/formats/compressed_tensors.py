@@ -17,8 +17,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.checkpoint.formats.affine import affine, in_turn, scattered, unpack
 from zoo.checkpoint.formats.floats import block_sizes, fp4, fp8
+from zoo.checkpoint.formats.integers import affine, in_turn, scattered, unpack
 from zoo.checkpoint.quantization_settings import QuantizationSettings, choice, origin_of, refused
 from zoo.checkpoint.quantized_matrix import WORD, is_float
 from zoo.checkpoint.quantized_tensors import FormatReader, is_words, mismatched_parts
