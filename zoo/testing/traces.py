@@ -92,10 +92,10 @@ def check_heads(path: str, values: Mapping[str, mx.array]) -> None:
 
 def check_last_stream(subject: Subject, values: Mapping[str, mx.array]) -> None:
     """The residual stream after the last layer, read by norm and head, is the logits."""
-    model = subject.model
-    if not isinstance(model, Decoder | Encoder | EncoderDecoder):
+    owner: Any = subject.model
+    if not isinstance(owner, Decoder | Encoder | EncoderDecoder):
         return
-    prefix, owner = ("decoder.", model.decoder) if isinstance(model, EncoderDecoder) else ("", model)
+    prefix, owner = ("decoder.", owner.decoder) if isinstance(owner, EncoderDecoder) else ("", owner)
     last = f"{prefix}layers.{len(owner.layers) - 1}"
     if "head" in owner and last in values and f"{prefix}head" in values:
         x = values[last]
