@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from zoo_new.parts import BLOCKS
-from zoo_new.write_plugin import ARCHITECTURE, KINDS, create
+from zoo_new.write_plugin import ARCHITECTURE, FILES, create
 
 
 @click.command()
 @click.argument("name")
 @click.option(
     "--kind",
-    type=click.Choice(list(KINDS)),
+    type=click.Choice(list(FILES)),
     default="architecture",
     help="What the plugin gives; an architecture is a decoder, or what its base is.",
 )
@@ -47,7 +47,7 @@ def new(name: str, kind: str, base: str | None, block: str | None, source: Path 
         click.echo(create_from(name, source, base=base))
         return
     folder = create(name, kind, base=base, block=block)
-    if KINDS[kind] is ARCHITECTURE:
+    if FILES[kind] is ARCHITECTURE:
         following = f"pip install -e {folder} && zoo test {folder.name}"
     else:
         following = f"pip install -e '{folder}[test]' && pytest {folder}"

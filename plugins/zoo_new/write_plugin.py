@@ -17,7 +17,7 @@ from zoo.architecture import API
 from zoo.describe.plugin_card import card, with_card
 from zoo.files.writing import new_folder
 from zoo.host.registry import Registry, default_registry, isolated
-from zoo_new.parts import BLOCKS, BaseParts, Names, ScaffoldError, named, parts_of, refuse_taken
+from zoo_new.parts import BLOCKS, KINDS, BaseParts, Names, ScaffoldError, named, parts_of, refuse_taken
 
 LONGEST = 80  # characters of a value in one line
 TEMPLATES = Path(__file__).parent / "templates"
@@ -30,14 +30,11 @@ COMMON = {
     "test.yml.jinja": ".github/workflows/test.yml",
 }
 ARCHITECTURE = {"architecture/test.py.jinja": "tests/test_{f}.py"}
-KINDS: dict[str, dict[str, str]] = {
+FILES: dict[str, dict[str, str]] = {
     "architecture": ARCHITECTURE,
     "encoder": ARCHITECTURE,
     "encoder-decoder": ARCHITECTURE,
-    "block": {
-        "block/module.py.jinja": "{m}/__init__.py",
-        "block/test.py.jinja": "tests/test_{f}.py",
-    },
+    "block": {"block/module.py.jinja": "{m}/__init__.py", "block/test.py.jinja": "tests/test_{f}.py"},
     "strategy": {
         "strategy/module.py.jinja": "{m}/__init__.py",
         "strategy/strategy.py.jinja": "{m}/strategy.py",
@@ -62,14 +59,14 @@ def create(
 ) -> Path:
     """Write the plugin `name` as a package in the new folder `where`/`name`, and return the folder.
 
-    `kind` is one of `KINDS`; "architecture" is a decoder, or what its base is. `base`, of an architecture, is the one that
+    `kind` is one of `FILES`; "architecture" is a decoder, or what its base is. `base`, of an architecture, is the one that
     it is a variant of; `block` gives a decoder a block of its own, of one of the kinds in `BLOCKS`, and says which kind a
     plugin of a block alone gives ("norm"). Nothing is written after an error: ScaffoldError for a name that cannot be or
     is taken, a folder that is there, or a base that it cannot build on; SourceError for a folder that cannot be written.
     """
     registry = registry or default_registry()
     names = named(name)
-    is_architecture = KINDS[kind] is ARCHITECTURE
+    is_architecture = FILES[kind] is ARCHITECTURE
     if base and not is_architecture:
         raise ScaffoldError(f"`base` is of an architecture, not of a {kind}")
     if block and kind not in ("architecture", "block"):
@@ -80,7 +77,7 @@ def create(
     folder = free_folder(where / name)
     refuse_taken(names, kind, registry, block)
     parts = parts_of(base, registry, block, kind) if base else None
-    files = COMMON | KINDS[kind]
+    files = COMMON | FILES[kind]
     if is_architecture:
         plain = "encoder_decoder" if kind == "encoder-decoder" else "plain"
         files |= {f"architecture/{'based' if base else plain}.py.jinja": "{m}/__init__.py"}
@@ -133,40 +130,31 @@ def template_values(
     """The values that the templates are rendered with."""
     if parts:
         summary = f"{base}, with {BLOCKS[block].change if block else parts.change.summary}"
+    elif block:
+        own = BLOCKS[block]
+        summary = f"a {block}: {own.summary}" if kind == "block" else f"Pre-norm layers with {own.plain}"
     else:
-        summary = {
-            "architecture": f"Pre-norm layers with {BLOCKS[block].plain}"
-            if block
-            else "Pre-norm, rotary positions, grouped-query attention, SwiGLU",
-            "encoder": "an encoder that fills in masked tokens: pre-norm, rotary positions, SwiGLU",
-            "encoder-decoder": "an encoder-decoder: pre-norm, rotary positions, SwiGLU, one table of embeddings",
-            "block": f"a {block}: {BLOCKS[block].summary}" if block else "",
-            "strategy": "the likeliest token each time that is not the one before it",
-            "command": "how many parameters architectures have",
-        }[kind]
+        summary = KINDS["summaries"][kind]
+    task = {"encoder": "fill-mask", "encoder-decoder": "translate"}.get(kind, "generate")
     zoo = ".".join(version("mlx-zoo").split(".")[:2])
     requirements = [f"mlx-zoo>={zoo}", *([parts.requirement] if parts and parts.requirement else [])]
     return {
         **{field: getattr(names, field) for field in ("name", "distribution", "module", "function")},
         "kind": parts.model if parts else kind,
-        "is_architecture": KINDS[kind] is ARCHITECTURE,
-        "prompt": PROMPTS[
-            parts.task
-            if parts
-            else {"encoder": "fill-mask", "encoder-decoder": "translate"}.get(kind, "generate")
-        ],
+        "is_architecture": FILES[kind] is ARCHITECTURE,
+        "prompt": KINDS["prompts"][parts.task if parts else task],
         "base": base,
         "parts": parts,
         "source": None,
         "block": block,
         "class_name": names.class_name(BLOCKS[block].suffix) if block else "",
         "block_summary": BLOCKS[block].summary if block else "",
-        "imported": imports((*BLOCKS[block].specs, "Spec") if block else SPECS.get(kind, ())),
+        "imported": imports(BLOCKS[block].specs if block else KINDS["specs"].get(kind, ())),
         "summary": summary,
         "description": summary[0].upper() + summary[1:],
         "requirements": requirements,
         "zoo_source": zoo_source(),
-        "numbers": parts.numbers if parts else NUMBERS | (BLOCKS[block].numbers if block else {}),
+        "numbers": parts.numbers if parts else KINDS["numbers"] | (BLOCKS[block].numbers if block else {}),
         "checkpoint": parts.checkpoint if parts and not block else None,
         "api": API,
     }
@@ -179,36 +167,6 @@ def zoo_source() -> str:
     if vcs:
         return f"mlx-zoo @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
     return f"mlx-zoo @ {url}" if url.startswith("https://") else "mlx-zoo"
-
-
-# The specs of an architecture without a base and without a block of its own.
-PLAIN = ("Attention", "Embedding", "GatedMLP", "Head", "Layer", "RMSNorm", "RoPE", "repeat")
-SPECS = {
-    "architecture": (*PLAIN, "Decoder"),
-    "encoder": (*PLAIN, "Encoder"),
-    "encoder-decoder": (*PLAIN, "CrossAttention", "CrossLayer", "Decoder", "Encoder", "EncoderDecoder"),
-}
-
-# What the README asks a model, by its task.
-PROMPTS = {
-    "generate": "The capital city of China is",
-    "denoise": "The capital city of China is",
-    "fill-mask": "The capital city of China is [MASK].",
-    "encode": "The capital city of China is Beijing.",
-    "translate": "I love NLP",
-}
-
-# Of an architecture without a base: about a million parameters.
-NUMBERS = dict(
-    hidden_size=128,
-    intermediate_size=384,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=128,
-    vocab_size=2048,
-    tie_word_embeddings=True,
-)
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
