@@ -21,7 +21,7 @@ from zoo_lab.experiments.common import (
     trains,
 )
 from zoo_lab.experiments.measurements import loss_by_position
-from zoo_lab.plan import Chart, Claim, Curve, Metric, Plan, Result, Scale, higher, lower
+from zoo_lab.plan import Chart, Claim, Curve, Metric, Plan, Result, Scale, higher, lower, near
 from zoo_lab.training import Trained
 
 # Tokens: of a row in training, of one measured, of one point of the curve.
@@ -116,13 +116,7 @@ def heads(scale: Scale) -> Plan:
         charts=(Chart("cache", "points", "loss", "cache", labels=True), LOSS_CURVES),
         claims=(
             higher("One key/value head has a higher loss than multi-head attention", one, many, "loss"),
-            Claim(
-                "Two key/value heads are within 0.05 of multi-head attention",
-                "loss",
-                {two: 1, many: -1},
-                "near",
-                0.05,
-            ),
+            near("Two key/value heads are within 0.05 of multi-head attention", two, many, "loss", 0.05),
             lower("Latent attention has a lower loss than one key/value head", LATENT, one, "loss"),
         ),
         settings=recorded(settings, width=SMALL["hidden_size"], layers=SMALL["num_hidden_layers"]),

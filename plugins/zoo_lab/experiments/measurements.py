@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from itertools import islice, pairwise
 from statistics import median
 from typing import Any
 
 import mlx.core as mx
-import mlx.nn as nn
+import numpy as np
 
 from zoo.assemble import assemble
 from zoo.generation import generate
@@ -23,6 +22,7 @@ from zoo.generation.sampling.logits import logprobs
 from zoo.host.registry import default_registry
 from zoo.inspect.perplexity import kl_divergence
 from zoo.inspect.timing import evaluation_seconds
+from zoo.inspect.tracing.hooks import Recorder, hooked
 from zoo.loading import Loaded
 from zoo.training.corpora import corpus
 from zoo.training.loss import IGNORED, token_losses
@@ -71,44 +71,19 @@ def divergence(loaded: Any, other: Any, texts: Sequence[str]) -> float:
     return total / count
 
 
-class Recording(nn.Module):
-    """A router that counts which experts it chooses."""
-
-    def __init__(self, router: Any, experts: int) -> None:
-        super().__init__()
-        self._router, self._counts = router, [0] * experts
-
-    def __call__(self, x: mx.array) -> tuple[mx.array, mx.array]:  # (B, T, D) -> (B, T, k), (B, T, k)
-        indices, weights = self._router(x)
-        for index in indices.flatten().tolist():
-            self._counts[index] += 1
-        return indices, weights
-
-
-@contextmanager
-def recorded(model: Any) -> Iterator[list[Recording]]:
-    """Within the block every router of a model's layers is counted; they are given a layer after the other."""
-    parts = [layer.feedforward for layer in model.layers]
-    routers = [part.router for part in parts]
-    recordings = [Recording(router, router.spec.experts) for router in routers]
-    try:
-        for part, recording in zip(parts, recordings, strict=True):
-            part.router = recording
-        yield recordings
-    finally:
-        for part, router in zip(parts, routers, strict=True):
-            part.router = router
-
-
-def expert_loads(loaded: Any, documents: int) -> list[list[float]]:
+def expert_loads(loaded: Loaded, documents: int) -> list[list[float]]:
     """By layer, each expert's share of the choices on held-out text, times the number of experts: 1 is even."""
-    with recorded(loaded.model) as recordings:
+    recorder = Recorder(["layers.*.router.indices"])
+    with hooked(loaded.model, recorder, loaded.registry):
         for inputs, _ in text_batches(loaded, held_out()[:documents]):
-            mx.eval(loaded.model(inputs))
+            loaded.model(inputs)
+            recorder.evaluate()
     loads = []
-    for recording in recordings:
-        counts = recording._counts
-        loads.append([len(counts) * count / sum(counts) for count in counts])
+    for index, layer in enumerate(loaded.recipe.layers):
+        experts, address = layer.feedforward.router.experts, f"layers.{index}.feedforward.router.indices"
+        chosen = [np.array(each.values[address]).flatten() for each in recorder.passes]  # (B · T · k,)
+        counts = np.bincount(np.concatenate(chosen), minlength=experts)
+        loads.append((experts * counts / counts.sum()).tolist())
     return loads
 
 
@@ -132,14 +107,8 @@ def distinct(loaded: Any, texts: int, seed: int, **settings: Any) -> float:
 def right(loaded: Loaded, count: int, seed: int, **settings: Any) -> float:
     """The percentage of right answers to `count` questions about capitals, sampled with `settings`."""
     asked = chosen(questions_of(loaded.architecture, registry=loaded.registry), count, seed)
-    return (
-        100
-        * sum(
-            completes(loaded, question, seed=seed * count + number, **settings)
-            for number, question in enumerate(asked)
-        )
-        / len(asked)
-    )
+    found = [completes(loaded, each, seed=seed * count + n, **settings) for n, each in enumerate(asked)]
+    return 100 * sum(found) / len(asked)
 
 
 def answered(
