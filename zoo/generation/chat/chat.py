@@ -70,8 +70,21 @@ class ChatPrompt(Frozen):
     variables: Mapping[str, Any] = field(default_factory=dict)
 
     def parsed(self, steps: Iterator[Step]) -> Iterator[Step]:
-        """The steps that `loaded` generates after `ids`, their text parsed. To be called once."""
-        return steps if self.parser is None else _parsed(steps, self.parser)
+        """The steps that `loaded` generates after `ids`, their text parsed; the last one also has what was held back.
+
+        To be called once.
+        """
+        try:
+            for step in steps:
+                if self.parser is not None:
+                    part = self.parser.add(step.text)
+                    if step.finish_reason is not None:
+                        part += self.parser.finish()
+                    step = replace(step, text=part.text, thinking=part.thinking, tool_calls=part.calls)
+                yield step
+        finally:
+            if isinstance(steps, Generator):  # closing this iterator closes that one
+                steps.close()
 
 
 def chat_prompt(
@@ -112,19 +125,6 @@ def rendered_prompt(
     ids = encode_prompt(loaded, text if ids is None else ids, special_tokens=False)
     visible = replace(loaded, tokenizer=loaded.tokenizer.with_visible_tokens(format.tokens))
     return ChatPrompt(visible, ids, format.parser(text, tools), variables)
-
-
-def _parsed(steps: Iterator[Step], parser: Parser) -> Iterator[Step]:
-    """The steps with their text parsed; the last one also has what was held back."""
-    try:
-        for step in steps:
-            part = parser.add(step.text)
-            if step.finish_reason is not None:
-                part += parser.finish()
-            yield replace(step, text=part.text, thinking=part.thinking, tool_calls=part.calls)
-    finally:
-        if isinstance(steps, Generator):  # closing this iterator closes that one
-            steps.close()
 
 
 FOLLOWING = ({"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Why?"})

@@ -191,7 +191,8 @@ class ChatSession:
             ids = encode_prompt(self.loaded, text, source_language=source, target_language=target)
             return ChatPrompt(self.loaded, ids, None)
         text, ids = self._rendered(self.conversation.active_messages)
-        if self.context is not None and len(ids) > self.context - self._room(self.context):
+        answer = token_limit(self.loaded, 0, self.settings.get("max_tokens"))
+        if self.context is not None and len(ids) > self.context - min(answer, self.context // ANSWER_SHARE):
             turns = self._drop(self.context)
             if turns:
                 text, after = self._rendered(self.conversation.active_messages)
@@ -205,24 +206,17 @@ class ChatSession:
                 )
         return rendered_prompt(self.loaded, text, ids=ids)
 
-    def _room(self, context: int) -> int:
-        """The tokens of the context that are left for an answer."""
-        return min(token_limit(self.loaded, 0, self.settings.get("max_tokens")), context // ANSWER_SHARE)
-
     def _drop(self, context: int) -> int:
         """Leave out the oldest turns until the others fill `1 / KEPT_SHARE` of the context; returns how many."""
         conversation = self.conversation
         first = conversation.dropped
         counts = range(first + 1, conversation.turns)
         if counts:
-            # The more turns are left out, the fewer tokens there are.
-            fits = bisect_left(
-                counts,
-                True,
-                key=lambda count: (
-                    len(self._rendered(conversation.without(count))[1]) <= context // KEPT_SHARE
-                ),
-            )
+
+            def fit(count: int) -> bool:  # the more turns are left out, the fewer tokens there are
+                return len(self._rendered(conversation.without(count))[1]) <= context // KEPT_SHARE
+
+            fits = bisect_left(counts, True, key=fit)
             conversation.dropped = counts[min(fits, len(counts) - 1)]
         return conversation.dropped - first
 

@@ -58,21 +58,11 @@ def vocabulary_of(tokenizer: Tokenizer, size: int) -> Vocabulary | None:
 
     None where decoding does more than join the bytes of tokens.
     """
-    kept = _VOCABULARIES.setdefault(tokenizer, {})
-    if size not in kept:
-        made = _build(tokenizer, size)
-        if made is None:
-            return None
-        kept[size] = made
-    return kept[size]
-
-
-def _build(tokenizer: Tokenizer, size: int) -> Vocabulary | None:
     from llguidance import LLTokenizer
 
-    text = tokenizer.text_bytes()
-    if text is None:
-        return None
+    built = _VOCABULARIES.setdefault(tokenizer, {})
+    if size in built or (text := tokenizer.text_bytes()) is None:
+        return built.get(size)
     known = text.tokens[:size]
     silent = [id for id, token in enumerate(known) if token is None]
     # A grammar can name a special token as it is written; an id without a token is never allowed.
@@ -81,7 +71,8 @@ def _build(tokenizer: Tokenizer, size: int) -> Vocabulary | None:
     library = LLTokenizer(_TokenizerWrapper(tokens, [*(id for id in silent if tokens[id]), size], size))  # type: ignore[arg-type]
     everything = bits_of(range(size), size)
     at_first = everything & ~bits_of((id for id in text.altered_first if id < size), size)
-    return Vocabulary(library, size, everything, at_first, frozenset(silent))
+    built[size] = Vocabulary(library, size, everything, at_first, frozenset(silent))
+    return built[size]
 
 
 def bits_of(ids: Iterable[int], size: int) -> np.ndarray:
@@ -166,7 +157,8 @@ class TokenMask:
         ZooError where there is none though the text is not `done`: the tokenizer lacks the token.
         """
         found = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)
-        self._check()
+        if self._matcher.is_error():
+            raise ZooError(f"`{self.grammar.name}`: {error_line(self._matcher.get_error())}")
         end, bits = self.vocabulary.end, found[: len(self._inner)] & self._inner
         if not self._begun:
             bits &= self.vocabulary.at_first
@@ -195,10 +187,6 @@ class TokenMask:
     def done(self) -> bool:
         """Whether the text is complete, and nothing but an end token can follow."""
         return self.complete and (self._only_end or self._matcher.is_stopped())
-
-    def _check(self) -> None:
-        if self._matcher.is_error():
-            raise ZooError(f"`{self.grammar.name}`: {error_line(self._matcher.get_error())}")
 
 
 def apply_mask(logits: mx.array, allowed: np.ndarray) -> mx.array:  # (B, V) -> (B, V)

@@ -212,9 +212,8 @@ class Engine:
         while self._waiting and len(sequences) < most:
             following = self._waiting[0]
             length = max(longest, len(following.ids))
-            if (
-                len(sequences) + 1
-            ) * length > runtime.prefill_chunk() or following.settings.policy() != policy:
+            fits = (len(sequences) + 1) * length <= runtime.prefill_chunk()
+            if not fits or following.settings.policy() != policy:
                 break
             if not pads and len(following.ids) != longest:
                 break

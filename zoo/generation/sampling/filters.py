@@ -7,7 +7,7 @@ one token of a row. Axes: B batch, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
@@ -21,8 +21,6 @@ from zoo.host.registry import Registry
 if TYPE_CHECKING:
     from zoo.generation.settings import Settings
 
-Filter = Callable[[mx.array], mx.array]
-
 
 def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:
     """The temperature and the filters that `settings` ask for, in the order in which they are applied; none for greedy.
@@ -32,37 +30,25 @@ def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:
     """
     if settings.greedy:
         return ()
-    steps: tuple[tuple[str, float, Callable[[mx.array, float], mx.array], bool], ...] = (
-        ("temperature", settings.temperature, divided, True),
-        ("top_n_sigma", settings.top_n_sigma, top_n_sigma, settings.top_n_sigma > 0),
-        ("top_k", settings.top_k, top_k, settings.top_k > 0),
-        ("top_p", settings.top_p, top_p, settings.top_p < 1),
-        ("min_p", settings.min_p, min_p, settings.min_p > 0),
-        ("typical_p", settings.typical_p, typical, settings.typical_p < 1),
+    heat, sigma, k = settings.temperature, settings.top_n_sigma, settings.top_k
+    p, least, mass = settings.top_p, settings.min_p, settings.typical_p
+    steps = (
+        (True, LogitsProcessor("temperature", heat, lambda logits: logits / heat)),
+        (sigma > 0, LogitsProcessor("top_n_sigma", sigma, lambda logits: top_n_sigma(logits, sigma))),
+        (k > 0, LogitsProcessor("top_k", k, lambda logits: top_k(logits, k))),
+        (p < 1, LogitsProcessor("top_p", p, lambda logits: top_p(logits, p))),
+        (least > 0, LogitsProcessor("min_p", least, lambda logits: min_p(logits, least))),
+        (mass < 1, LogitsProcessor("typical_p", mass, lambda logits: typical(logits, mass))),
     )
-    return tuple(
-        LogitsProcessor(name, value, _with(function, value))
-        for name, value, function, asked in steps
-        if asked
-    )
+    return tuple(processor for asked, processor in steps if asked)
 
 
-def _with(function: Callable[[mx.array, float], mx.array], value: float) -> Filter:
-    return lambda logits: function(logits, value)
-
-
-def divided(logits: mx.array, temperature: float) -> mx.array:
-    """The logits divided by the temperature, (B, V) -> (B, V)."""
-    return logits / temperature
-
-
-def top_k(logits: mx.array, k: float) -> mx.array:
+def top_k(logits: mx.array, k: int) -> mx.array:
     """Keep the k largest logits of each row, (B, V) -> (B, V)."""
-    count = int(k)
-    if count >= logits.shape[-1]:
+    if k >= logits.shape[-1]:
         return logits
     # By rank and not by a threshold, so that equal logits do not let in more than k.
-    rest = mx.argpartition(-logits, count - 1, axis=-1)[..., count:]
+    rest = mx.argpartition(-logits, k - 1, axis=-1)[..., k:]
     return mx.put_along_axis(logits, rest, mx.array(NEG_INF, logits.dtype), axis=-1)
 
 

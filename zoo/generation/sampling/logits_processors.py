@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 
 import mlx.core as mx
 
-from zoo.architecture.settings import CONSTRAINTS
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.sampling.logits import NEG_INF, LogitsProcessor, keep_only, mask_tokens
@@ -26,6 +25,7 @@ from zoo.generation.sampling.penalties import (
     repetition,
 )
 from zoo.generation.settings.generation_config import Constraints
+from zoo.generation.settings.settings import ONE_OF
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 
@@ -121,7 +121,6 @@ def _encode(tokenizer: Tokenizer, text: str) -> TokenSequence:
 
 CHECKPOINT = "generation_config.json"  # the name of a processor that the checkpoint asks for
 NO_STRINGS = TokenStrings()
-CONSTRAINED = tuple(setting.name for setting in CONSTRAINTS)
 
 
 class LogitsProcessors:
@@ -235,7 +234,7 @@ class LogitsProcessors:
         if (mask := self.mask) is not None:
             from zoo.generation.grammar import apply_mask
 
-            asked = (name for name in CONSTRAINED if getattr(settings, name) is not None)
+            asked = (name for name in ONE_OF if getattr(settings, name) is not None)
             name = next(asked, "grammar")
             yield LogitsProcessor(name, None, lambda logits: apply_mask(logits, mask.allowed()))
 
@@ -259,7 +258,7 @@ def processors_of(loaded: Loaded, settings: Settings, constraints: Constraints) 
     """The logits processors of one sequence of a loaded model; PromptError for a string that cannot be encoded."""
     vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab
     strings = token_strings_of(loaded.tokenizer, settings)
-    forms = {name: form for name in CONSTRAINED if (form := getattr(settings, name)) is not None}
+    forms = {name: form for name in ONE_OF if (form := getattr(settings, name)) is not None}
     mask = None
     if forms:  # else nothing heavy is imported
         from zoo.generation.grammar import token_mask

@@ -56,8 +56,9 @@ def ignored_keys(values: Mapping[str, Any], settings: Collection[str], known_onl
         if key not in table:
             found += [] if known_only else [key]
         elif (known := table[key]) and known.setting not in settings and value != known.neutral:
-            other = table[known.only_with] if known.only_with else None
-            if other is None or (values.get(known.only_with) or other.neutral) != other.neutral:
+            only = known.only_with
+            other = table[only] if only else None
+            if not (only and other) or (values.get(only) or other.neutral) != other.neutral:
                 found.append(key)
     return found
 

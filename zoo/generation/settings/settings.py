@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zoo.architecture.settings import BREAKERS, SHARED
+from zoo.architecture.settings import BREAKERS, CACHE, CONSTRAINTS, SHARED
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
@@ -20,9 +20,9 @@ ALWAYS = ("repetition_penalty", "no_repeat_ngram_size", "max_time")
 DRAW_SETTINGS = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "mirostat", "samplers")
 # Mirostat replaces these: it chooses how many tokens to draw from.
 REPLACED = ("top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc_probability")
-POLICY = ("max_kv_size", "keep", "kv_bits", "key_bits", "value_bits", "kv_group_size", "kv_start")
+POLICY = tuple(setting.name for setting in CACHE)
 MOST_BIAS = 1e6  # beyond it the other logits vanish in float32
-ONE_OF = ("json_schema", "regex", "grammar")
+ONE_OF = tuple(setting.name for setting in CONSTRAINTS)
 
 
 @frozen(kw_only=True)

@@ -87,22 +87,12 @@ def draft_config(loaded: Loaded, settings: Settings) -> DraftConfig | None:
 
 def load_draft_model(loaded: Loaded, source: Loaded | str | Path) -> Loaded:
     """The draft model, loaded at the first call if `source` is not; PromptError where it cannot draft for `loaded`."""
-    if isinstance(source, Loaded):
-        check_draft_model(loaded, source)
-        return source
-    name = str(source)
-    if name not in loaded.drafters:
-        try:
-            draft = load(source, registry=loaded.registry)
-        except ZooError as error:
-            raise PromptError(f"`draft_model`: {error}") from error
-        check_draft_model(loaded, draft)
-        loaded.drafters[name] = draft
-    return loaded.drafters[name]
-
-
-def check_draft_model(loaded: Loaded, draft: Loaded) -> None:
-    """PromptError for a draft model that cannot draft for `loaded`."""
+    if not isinstance(source, Loaded) and str(source) in loaded.drafters:
+        return loaded.drafters[str(source)]
+    try:
+        draft = source if isinstance(source, Loaded) else load(source, registry=loaded.registry)
+    except ZooError as error:
+        raise PromptError(f"`draft_model`: {error}") from error
     name, model = f"`draft_model` {draft.folder}", draft.model
     if not model.decodes or model.translates or draft.architecture.causality != "causal":
         raise PromptError(f"{name}: {draft.architecture.name} is no causal decoder")
@@ -114,17 +104,16 @@ def check_draft_model(loaded: Loaded, draft: Loaded) -> None:
         ours, theirs = loaded.recipe.embedding.vocab, draft.recipe.embedding.vocab
         if ours != theirs:
             raise PromptError(f"{name}: its vocabulary has {theirs} tokens, that of {loaded.folder} {ours}")
-    elif (token := first_difference(loaded.tokenizer, draft.tokenizer)) is not None:
-        pieces = [piece(tokenizer, token) for tokenizer in (draft.tokenizer, loaded.tokenizer)]
-        raise PromptError(
-            f"{name}: its tokenizer is another: token {token} is {pieces[0]!r} there and {pieces[1]!r} in {loaded.folder}"
-        )
-
-
-def first_difference(one: Tokenizer, other: Tokenizer) -> int | None:
-    """The first id that is another token in the other tokenizer."""
-    ids = range(max(one.vocab_size, other.vocab_size))
-    return next((id for id in ids if piece(one, id) != piece(other, id)), None)
+    else:
+        for token in range(max(loaded.tokenizer.vocab_size, draft.tokenizer.vocab_size)):
+            theirs, ours = piece(draft.tokenizer, token), piece(loaded.tokenizer, token)
+            if theirs != ours:
+                raise PromptError(
+                    f"{name}: its tokenizer is another: token {token} is {theirs!r} there and {ours!r} in {loaded.folder}"
+                )
+    if not isinstance(source, Loaded):
+        loaded.drafters[str(source)] = draft
+    return draft
 
 
 def piece(tokenizer: Tokenizer, id: int) -> str | None:

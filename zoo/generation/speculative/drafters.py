@@ -162,7 +162,10 @@ class DraftModel(Drafter):
         """The next `count` tokens, one pass each; none where the positions would run out."""
         if self.context is not None and len(self.text) + count > self.context:
             return Draft()
-        self._drop_rejected()
+        # Rejected drafts leave the caches, but not the end of the text: its logits are needed.
+        accepted = common_prefix(self.cached_drafts, self.text[self.cached : -1])
+        self.cached += self._rollback.keep(accepted, len(self.cached_drafts))
+        self.cached_drafts = []
         new = self.text[self.cached :]
         chunk = runtime.prefill_chunk()
         while len(new) > chunk:
@@ -175,12 +178,6 @@ class DraftModel(Drafter):
         draft = self.sampler.draft(count, logits, lambda token: self._logits(token[:, None]))
         self.cached_drafts = list(draft.tokens[:-1])
         return draft
-
-    def _drop_rejected(self) -> None:
-        """Roll the caches back to the accepted drafts, but not to the whole text: the logits of its end are needed."""
-        accepted = common_prefix(self.cached_drafts, self.text[self.cached : -1])
-        self.cached += self._rollback.keep(accepted, len(self.cached_drafts))
-        self.cached_drafts = []
 
     def _logits(self, tokens: mx.array) -> mx.array:  # (1, T) -> (1, V)
         return self.model.head(self.model.backbone(tokens, self.caches)[:, -1:])[:, -1]

@@ -51,7 +51,18 @@ class BatchDecoder:
         if self.model.translates:
             self.cache = self.model.make_cache(self.settings.policy(1 + self.limit))
             return SourcePrefill(self.model, self.prompts, self.cache, start_token(self.loaded)).advance()
-        read = [self._prefill(ids) for ids in self.prompts]
+        read = [
+            Prefill(
+                self.model,
+                ids,
+                self.model.make_cache(self.settings.policy(len(ids) + self.limit)),
+                chunk=self.settings.prefill_chunk,
+                prefix=self.loaded.architecture.causality == "prefix",
+                report=self.report,
+                on_hidden=self.on_hidden,
+            )
+            for ids in self.prompts
+        ]
         logits = [each.finish() for each in read]
         caches = [each.cache for each in read]
         self.cache = merged_caches(caches) if len(caches) > 1 else caches[0]
@@ -69,14 +80,3 @@ class BatchDecoder:
     def select(self, rows: Sequence[int]) -> None:
         """Go on with these rows of the caches, in this order."""
         self.model.select(self.cache, mx.array(list(rows)))
-
-    def _prefill(self, ids: Sequence[int]) -> Prefill:
-        return Prefill(
-            self.model,
-            ids,
-            self.model.make_cache(self.settings.policy(len(ids) + self.limit)),
-            chunk=self.settings.prefill_chunk,
-            prefix=self.loaded.architecture.causality == "prefix",
-            report=self.report,
-            on_hidden=self.on_hidden,
-        )

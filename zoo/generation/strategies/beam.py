@@ -13,7 +13,7 @@ from typing import Any, Literal
 import mlx.core as mx
 import numpy as np
 
-from zoo.architecture.settings import BEAM_SEARCH
+from zoo.architecture.settings import BEAM_SEARCH, CACHE, PROMPT
 from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine, run_prompts
 from zoo.generation.loop.prefill import Report
@@ -30,12 +30,9 @@ from zoo.loading import Loaded
 
 NEUTRAL = Settings()
 # What several beams have a use for: limits, penalties that look at a text alone, the prompt and the caches.
-SEARCHED = frozenset(
-    (
-        *("max_tokens", "min_tokens", "stop", "stop_tokens", "repetition_penalty", "no_repeat_ngram_size"),
-        *("source_language", "target_language", "special_tokens", "prefill_chunk"),
-        *("max_kv_size", "keep", "kv_bits", "key_bits", "value_bits", "kv_group_size", "kv_start"),
-    )
+SEARCHED = (
+    *("max_tokens", "min_tokens", "stop", "stop_tokens", "repetition_penalty", "no_repeat_ngram_size"),
+    *(setting.name for setting in (*PROMPT, *CACHE)),
 )
 
 
