@@ -23,7 +23,7 @@ from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import LogitsProcessors, processors_of
 from zoo.generation.sampling.logits import NEG_INF, check_numbers, logprobs
 from zoo.generation.settings import Settings, settings_for
-from zoo.generation.settings.generation_config import Constraints, check_key, generation_config_of
+from zoo.generation.settings.generation_config import check_key, generation_config_of
 from zoo.generation.settings.settings import check_prefill
 from zoo.generation.strategies.batch_decoder import BatchDecoder
 from zoo.loading import Loaded
@@ -75,7 +75,26 @@ def batch(
         if name not in SEARCHED and getattr(settings, name) != getattr(NEUTRAL, name):
             raise PromptError(f"`{name}` cannot be given with several `beams`")
     tokenized = each_prompt(prompts, lambda prompt: tokenize_prompt(loaded, prompt, settings))
-    return _searched(loaded, tokenized, beams, settings, batch_size, report)
+
+    def run() -> Iterator[tuple[int, Step]]:
+        """Drafts while a search goes on, then its candidates, and the tokens of the best."""
+        for indices in in_batches(loaded, [len(ids) for ids, _ in tokenized], batch_size):
+            group = [tokenized[index] for index in indices]
+            most = max(constraints.max_tokens for _, constraints in group)
+            decoder = BatchDecoder(loaded, [ids for ids, _ in group], most, settings, report=report)
+            searches = [
+                BeamSearch(processors_of(loaded, settings, constraints), beams) for _, constraints in group
+            ]
+            for place in run_searches(decoder, searches):
+                search = searches[place]
+                if search.done:
+                    steps = _found(loaded, search, settings)
+                else:
+                    draft = loaded.tokenizer.decode(search.best.tokens) if loaded.tokenizer else ""
+                    steps = iter([Step(None, "", draft=draft)])
+                yield from ((indices[place], step) for step in steps)
+
+    return run()
 
 
 # The settings of a search, by their names in `BeamConfig`: what a caller calls them, and the keys of generation_config.json.
@@ -112,32 +131,6 @@ def beam_config(values: Mapping[str, Any], given: Mapping[str, Any]) -> BeamConf
     if "diversity_penalty" not in given and asked.get("groups", 1) == 1:
         asked.pop("diversity", None)
     return BeamConfig(**asked)
-
-
-def _searched(
-    loaded: Loaded,
-    prompts: Sequence[tuple[list[int], Constraints]],
-    beams: BeamConfig,
-    settings: Settings,
-    batch_size: int,
-    report: Report | None,
-) -> Iterator[tuple[int, Step]]:
-    """Drafts while a search goes on, then its candidates, and the tokens of the best; each with the prompt's index."""
-    for indices in in_batches(loaded, [len(ids) for ids, _ in prompts], batch_size):
-        group = [prompts[index] for index in indices]
-        most = max(constraints.max_tokens for _, constraints in group)
-        decoder = BatchDecoder(loaded, [ids for ids, _ in group], most, settings, report=report)
-        searches = [
-            BeamSearch(processors_of(loaded, settings, constraints), beams) for _, constraints in group
-        ]
-        for place in run_searches(decoder, searches):
-            search = searches[place]
-            if search.done:
-                steps = _found(loaded, search, settings)
-            else:
-                draft = loaded.tokenizer.decode(search.best.tokens) if loaded.tokenizer else ""
-                steps = iter([Step(None, "", draft=draft)])
-            yield from ((indices[place], step) for step in steps)
 
 
 def _found(loaded: Loaded, search: BeamSearch, settings: Settings) -> Iterator[Step]:

@@ -12,7 +12,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.generation.loop.prefill import Report
-from zoo.generation.loop.sequence import Sequence, sequence_of
+from zoo.generation.loop.sequence import sequence_of
 from zoo.generation.loop.step import Step
 from zoo.generation.sampling.logits import NEG_INF, check_numbers
 from zoo.generation.settings import settings_for
@@ -37,7 +37,8 @@ def stream(
     Of the `top_k` likeliest tokens the one is taken with the largest (1 − `penalty_alpha`) p − `penalty_alpha` s: p is
     its probability, after penalties and bans, s the largest cosine similarity of its hidden state, the one that the head
     reads, to that of any token before. Settings left None are those of `generation_config.json`, whose constraints hold
-    in any case, else 0.6 and 4. PromptError, before anything runs, for a prompt or setting that cannot be.
+    in any case, else 0.6 and 4. n tokens cost n + 1 passes, all but the first over a row for each candidate. PromptError,
+    before anything runs, for a prompt or setting that cannot be; ZooError when the model's logits are no numbers.
     """
     values = generation_config_of(loaded)
     alpha = penalty_alpha if penalty_alpha is not None else values.get("penalty_alpha") or ALPHA
@@ -46,37 +47,30 @@ def stream(
     sequence = sequence_of(loaded, prompt, settings)
     states = HiddenStates()
     decoder = BatchDecoder(loaded, [sequence.ids], sequence.limit, settings, report=report, on_hidden=states)
-    return contrastive_search(decoder, states, sequence, alpha=alpha, candidates=asked)
 
+    def run() -> Iterator[Step]:
+        logits = decoder.first()  # (1, V)
+        count = min(asked, logits.shape[-1])
+        decoder.select([0] * count)
+        states.reading = False
+        while not sequence.finished:
+            scores = sequence.sampler.scores(logits)[0]  # (V,)
+            likeliest = mx.argsort(-scores)[:count]  # (K,)
+            probabilities = mx.softmax(scores)[likeliest]
+            upcoming = decoder.next(likeliest[:, None])  # (K, V)
+            score = (1 - alpha) * probabilities - alpha * states.nearest()  # (K,)
+            # Fewer tokens than candidates may be allowed.
+            score = mx.where(scores[likeliest] > NEG_INF, score, NEG_INF)
+            highest = logits.max()
+            mx.eval(score, upcoming, highest)
+            check_numbers(highest.item(), f"token {len(sequence.tokens) + 1}")
+            chosen = int(mx.argmax(score).item())
+            yield sequence.choose(int(likeliest[chosen].item()), logits)
+            states.keep(chosen)
+            decoder.select([chosen] * count)
+            logits = upcoming[chosen : chosen + 1]
 
-def contrastive_search(
-    decoder: BatchDecoder, states: HiddenStates, sequence: Sequence, *, alpha: float, candidates: int
-) -> Iterator[Step]:
-    """The steps of a text, of whose passes `states` has the hidden states.
-
-    n tokens cost n + 1 passes, all but the first over a row for each candidate. ZooError when the model's logits are no
-    numbers.
-    """
-    logits = decoder.first()  # (1, V)
-    count = min(candidates, logits.shape[-1])
-    decoder.select([0] * count)
-    states.reading = False
-    while not sequence.finished:
-        scores = sequence.sampler.scores(logits)[0]  # (V,)
-        likeliest = mx.argsort(-scores)[:count]  # (K,)
-        probabilities = mx.softmax(scores)[likeliest]
-        upcoming = decoder.next(likeliest[:, None])  # (K, V)
-        score = (1 - alpha) * probabilities - alpha * states.nearest()  # (K,)
-        # Fewer tokens than candidates may be allowed.
-        score = mx.where(scores[likeliest] > NEG_INF, score, NEG_INF)
-        highest = logits.max()
-        mx.eval(score, upcoming, highest)
-        check_numbers(highest.item(), f"token {len(sequence.tokens) + 1}")
-        chosen = int(mx.argmax(score).item())
-        yield sequence.choose(int(likeliest[chosen].item()), logits)
-        states.keep(chosen)
-        decoder.select([chosen] * count)
-        logits = upcoming[chosen : chosen + 1]
+    return run()
 
 
 class HiddenStates:
