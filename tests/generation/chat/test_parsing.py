@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from zoo.generation.chat.parsing.formats import FORMATS, THINKING, AnswerFormat
+from zoo.generation.chat.parsing import FORMATS, THINKING, AnswerFormat
 from zoo.generation.chat.tools import declarations
 
 

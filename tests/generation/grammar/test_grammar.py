@@ -20,8 +20,7 @@ import zoo
 from tests.helpers import json_schemas
 from tests.helpers.tokenizer_kinds import tokenizer_of
 from zoo.errors import PromptError, ZooError
-from zoo.generation.grammar import apply_mask, compile_grammar, token_mask
-from zoo.generation.grammar.mask import vocabulary_of
+from zoo.generation.grammar import apply_mask, compile_grammar, token_mask, vocabulary_of
 
 COUNT = int(os.environ.get("ZOO_SCHEMAS", 40))
 # A tokenizer of each kind whose texts can be held to a form and that has a token for every byte.

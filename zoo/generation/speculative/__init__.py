@@ -5,8 +5,7 @@ next-token-prediction layer. `zoo.generation.loop.speculative_batch` generates o
 one without drafts; drawn, it has the same distribution (`verification`).
 """
 
-from zoo.generation.speculative.config import DraftConfig, draft_config
-from zoo.generation.speculative.drafters import Draft, Drafter
+from zoo.generation.speculative.drafters import Draft, DraftConfig, Drafter, draft_config
 from zoo.generation.speculative.verification import DraftThrottle
 
 __all__ = ["Draft", "DraftConfig", "DraftThrottle", "Drafter", "draft_config"]
