@@ -157,12 +157,7 @@ class Config(Mapping[str, Any]):
         return self.count(key, most=MOST_LAYERS)
 
     def number(
-        self,
-        key: str,
-        default: Any = REQUIRED,
-        *,
-        least: float = -MOST_NUMBER,
-        most: float = MOST_NUMBER,
+        self, key: str, default: Any = REQUIRED, *, least: float = -MOST_NUMBER, most: float = MOST_NUMBER
     ) -> Any:
         """A number in `least`..`most`, and 0 or at least `LEAST_NUMBER` away from it; ConfigError otherwise."""
         if key not in self._values:
@@ -172,12 +167,7 @@ class Config(Mapping[str, Any]):
         return float(self[key])
 
     def numbers(
-        self,
-        key: str,
-        default: Any = REQUIRED,
-        *,
-        least: float = -MOST_NUMBER,
-        most: float = MOST_NUMBER,
+        self, key: str, default: Any = REQUIRED, *, least: float = -MOST_NUMBER, most: float = MOST_NUMBER
     ) -> Any:
         """A list of at least one number, each within the bounds of `number`, as a tuple; ConfigError otherwise."""
         if key not in self._values:

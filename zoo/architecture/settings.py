@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
@@ -90,7 +91,8 @@ class Setting(Frozen):
             except OverflowError:
                 return None
         if self.kind is dict and isinstance(value, str):
-            value = _object(value)
+            with suppress(ValueError):
+                value = json.loads(value)
         if self.kind is dict and isinstance(value, Mapping):
             return dict(value)
         return value if isinstance(value, self.kind) else None
@@ -100,14 +102,10 @@ class Setting(Frozen):
         spelled = {str(extra).lower(): extra for extra in self.also}
         if self.kind is bool:
             spelled |= {"true": True, "false": False}
-        value: Any = text
-        if text.lower() in spelled:
-            value = spelled[text.lower()]
-        elif self.kind in (int, float):
-            try:
+        value: Any = spelled.get(text.lower(), text)
+        if value is text and self.kind in (int, float):
+            with suppress(ValueError):
                 value = self.kind(text)
-            except ValueError:
-                value = text
         return self._checked(value)
 
     def _within(self, value: Any) -> bool:
@@ -132,22 +130,13 @@ class Setting(Frozen):
             what = f"one of {', '.join(map(str, self.choices))}"
         else:
             limits = (("at least", self.minimum), ("more than", self.above), ("at most", self.maximum))
-            bounds = [f"{words} {_shown(bound)}" for words, bound in limits if bound is not None]
+            given = [(words, bound) for words, bound in limits if bound is not None]
+            bounds = [
+                f"{words} {bound if isinstance(bound, int) else f'{bound:g}'}" for words, bound in given
+            ]
             what = f"{kind}{' of ' if bounds else ''}{' and '.join(bounds)}"
         more = f"{what}{' or a list of them' if self.several else ''}"
         return f"{more}{''.join(f', or {str(extra).lower()}' for extra in self.also)}"
-
-
-def _object(text: str) -> Any:
-    """What a text of JSON holds; None for one that is no JSON."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
-
-
-def _shown(bound: float) -> str:
-    return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
 def checked_settings(owner: str, declared: Iterable[Setting], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,14 +162,14 @@ BITS = (4, 8)
 BREAKERS = ("\n", ":", '"', "*")  # those of DRY's author
 
 
-def _count(name: str, help: str, minimum: int = 0, maximum: int = MOST, **more: Any) -> Setting:
+def count_setting(name: str, help: str, minimum: int = 0, maximum: int = MOST, **more: Any) -> Setting:
     """A setting that is a whole number."""
     return Setting(name, int, minimum=minimum, maximum=maximum, help=help, **more)
 
 
-def _number(name: str, help: str, maximum: float = 1) -> Setting:
-    """A setting that is a number from 0 to `maximum`."""
-    return Setting(name, float, minimum=0, maximum=maximum, help=help)
+def number_setting(name: str, help: str, maximum: float = 1, minimum: float = 0, **more: Any) -> Setting:
+    """A setting that is a number from `minimum` to `maximum`."""
+    return Setting(name, float, minimum=minimum, maximum=maximum, help=help, **more)
 
 
 def _texts(name: str, help: str) -> Setting:
@@ -189,24 +178,17 @@ def _texts(name: str, help: str) -> Setting:
 
 
 LIMITS = (
-    _count("max_tokens", "Maximum number of tokens to generate (256).", 1),
-    _count("min_tokens", "Minimum number of tokens to generate, an end token included."),
-    _number("max_time", "Maximum time in seconds, prompt processing included.", HUGE),
+    count_setting("max_tokens", "Maximum number of tokens to generate (256).", 1),
+    count_setting("min_tokens", "Minimum number of tokens to generate, an end token included."),
+    number_setting("max_time", "Maximum time in seconds, prompt processing included.", HUGE),
     _texts("stop", "Stop before this text; may be given several times."),
-    _count("stop_tokens", "Stop at this token id; may be given several times.", several=True),
+    count_setting("stop_tokens", "Stop at this token id; may be given several times.", several=True),
     Setting("stop_regex", str, help="Stop before text that this regular expression matches."),
 )
 
 SAMPLING = (
-    Setting(
-        "temperature",
-        float,
-        minimum=1 / HUGE,
-        maximum=HUGE,
-        also=(0,),
-        help="Sampling temperature; 0 is greedy decoding.",
-    ),
-    _count("top_k", "Sample from the k likeliest tokens (0: all).", maximum=2**63 - 1),
+    number_setting("temperature", "Sampling temperature; 0 is greedy decoding.", HUGE, 1 / HUGE, also=(0,)),
+    count_setting("top_k", "Sample from the k likeliest tokens (0: all).", maximum=2**63 - 1),
     Setting(
         "top_p",
         float,
@@ -214,7 +196,7 @@ SAMPLING = (
         maximum=1,
         help="Sample from the likeliest tokens that reach probability p together (nucleus sampling).",
     ),
-    _number("min_p", "Sample from tokens at least p times as likely as the likeliest."),
+    number_setting("min_p", "Sample from tokens at least p times as likely as the likeliest."),
     Setting(
         "typical_p",
         float,
@@ -222,12 +204,12 @@ SAMPLING = (
         maximum=1,
         help="Locally typical sampling: the tokens whose surprise is closest to the entropy, up to probability p together.",
     ),
-    _number(
+    number_setting(
         "xtc_probability",
         "XTC: probability of a step at which all tokens above `xtc_threshold` but the least likely of them are removed.",
     ),
-    _number("xtc_threshold", "XTC: the probability above which tokens are removed (0.1).", 0.5),
-    _number(
+    number_setting("xtc_threshold", "XTC: the probability above which tokens are removed (0.1).", 0.5),
+    number_setting(
         "top_n_sigma", "Sample from the logits within n standard deviations of the largest (0: all).", HUGE
     ),
     Setting(
@@ -236,49 +218,39 @@ SAMPLING = (
         choices=(0, 2),
         help="2: Mirostat 2, which holds the surprise of the text at `mirostat_tau`; 0: off.",
     ),
-    _number("mirostat_tau", "Mirostat: target surprise in bits (5).", HUGE),
-    _number("mirostat_eta", "Mirostat: learning rate (0.1)."),
-    _count("seed", "Random seed; the same seed gives the same text.", maximum=2**64 - 1),
+    number_setting("mirostat_tau", "Mirostat: target surprise in bits (5).", HUGE),
+    number_setting("mirostat_eta", "Mirostat: learning rate (0.1)."),
+    count_setting("seed", "Random seed; the same seed gives the same text.", maximum=2**64 - 1),
 )
 
 PENALTIES = (
-    Setting(
+    number_setting(
         "repetition_penalty",
-        float,
-        minimum=1e-3,
-        maximum=1e3,
-        help="Penalty on tokens that the text already has: divides positive logits, multiplies negative ones (1: off).",
+        "Penalty on tokens that the text already has: divides positive logits, multiplies negative ones (1: off).",
+        1e3,
+        1e-3,
     ),
-    _count("repetition_context_size", "Number of last tokens that the repetition penalty looks at (0: all)."),
-    Setting(
-        "presence_penalty",
-        float,
-        minimum=-100,
-        maximum=100,
-        help="Subtracted from the logit of every token that was generated (0: off).",
+    count_setting(
+        "repetition_context_size", "Number of last tokens that the repetition penalty looks at (0: all)."
     ),
-    Setting(
+    number_setting(
+        "presence_penalty", "Subtracted from the logit of every token that was generated (0: off).", 100, -100
+    ),
+    number_setting(
         "frequency_penalty",
-        float,
-        minimum=-100,
-        maximum=100,
-        help="Subtracted from a token's logit once for each time it was generated (0: off).",
+        "Subtracted from a token's logit once for each time it was generated (0: off).",
+        100,
+        -100,
     ),
-    _number(
+    number_setting(
         "dry_multiplier",
         "DRY: penalty on a token that continues a repetition; it grows with the length of the repetition (0: off).",
         100,
     ),
-    Setting(
-        "dry_base",
-        float,
-        minimum=1,
-        maximum=100,
-        help="DRY: base of the exponential growth of the penalty (1.75).",
-    ),
-    _count("dry_allowed_length", "DRY: longest repetition without a penalty (2).", 1),
+    number_setting("dry_base", "DRY: base of the exponential growth of the penalty (1.75).", 100, 1),
+    count_setting("dry_allowed_length", "DRY: longest repetition without a penalty (2).", 1),
     _texts("dry_breakers", 'DRY: text at which a repetition ends (line break, ":", \'"\', "*").'),
-    _count("no_repeat_ngram_size", "Generate no sequence of this many tokens twice (0: off)."),
+    count_setting("no_repeat_ngram_size", "Generate no sequence of this many tokens twice (0: off)."),
     Setting("logit_bias", dict, help='Numbers to add to logits: a JSON object by token id, {"464": -5}.'),
     _texts("banned", "Never generate this text; may be given several times."),
 )
@@ -290,12 +262,12 @@ CONSTRAINTS = (
 )
 
 OUTPUT = (
-    _count(
+    count_setting(
         "logprobs",
         "Return the log-probability of each token and of this many alternatives.",
         also=(True, False),
     ),
-    _count(
+    count_setting(
         "prompt_logprobs",
         "Return the log-probability of each token of the prompt and of this many alternatives.",
         also=(True, False),
@@ -305,22 +277,24 @@ OUTPUT = (
 PROMPT = (
     Setting("source_language", str, help="Language of the prompt, for models with several: eng_Latn, en."),
     Setting("target_language", str, help="Language to translate into: fra_Latn, fr."),
-    _count("prefill_chunk", "Process a long prompt in chunks of this many tokens.", 1),
+    count_setting("prefill_chunk", "Process a long prompt in chunks of this many tokens.", 1),
     Setting("special_tokens", bool, help="Add the special tokens of the tokenizer to the prompt."),
 )
 
 CACHE = (
-    _count("max_kv_size", "Maximum number of tokens in the KV cache: the first `keep` and the newest.", 2),
-    _count("keep", "Number of first tokens that `max_kv_size` keeps (0)."),
+    count_setting(
+        "max_kv_size", "Maximum number of tokens in the KV cache: the first `keep` and the newest.", 2
+    ),
+    count_setting("keep", "Number of first tokens that `max_kv_size` keeps (0)."),
     Setting("kv_bits", int, choices=BITS, help="Quantize the KV cache to 4 or 8 bits."),
     Setting("key_bits", int, choices=BITS, help="Bits of the keys, if not those of `kv_bits`."),
     Setting("value_bits", int, choices=BITS, help="Bits of the values, if not those of `kv_bits`."),
     Setting("kv_group_size", int, choices=(32, 64, 128), help="Group size of the quantized KV cache (64)."),
-    _count("kv_start", "Number of first tokens that are not quantized (0)."),
+    count_setting("kv_start", "Number of first tokens that are not quantized (0)."),
 )
 
 DRAFTING = (
-    _count(
+    count_setting(
         "prompt_lookup",
         "Prompt lookup: draft this many tokens a step from earlier text that ends alike (0: off).",
         maximum=64,
@@ -328,33 +302,27 @@ DRAFTING = (
     Setting(
         "draft_model", object, help="Smaller model that drafts: what `zoo run` takes, or a loaded model."
     ),
-    _count("draft_tokens", "Number of tokens in a draft (4).", 1, 64),
+    count_setting("draft_tokens", "Number of tokens in a draft (4).", 1, 64),
     Setting("own_draft", bool, help="Draft with the checkpoint's multi-token prediction layer."),
 )
 
 # Those of the beam search alone; of these a generation_config.json has some, too.
 BEAM_SEARCH = (
-    _count("beams", "Number of beams (1: greedy).", 1, 256),
-    Setting(
-        "length_penalty",
-        float,
-        minimum=-100,
-        maximum=100,
-        help="Above 1 favours longer texts, below 1 shorter ones (1).",
-    ),
+    count_setting("beams", "Number of beams (1: greedy).", 1, 256),
+    number_setting("length_penalty", "Above 1 favours longer texts, below 1 shorter ones (1).", 100, -100),
     Setting(
         "early_stopping",
         bool,
         also=("never",),
         help="Stop when as many texts are finished as there are beams (false).",
     ),
-    _count("beam_groups", "Number of groups of beams that search for different texts (1).", 1, 256),
-    _number(
+    count_setting("beam_groups", "Number of groups of beams that search for different texts (1).", 1, 256),
+    number_setting(
         "diversity_penalty",
         "Subtracted from a token's score for each beam of an earlier group that chose it.",
         100,
     ),
-    _count("return_sequences", "Number of texts to return, best first (1).", 1, 256),
+    count_setting("return_sequences", "Number of texts to return, best first (1).", 1, 256),
 )
 
 GROUPS: dict[str, tuple[Setting, ...]] = {

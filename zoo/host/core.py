@@ -26,6 +26,8 @@ from zoo.architecture.settings import (
     PROMPT,
     SAMPLING,
     SETTINGS,
+    count_setting,
+    number_setting,
 )
 
 # Names of shared settings: all but those of translation, those that need no sampling, and those of sampled tokens.
@@ -73,17 +75,11 @@ BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
     },
 }
 
-PENALTY_ALPHA = Setting(
-    "penalty_alpha",
-    float,
-    minimum=0,
-    maximum=1,
-    help="Weight of the penalty on similarity to earlier tokens (0.6).",
+PENALTY_ALPHA = number_setting(
+    "penalty_alpha", "Weight of the penalty on similarity to earlier tokens (0.6)."
 )
-CANDIDATES = Setting("top_k", int, minimum=1, maximum=4096, help="Number of candidates at each step (4).")
-SAMPLES = Setting(
-    "best_of", int, 4, minimum=1, maximum=256, help="Number of texts to sample; the likeliest is returned."
-)
+CANDIDATES = count_setting("top_k", "Number of candidates at each step (4).", 1, 4096)
+SAMPLES = count_setting("best_of", "Number of texts to sample; the likeliest is returned.", 1, 256, default=4)
 SHOWN = Setting("top_k", int, 5, minimum=1, help="Number of tokens to show for each mask, likeliest first.")
 
 
