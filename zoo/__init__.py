@@ -43,29 +43,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Loaded": "zoo.loading",
-    "load": "zoo.loading",
-    "Generated": "zoo.generation",
-    "Step": "zoo.generation",
-    "chat": "zoo.generation.chat.chat",
-    "generate": "zoo.generation",
-    "stream": "zoo.generation",
-    "batch": "zoo.generation",
-    "Engine": "zoo.generation.loop.engine",
-    "PromptCache": "zoo.generation.prefix_cache",
-    "embed": "zoo.generation.strategies.embedding",
-    "Trace": "zoo.inspect.tracing",
-    "intervene": "zoo.inspect.tracing",
-    "trace": "zoo.inspect.tracing",
+    "zoo.loading": ("Loaded", "load"),
+    "zoo.generation": ("Generated", "Step", "batch", "generate", "stream"),
+    "zoo.generation.chat.chat": ("chat",),
+    "zoo.generation.loop.engine": ("Engine",),
+    "zoo.generation.prefix_cache": ("PromptCache",),
+    "zoo.generation.strategies.embedding": ("embed",),
+    "zoo.inspect.tracing": ("Trace", "intervene", "trace"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'zoo' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'zoo' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -56,6 +56,11 @@ class Plugin:
         return self.distribution == FIRST_PARTY
 
     @property
+    def package(self) -> str:
+        """The package that its module belongs to."""
+        return self.module.partition(".")[0]
+
+    @property
     def label(self) -> str:
         """The distribution and its version, else the plugin's own name: "zoo-good 1.2"."""
         return f"{self.distribution or self.name} {self.version}".strip()
@@ -72,7 +77,7 @@ class Plugin:
 
     def is_called(self, name: str) -> bool:
         """Whether `name` is that of the plugin, its distribution or its package, with or without a leading "zoo-"."""
-        names = (self.name, self.module.partition(".")[0], "" if self.first_party else self.distribution)
+        names = (self.name, self.package, "" if self.first_party else self.distribution)
         return _bare(name) in map(_bare, filter(None, names))
 
     @property
@@ -269,7 +274,7 @@ LIBRARIES = frozenset({"mlx", "numpy", *sys.stdlib_module_names}) - {"__main__"}
 
 def plugin_at_fault(error: BaseException, plugins: Iterable[Plugin]) -> Plugin | None:
     """The plugin in whose code an error was raised: the one that the innermost frame of any plugin belongs to."""
-    packages = {_package(plugin.module): plugin for plugin in plugins if plugin.module}
+    packages = {plugin.package: plugin for plugin in plugins if plugin.module}
     found = [packages[name] for frame, _ in _frames(error) if (name := _package_of(frame)) in packages]
     return found[-1] if found else None
 
@@ -283,7 +288,7 @@ def error_with_place(error: BaseException, plugins: Iterable[Plugin]) -> str:
     frames = _frames(error)
     start = next((i for i, (frame, _) in enumerate(frames) if _module(frame) is not None), 0)
     code = [(frame, line) for frame, line in frames[start:] if _package_of(frame) not in LIBRARIES]
-    own = {_package(plugin.module) for plugin in plugins if plugin.first_party}
+    own = {plugin.package for plugin in plugins if plugin.first_party}
     nearest = [place for place in code if _package_of(place[0]) not in own] or code
     path = block_path(error)
     where = f" ({nearest[-1][0].f_code.co_filename}, line {nearest[-1][1]})" if nearest else ""
@@ -311,9 +316,5 @@ def _frames(error: BaseException) -> list[tuple[FrameType, int]]:
     return list(traceback.walk_tb(error.__traceback__))
 
 
-def _package(module: str) -> str:
-    return module.partition(".")[0]
-
-
 def _package_of(frame: FrameType) -> str:
-    return _package(frame.f_globals.get("__name__", ""))
+    return frame.f_globals.get("__name__", "").partition(".")[0]

@@ -48,7 +48,9 @@ def attention(
             places[..., start - stop :] += _triangle(stop - start)
         elif mask is not None:
             _hide(places, mask if mask.shape[-2] == 1 else mask[..., start:stop, :])
-        _exponentiate(places)
+        with np.errstate(invalid="ignore", over="ignore"):  # −∞ − −∞; LEAST plus a low score
+            places -= places.max(axis=-1, keepdims=True)
+            np.exp(places, out=places)
         total = scores @ mx.ones((seen, 1))  # (B, G, R, t, 1)
         mixed.append((scores @ values[..., :seen, :]) / total)
     return mx.concatenate(mixed, axis=-2).reshape(batch, heads, count, -1)
@@ -71,13 +73,6 @@ def _hide(scores: np.ndarray, mask: mx.array) -> None:  # (B, H, t, S), what bro
         np.copyto(scores, LEAST, where=~np.array(mask))
     else:
         scores += np.array(mask.astype(mx.float32))
-
-
-def _exponentiate(scores: np.ndarray) -> None:  # (…, S)
-    """e to the scores, in place, the greatest of each row taken as 0."""
-    with np.errstate(invalid="ignore", over="ignore"):  # −∞ − −∞; LEAST plus a low score
-        scores -= scores.max(axis=-1, keepdims=True)
-        np.exp(scores, out=scores)
 
 
 def in_pieces(function: Callable[[np.ndarray, np.ndarray], None], x: mx.array) -> mx.array:

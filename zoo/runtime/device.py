@@ -270,30 +270,23 @@ def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str
     elif "mlx.core" in sys.modules:
         _blas = "MLX's own: mlx was imported before zoo, too late to load a faster one"
     else:
-        _blas = _load_mkl() or _load_openblas() or "MLX's own"
+        folder = Path(sys.prefix) / "lib"
+        mkl = [*folder.glob("libiomp5.so"), *sorted(folder.glob("libmkl_rt.so.*"))[-1:]]
+        if any("mkl" in library.name for library in mkl) and _load_globally(*map(str, mkl)):
+            _blas = "MKL"
+        else:
+            _blas = "OpenBLAS" if _load_globally("libopenblas.so.0") else "MLX's own"
     return _blas
 
 
-def _load_mkl() -> str | None:
-    folder = Path(sys.prefix) / "lib"
-    libraries = sorted(folder.glob("libmkl_rt.so.*"))
-    if not libraries:
-        return None
+def _load_globally(*libraries: str) -> bool:
+    """Whether shared libraries could be loaded, whose functions then come before those of libraries loaded later."""
     try:
-        if (folder / "libiomp5.so").exists():
-            ctypes.CDLL(str(folder / "libiomp5.so"), mode=ctypes.RTLD_GLOBAL)
-        ctypes.CDLL(str(libraries[-1]), mode=ctypes.RTLD_GLOBAL)
+        for library in libraries:
+            ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
     except OSError:
-        return None
-    return "MKL"
-
-
-def _load_openblas() -> str | None:
-    try:
-        ctypes.CDLL("libopenblas.so.0", mode=ctypes.RTLD_GLOBAL)
-    except OSError:
-        return None
-    return "OpenBLAS"
+        return False
+    return True
 
 
 def blas() -> str:

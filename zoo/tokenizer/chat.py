@@ -17,17 +17,11 @@ from typing import Any
 
 from zoo.errors import TokenizerError
 
-CPU_SECONDS = 5
-"""How much processor time a template may take."""
-
-CLOCK_SECONDS = 60
-"""How long a template may take by the clock, which runs on while other programs have the processor."""
-
-MEMORY = 2**29
-"""How many bytes of memory a template may use."""
-
-OUTPUT = 4 * 2**20
-"""How many bytes of UTF-8 a template may write."""
+# What a template may use.
+CPU_SECONDS = 5  # of processor time
+CLOCK_SECONDS = 60  # by the clock, which runs on while other programs have the processor
+MEMORY = 2**29  # bytes
+OUTPUT = 4 * 2**20  # bytes of UTF-8 that it writes
 
 _POLL = 0.1  # seconds between two checks of the child's memory: a fast one fills gigabytes in a second
 
@@ -81,41 +75,37 @@ def _message(message: Mapping[str, Any], number: int) -> dict[str, Any]:
 
     One with tool calls may lack the content. Their arguments, JSON text in OpenAI's interface, become objects.
     """
+    where = f"chat template: message {number}"
     if not isinstance(message, Mapping):
-        raise TokenizerError(f"chat template: message {number} must be an object with a role and a content")
+        raise TokenizerError(f"{where} must be an object with a role and a content")
     message = {key: value for key, value in message.items() if value is not None}
     if message.get("tool_calls"):
         message.setdefault("content", "")
-        message["tool_calls"] = _calls(message["tool_calls"], number)
+        message["tool_calls"] = _calls(message["tool_calls"], where)
     for key in ("role", "content"):
         if not isinstance(message.get(key), str):
             kind = "missing" if key not in message else f"of type {type(message[key]).__name__}"
-            raise TokenizerError(f"chat template: message {number}: {key} must be a string, it is {kind}")
+            raise TokenizerError(f"{where}: {key} must be a string, it is {kind}")
     return message
 
 
-def _calls(calls: Any, number: int) -> list[dict[str, Any]]:
+def _calls(calls: Any, where: str) -> list[dict[str, Any]]:
     """The tool calls of a message, their arguments as objects; TokenizerError for malformed ones."""
     made = []
     for call in calls if isinstance(calls, list | tuple) else [calls]:
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-            raise TokenizerError(
-                f"chat template: message {number}: each of tool_calls must be an object with a function, "
-                "which has a name and arguments"
-            )
+            why = "each of tool_calls must be an object with a function, which has a name and arguments"
+            raise TokenizerError(f"{where}: {why}")
         arguments = function.get("arguments", {})
         if isinstance(arguments, str):
             try:
                 arguments = json.loads(arguments)
             except ValueError as error:
-                raise TokenizerError(
-                    f"chat template: message {number}: the arguments of {function['name']} are not JSON ({error})"
-                ) from None
+                why = f"the arguments of {function['name']} are not JSON ({error})"
+                raise TokenizerError(f"{where}: {why}") from None
         if not isinstance(arguments, Mapping):
-            raise TokenizerError(
-                f"chat template: message {number}: the arguments of {function['name']} must be an object"
-            )
+            raise TokenizerError(f"{where}: the arguments of {function['name']} must be an object")
         made.append({**call, "function": {**function, "arguments": arguments}})
     return made
 

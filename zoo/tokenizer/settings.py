@@ -11,12 +11,11 @@ from zoo.files import reading
 from zoo.files.reading import decoded, read_object_at
 from zoo.frozen import Frozen, frozen
 
+# The named special tokens a chat template may refer to.
 SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-"""The named special tokens a chat template may refer to."""
+FLAGS = ("special", "lstrip", "rstrip", "normalized", "single_word")  # of an `AddedToken`
 
-FLAGS = ("special", "lstrip", "rstrip", "normalized", "single_word")
-"""What an added token says of itself; see `AddedToken`."""
-
+# The files that a tokenizer is read from; where a folder has those of several kinds, the first one's are.
 KINDS = (
     ("source.spm", "vocab.json"),
     ("tokenizer.json",),
@@ -26,8 +25,8 @@ KINDS = (
     ("tokenizer.model",),
     ("spiece.model",),
 )
-"""The files that a tokenizer is read from; where a folder has those of several kinds, the first one's are."""
 
+# The files with settings that may stand beside a tokenizer's own.
 SETTINGS = (
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -36,7 +35,6 @@ SETTINGS = (
     "chat_template.json",
     "target_vocab.json",
 )
-"""The files with settings that may stand beside a tokenizer's own."""
 
 
 @frozen()
