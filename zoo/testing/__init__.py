@@ -15,29 +15,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoo.compiled_step import compiled_step
 from zoo.errors import ZooError
 from zoo.host.plugins import error_with_place
 from zoo.host.registry import Registry, default_registry
-from zoo.testing import cache_checks, generation_checks, model_checks, traces
+from zoo.testing import cache_checks, generation_checks, model_checks, subjects, traces
 from zoo.testing.generation_checks import check_strategy
 from zoo.testing.model_checks import imports_nothing_heavy
-from zoo.testing.subjects import (
-    TOLERANCE,
-    Check,
-    Subject,
-    can_be_quantized,
-    decodes,
-    is_causal,
-    is_saved,
-    is_third_party,
-    numbers_of,
-    randomise,
-    same,
-    streams,
-    subject,
-    subject_of,
-    translates,
-)
+from zoo.testing.subjects import TOLERANCE, Check, Subject, numbers_of, randomise, same, subject, subject_of
 
 __all__ = [
     "CHECKS",
@@ -66,39 +51,45 @@ APPLIES: dict[Callable[[Subject], None], Callable[[Subject], bool]] = {
     model_checks.model_runs: lambda s: True,
     model_checks.parameters_equal_the_recipes: lambda s: True,
     model_checks.base_is_an_architecture: lambda s: s.architecture.base is not None,
-    model_checks.cached_decode_equals_full_forward: is_causal,
-    model_checks.chunked_prefill_equals_whole: is_causal,
-    model_checks.padded_row_equals_the_row_alone: lambda s: decodes(s) and "left" in s.model.padding,
+    model_checks.cached_decode_equals_full_forward: subjects.is_causal,
+    model_checks.chunked_prefill_equals_whole: subjects.is_causal,
+    model_checks.padded_row_equals_the_row_alone: lambda s: subjects.decodes(s) and "left" in s.model.padding,
     model_checks.padded_text_equals_the_text_alone: lambda s: not s.model.decodes,  # an encoder
-    model_checks.later_token_changes_no_earlier_logit: is_causal,
+    model_checks.later_token_changes_no_earlier_logit: subjects.is_causal,
     model_checks.later_token_changes_earlier_logits: lambda s: s.architecture.causality == "full",
     model_checks.prefix_is_free_within_and_causal_after: lambda s: (
-        decodes(s) and s.architecture.causality == "prefix"
+        subjects.decodes(s) and s.architecture.causality == "prefix"
     ),
-    model_checks.saved_and_loaded_is_identical: is_saved,
-    model_checks.quantized_and_loaded_is_identical: can_be_quantized,
-    model_checks.greedy_stream_follows_the_full_forward: streams,
-    generation_checks.text_beside_others_equals_the_text_alone: lambda s: streams(s) or translates(s),
+    model_checks.saved_and_loaded_is_identical: subjects.is_saved,
+    model_checks.quantized_and_loaded_is_identical: subjects.can_be_quantized,
+    model_checks.greedy_stream_follows_the_full_forward: subjects.streams,
+    generation_checks.text_beside_others_equals_the_text_alone: subjects.writes,
     generation_checks.drafted_text_equals_the_text_alone: generation_checks.takes_drafts,
-    model_checks.half_precision_runs: lambda s: decodes(s) and not s.trained,
+    model_checks.half_precision_runs: lambda s: subjects.decodes(s) and not s.trained,
     model_checks.blocks_keep_16_bits: lambda s: not s.trained,
-    model_checks.importing_the_plugin_imports_nothing_heavy: is_third_party,
-    cache_checks.caches_hold_what_the_recipe_counts: cache_checks.keeps,
-    cache_checks.chunks_meet_without_a_seam: cache_checks.crosses,
-    cache_checks.compiled_step_equals_the_model: cache_checks.is_compiled,
+    model_checks.importing_the_plugin_imports_nothing_heavy: subjects.is_third_party,
+    cache_checks.caches_hold_what_the_recipe_counts: lambda s: (
+        subjects.writes(s) and not s.architecture.bridged
+    ),
+    cache_checks.chunks_meet_without_a_seam: lambda s: (
+        subjects.writes(s) and bool(cache_checks.borders_of(s))
+    ),
+    cache_checks.compiled_step_equals_the_model: lambda s: (
+        subjects.writes(s) and compiled_step(s.model) is not None
+    ),
     generation_checks.strategies_end_as_they_must: lambda s: bool(generation_checks.strategies_of(s)),
-    model_checks.cached_translation_equals_full_forward: translates,
-    model_checks.padded_source_equals_the_source_alone: translates,
-    model_checks.later_target_changes_no_earlier_logit: translates,
-    model_checks.every_source_token_reaches_every_logit: translates,
-    model_checks.selected_rows_go_on_as_they_were: translates,
-    model_checks.greedy_translation_follows_the_full_forward: translates,
-    model_checks.half_precision_translates: translates,
+    model_checks.cached_translation_equals_full_forward: subjects.translates,
+    model_checks.padded_source_equals_the_source_alone: subjects.translates,
+    model_checks.later_target_changes_no_earlier_logit: subjects.translates,
+    model_checks.every_source_token_reaches_every_logit: subjects.translates,
+    model_checks.selected_rows_go_on_as_they_were: subjects.translates,
+    model_checks.greedy_translation_follows_the_full_forward: subjects.translates,
+    model_checks.half_precision_translates: subjects.translates,
     traces.traced_equals_untraced: lambda s: True,
     traces.traced_values_fit_together: lambda s: True,
     traces.intervention_changes_what_follows_and_nothing_before: lambda s: True,
     traces.every_value_takes_part: lambda s: True,
-    traces.cached_values_equal_the_full_forwards: lambda s: is_causal(s) or translates(s),
+    traces.cached_values_equal_the_full_forwards: lambda s: subjects.is_causal(s) or subjects.translates(s),
 }
 CHECKS = tuple(Check.of(function, applies) for function, applies in APPLIES.items())
 

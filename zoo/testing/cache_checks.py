@@ -15,7 +15,7 @@ import mlx.core as mx
 from zoo.cache import Cache
 from zoo.compiled_step import compiled_step
 from zoo.recipe import DynamicScaling, Spec, learned_context
-from zoo.testing.subjects import Subject, is_causal, same, streams, translates
+from zoo.testing.subjects import Subject, is_causal, same, translates
 
 # Numbers of tokens at which implementations commonly start another piece, beside those that a spec declares.
 BORDERS = (64, 128)
@@ -103,7 +103,7 @@ def counted(layer: Spec, dim: int, tokens: int, short: int = 0) -> int:
 
 def chunks_meet_without_a_seam(subject: Subject) -> None:
     """A long text is computed in pieces; the result must not depend on them."""
-    ends = borders(subject.recipe, decoder_of(subject))
+    ends = borders_of(subject)
     length, small = max(ends) + PAST, max(min(ends) - 1, 7)
     text = mx.random.randint(0, subject.vocab, (1, length), key=mx.random.key(length))  # (1, T)
     prefix = PADDING if subject.architecture.causality == "prefix" else None
@@ -127,6 +127,11 @@ def chunks_meet_without_a_seam(subject: Subject) -> None:
         )
 
 
+def borders_of(subject: Subject) -> list[int]:
+    """The borders of the model that reads a text in pieces, none where it takes no text longer than a piece."""
+    return borders(subject.recipe, decoder_of(subject))
+
+
 def borders(recipe: Spec, decoder: Spec) -> list[int]:
     """The numbers of tokens after which a piece may begin, up to the decoder's last position."""
     parts = [part for _, part in recipe.walk()]
@@ -142,16 +147,6 @@ def declared(part: Spec) -> tuple[int, ...]:
     """The tuple `chunks` of a spec: the numbers of tokens after which its computation starts another piece."""
     chunks = getattr(part, "chunks", ())
     return chunks if isinstance(chunks, tuple) and all(isinstance(chunk, int) for chunk in chunks) else ()
-
-
-def keeps(subject: Subject) -> bool:
-    """Whether it decodes with caches of the zoo or of a plugin, and not of another library."""
-    return (streams(subject) or translates(subject)) and not subject.architecture.bridged
-
-
-def crosses(subject: Subject) -> bool:
-    """Whether it reads texts in pieces and takes texts that are longer than a piece."""
-    return (streams(subject) or translates(subject)) and bool(borders(subject.recipe, decoder_of(subject)))
 
 
 def compiled_step_equals_the_model(subject: Subject) -> None:
@@ -181,8 +176,3 @@ def check_steps(subject: Subject, mask: mx.array | None) -> None:  # (B, T)
     for place in range(given.shape[1], tokens.shape[1]):
         token = tokens[:, place : place + 1]  # (B, 1)
         same(step(token, caches[1]), forward(token, cache=caches[0])[:, 0], f"logits of token {place + 1}")
-
-
-def is_compiled(subject: Subject) -> bool:
-    """Whether the model has such a step."""
-    return (streams(subject) or translates(subject)) and compiled_step(subject.model) is not None

@@ -88,6 +88,11 @@ def streams(subject: Subject) -> bool:
     return decodes(subject) and subject.architecture.causality in ("causal", "prefix")
 
 
+def writes(subject: Subject) -> bool:
+    """Whether the model writes text token by token from a cache, by itself or as a translation."""
+    return streams(subject) or translates(subject)
+
+
 def is_saved(subject: Subject) -> bool:
     """Whether the model is small enough to be saved by a check."""
     return sum(array.nbytes for _, array in tree_flatten(subject.model.parameters())) <= MOST_SAVED
@@ -107,11 +112,6 @@ def can_be_quantized(subject: Subject) -> bool:
     return is_saved(subject) and any(
         "scales" in layer or choose(path, layer, QUANTIZATION, quantizes(subject)) for path, layer in layers
     )
-
-
-def packed_layers(model: nn.Module) -> list[Any]:
-    """The layers of a model whose matrices are packed."""
-    return [layer for _, layer in model.named_modules() if "scales" in layer]
 
 
 def answer(subject: Subject, model: nn.Module | None = None) -> mx.array:

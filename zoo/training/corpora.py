@@ -107,7 +107,8 @@ def corpus(name: str, task: str, registry: Registry | None = None) -> TextCorpus
     """The registered corpus of that name, else the text at that path, for a model of `task`; ZooError for neither."""
     registry = registry or default_registry()
     parallel = task == "translate"
-    if name not in registry.table(Corpus) and is_path(name):
+    is_path = any(mark in name for mark in "/\\.*?") or Path(name).exists()  # a file, a folder or a pattern
+    if name not in registry.table(Corpus) and is_path:
         return _own(read_documents(name, parallel))
     record = registry.table(Corpus).require(name)
     if task not in record.tasks:
@@ -194,11 +195,6 @@ def unseen_words(prompt: str, texts: TextCorpus) -> list[str]:
         for word in WORD.findall(text):
             unseen.pop(word.casefold(), None)
     return list(unseen.values())
-
-
-def is_path(name: str) -> bool:
-    """Whether this names a file, a folder or a pattern rather than a registered corpus."""
-    return any(mark in name for mark in "/\\.*?") or Path(name).exists()
 
 
 def read_documents(name: str, parallel: bool) -> UserText:

@@ -113,7 +113,9 @@ class Trainer:
         # AdamW's decay is for matrices: norms, biases and a state's rates of decay have no reason to shrink.
         decays = self.settings.decay, 0.0
         optimizers = [optim.AdamW(schedule(self.settings), betas=[0.9, 0.95], weight_decay=d) for d in decays]
-        self._optimizer = optim.MultiOptimizer(optimizers, [_is_matrix])
+        self._optimizer = optim.MultiOptimizer(
+            optimizers, [lambda path, array: array.ndim >= 2 and path.endswith("weight")]
+        )
         self._gradient = nn.value_and_grad(self.model, self.loss)
 
     def run(self, batches: Iterator[Batch], resume: State | None = None) -> None:
@@ -178,7 +180,3 @@ class Trainer:
             record.validation.append([step, round(found, 4)])
             last = record.losses[-1][1] if record.losses else found
             self.callbacks.measured(step, last, found, self.sample())
-
-
-def _is_matrix(path: str, array: mx.array) -> bool:
-    return array.ndim >= 2 and path.endswith("weight")

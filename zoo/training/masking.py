@@ -44,7 +44,9 @@ class Spans:
         position = 0
         while position < len(ids):
             name = self._name(ids, position)
-            stop = position + len(name) if name else self._word(ids, position)
+            stop = position + max(len(name), 1)
+            while not name and stop < len(ids) and self._joined(ids, stop):  # to the end of the word
+                stop += 1
             found.append(Span(position, stop, bool(name), name in self.answers))
             position = stop
         return found
@@ -56,13 +58,6 @@ class Spans:
             if tuple(ids[position:stop]) == name and not (stop < len(ids) and self._joined(ids, stop)):
                 return name
         return ()
-
-    def _word(self, ids: Sequence[int], position: int) -> int:
-        """The end of the word that begins at a position."""
-        stop = position + 1
-        while stop < len(ids) and self._joined(ids, stop):
-            stop += 1
-        return stop
 
     def _joined(self, ids: Sequence[int], position: int) -> bool:
         """Whether the token at a position continues the word of the token before it."""

@@ -302,7 +302,12 @@ def fitting_texts(
     if own is None:
         return texts
     if own.parallel:
-        return own.only(lambda pair: fits_a_row(pair, tokenizer, settings.length))
+
+        def fits(pair: tuple[str, str]) -> bool:
+            source, target = (len(tokenizer.encode(text)) for text in pair)
+            return source <= settings.length and target < settings.length  # an end token follows the target
+
+        return own.only(fits)
     if not objective.running:
         return own.in_pieces(
             lambda text: len(text) <= 16 * settings.length and len(tokenizer.encode(text)) < settings.length
@@ -319,9 +324,3 @@ def fitting_texts(
                 "give more text, or a smaller `length`"
             )
     return texts
-
-
-def fits_a_row(pair: tuple[str, str], tokenizer: Tokenizer, length: int) -> bool:
-    """Whether a source, and its translation with an end token, have at most `length` tokens."""
-    source, target = (len(tokenizer.encode(text)) for text in pair)
-    return source <= length and target < length

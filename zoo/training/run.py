@@ -139,7 +139,8 @@ def train_folder(
         ).run(batches.training(), state)
         finish(out, loaded, record, files)
         if not keep:
-            run_folder.forget_run(out)
+            state_path(out).unlink(missing_ok=True)
+            run_folder.remove_empty(state_path(out).parent)
     return record
 
 

@@ -81,12 +81,6 @@ def remove_empty(*folders: Path) -> None:
             folder.rmdir()
 
 
-def forget_run(out: Path) -> None:
-    """Remove a run's state, its directory too when nothing else is in it."""
-    (out / "run" / STATE).unlink(missing_ok=True)
-    remove_empty(out / "run")
-
-
 @contextmanager
 def claimed(out: Path) -> Iterator[None]:
     """Keep other processes from training into `out` meanwhile; folders that were made for it go if nothing is in them."""

@@ -105,7 +105,11 @@ class Probe:
         """
         about = self.traces.values.get(name)
         if about is None:
-            raise PluginError(f"{self._qualified_name()} notes {name!r}, which its `traces` do not declare")
+            own = next(
+                base for base in type(self).__mro__ if issubclass(base, Probe) and "traces" in vars(base)
+            )
+            probe = f"{own.__module__}:{own.__qualname__}"
+            raise PluginError(f"{probe} notes {name!r}, which its `traces` do not declare")
         address = f"{self._address}.{name}" if self._address else name
         noted = self._report(address, value, about)
         return value if about.derived else noted
@@ -114,9 +118,3 @@ class Probe:
         for hook in self._hooks:
             value = hook.note(address, value, about)
         return value
-
-    @classmethod
-    def _qualified_name(cls) -> str:
-        """The probe of this class by its module and name: "zoo.inspect.tracing.block_probes:AttentionProbe"."""
-        own = next(base for base in cls.__mro__ if issubclass(base, Probe) and "traces" in vars(base))
-        return f"{own.__module__}:{own.__qualname__}"
