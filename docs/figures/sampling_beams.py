@@ -8,12 +8,12 @@ import mlx.core as mx
 
 import zoo
 from figures.parts import line, rect, svg, text
+from zoo.generation.loop.batch import BatchDecoder
 from zoo.generation.loop.prompt import tokenize_prompt
 from zoo.generation.sampling import processors_of
 from zoo.generation.sampling.logits import logprobs
 from zoo.generation.settings import Settings
-from zoo.generation.strategies.batch_decoder import BatchDecoder
-from zoo.generation.strategies.beam import BeamConfig, beam_search
+from zoo.generation.strategies.beam import BeamConfig, BeamSearch, run_searches
 
 PROMPT, BEAMS, LIMIT = "Egypt", 3, 12
 COLUMN, ROW, WIDE, HIGH = 88, 62, 74, 38
@@ -97,7 +97,9 @@ def searched(loaded: zoo.Loaded, beams: int) -> tuple[list[list[tuple[int, int]]
     decoder = Watched(BatchDecoder(loaded, [ids], LIMIT))
     settings = Settings(max_tokens=LIMIT)
     _, constraints = tokenize_prompt(loaded, ids, settings)
-    *_, best = beam_search(decoder, processors_of(loaded, settings, constraints), BeamConfig(beams))
+    search = BeamSearch(processors_of(loaded, settings, constraints), BeamConfig(beams))
+    list(run_searches(decoder, [search]))
+    best = search.found()[0]
     return decoder.steps[: len(best.tokens)], list(best.tokens)
 
 

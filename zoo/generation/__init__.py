@@ -13,7 +13,7 @@ from zoo import runtime
 from zoo.architecture import Strategy
 from zoo.errors import PluginError, PromptError, ZooError, did_you_mean
 from zoo.frozen import Frozen, frozen
-from zoo.generation.loop.step import PromptRead, Step, check_last_step, check_step, kind_of
+from zoo.generation.loop.step import PromptRead, Step, check_step, kind_of
 from zoo.generation.settings.generation_config import warn_of_ignored
 from zoo.host.registry import Registry
 from zoo.loading import Loaded
@@ -143,7 +143,10 @@ def _released(steps: Iterator[Any], label: str | None = None) -> Iterator[Any]:
             yield step
             runtime.check_not_forked()
         if label is not None:
-            check_last_step(last, label)
+            if last is None:
+                raise PluginError(f"{label} yielded no step: the last of at least one has a finish_reason")
+            if last.finish_reason is None:
+                raise PluginError(f"{label} ended with a step that has no finish_reason")
         runtime.synchronize()  # for the pass that was begun before the last token was known to be the last
     finally:
         if isinstance(steps, Generator):

@@ -15,7 +15,7 @@ from zoo.generation.sampling import LogitsProcessors
 from zoo.generation.sampling.penalties import NoRepeatNgrams, SequenceCompletions
 from zoo.generation.settings import Settings
 from zoo.generation.settings.generation_config import Constraints, constraints_of
-from zoo.generation.strategies.beam import BeamConfig, Hypothesis, beam_search, likeliest
+from zoo.generation.strategies.beam import BeamConfig, BeamSearch, Hypothesis, likeliest, run_searches
 from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo_translation.tokenizers import LanguageTokens, TargetLanguagePrefix
@@ -30,8 +30,9 @@ def chain(vocab=4, repetition_penalty=1.0, no_repeat_ngram_size=0, **constraints
 
 def search(beams, limit=4, table=GARDEN, **settings):
     processors = chain(eos_ids=frozenset([0]), max_tokens=limit, **settings)
-    *_, found = beam_search(Table(table, 3), processors, beams)
-    return found
+    made = BeamSearch(processors, beams)
+    list(run_searches(Table(table, 3), [made]))
+    return made.found()[0]
 
 
 def best_of_all(limit, penalty):

@@ -129,11 +129,11 @@ def answer_prompts(
         prompt_cache = shared.pop("prompt_cache", None)
         shared = checked_shared(shared)
         settings_for(loaded, shared)  # an error in these is of no line
-        answers = partial(_by_engine, loaded, prompt_cache=prompt_cache, settings=resolved)
+        answers = partial(_by_engine, loaded, resolved, prompt_cache)
     else:
         if "prompt_cache" in settings:
             raise PromptError(f"`prompt_cache`: {chosen.name} generation has no such setting")
-        answers = partial(_by_batch, loaded, settings=settings)
+        answers = partial(_by_batch, loaded, settings)
     checked = []
     for line in lines:
         try:
@@ -147,7 +147,41 @@ def answer_prompts(
             if not keep_going:
                 raise PromptError(f"line {line.number}: {_quoted(error)}") from None
             checked.append(replace(line, error=_quoted(error)))
-    return _written(answers, checked, output, _made_by(loaded, settings), loaded.tokenizer is None, report)
+    made_by = _made_by(loaded, settings)
+
+    def run() -> Iterator[Mapping[str, Any]]:
+        with _opened(output, checked, made_by) as (file, done):
+            held: dict[int, Mapping[str, Any]] = {
+                line.index: {MADE_BY: made_by, "line": line.number, **_repeated(line), "error": line.error}
+                for line in checked
+                if line.error is not None
+            }
+            left = [line for line in checked[done:] if line.error is None]
+            for found in chain(
+                [None], answers(left)
+            ):  # None: lines with errors may come before the first answer
+                if found is not None:
+                    line, answer = found
+                    held[line.index] = {MADE_BY: made_by, **_record(line, answer, loaded.tokenizer is None)}
+                while done in held:
+                    values = held.pop(done)
+                    try:
+                        file.write(json.dumps(values, ensure_ascii=False) + "\n")
+                        file.flush()
+                    except OSError as error:
+                        if not isinstance(output, Path):
+                            raise
+                        with suppress(OSError):
+                            file.close()  # it would fail again to write what it holds
+                        raise SourceError(
+                            f"{output}: cannot be written ({error.strerror or error})"
+                        ) from error
+                    done += 1
+                    if report is not None:
+                        report(done, len(checked))
+                    yield values
+
+    return run()
 
 
 def _made_by(loaded: Loaded, settings: Mapping[str, Any]) -> dict[str, str]:
@@ -164,42 +198,6 @@ def _made_by(loaded: Loaded, settings: Mapping[str, Any]) -> dict[str, str]:
         "model": f"{loaded.architecture.name} {model}",
         "settings": digest(given, loaded.generation_config),
     }
-
-
-def _written(
-    answers: Callable[[Sequence[Line]], Iterator[tuple[Line, Generated]]],
-    lines: Sequence[Line],
-    output: Path | TextIO,
-    made_by: Mapping[str, str],
-    with_ids: bool,
-    report: Callable[[int, int], None] | None,
-) -> Iterator[Mapping[str, Any]]:
-    with _opened(output, lines, made_by) as (file, done):
-        held: dict[int, Mapping[str, Any]] = {
-            line.index: {MADE_BY: made_by, "line": line.number, **_repeated(line), "error": line.error}
-            for line in lines
-            if line.error is not None
-        }
-        left = [line for line in lines[done:] if line.error is None]
-        for found in chain([None], answers(left)):  # None: lines with errors may come before the first answer
-            if found is not None:
-                line, answer = found
-                held[line.index] = {MADE_BY: made_by, **_record(line, answer, with_ids)}
-            while done in held:
-                values = held.pop(done)
-                try:
-                    file.write(json.dumps(values, ensure_ascii=False) + "\n")
-                    file.flush()
-                except OSError as error:
-                    if not isinstance(output, Path):
-                        raise
-                    with suppress(OSError):
-                        file.close()  # it would fail again to write what it holds
-                    raise SourceError(f"{output}: cannot be written ({error.strerror or error})") from error
-                done += 1
-                if report is not None:
-                    report(done, len(lines))
-                yield values
 
 
 def _repeated(line: Line) -> dict[str, Any]:
@@ -287,11 +285,7 @@ def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str])
 
 
 def _by_engine(
-    loaded: Loaded,
-    lines: Sequence[Line],
-    *,
-    settings: Mapping[int, Settings],
-    prompt_cache: PromptCache | None = None,
+    loaded: Loaded, settings: Mapping[int, Settings], prompt_cache: PromptCache | None, lines: Sequence[Line]
 ) -> Iterator[tuple[Line, Generated]]:
     """Yield each line with its answer, in the order in which they are done."""
     engine = Engine(loaded, prompt_cache=prompt_cache)
@@ -311,7 +305,7 @@ def _by_engine(
 
 
 def _by_batch(
-    loaded: Loaded, lines: Sequence[Line], *, settings: Mapping[str, Any]
+    loaded: Loaded, settings: Mapping[str, Any], lines: Sequence[Line]
 ) -> Iterator[tuple[Line, Generated]]:
     """Yield each line with its answer, by the strategy's own function for several prompts."""
     for start in range(0, len(lines), MOST_ROWS):

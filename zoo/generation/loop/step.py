@@ -107,14 +107,6 @@ def check_step(step: Any, before: Step | None, label: str) -> None:
         )
 
 
-def check_last_step(last: Step | None, label: str) -> None:
-    """PluginError where a strategy yielded no step, or the last has no finish reason."""
-    if last is None:
-        raise PluginError(f"{label} yielded no step: the last of at least one has a finish_reason")
-    if last.finish_reason is None:
-        raise PluginError(f"{label} ended with a step that has no finish_reason")
-
-
 def kind_of(value: Any) -> str:
     """What a value is, for a message."""
     return "None" if value is None else f"a value of type {type(value).__name__}"

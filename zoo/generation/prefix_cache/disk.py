@@ -93,7 +93,14 @@ def read(path: Path, loaded: Loaded) -> dict[CachePolicy, Tree]:
             raise Damaged(f"it is of version {metadata.get('version')}, not {VERSION}")
         if metadata.pop("seal") != sealed(metadata):
             raise Damaged("its checksum is another")
-        check_owner(path, metadata, loaded)
+        if metadata["model"] != model_fingerprint(loaded):
+            raise PromptError(
+                f"{path}: is the prompt cache of another model, {metadata['name']}; give each model a file of its own"
+            )
+        if metadata["tokenizer"] != tokenizer_fingerprint(loaded.tokenizer):
+            raise PromptError(
+                f"{path}: is the prompt cache of {metadata['name']} with another tokenizer; give each a file of its own"
+            )
         with path.open("rb") as file:
             tensors = dict(mx.load(file, format="safetensors"))
             mx.eval(tensors)
@@ -129,18 +136,6 @@ def _is_prompt_cache(path: Path) -> bool:
     """Whether a file says in its first bytes that it is a prompt cache."""
     with path.open("rb") as file:
         return FORMAT.encode() in file.read(HEAD_BYTES)
-
-
-def check_owner(path: Path, metadata: Mapping[str, str], loaded: Loaded) -> None:
-    """PromptError for the file of another model, or of the same model with another tokenizer."""
-    if metadata["model"] != model_fingerprint(loaded):
-        raise PromptError(
-            f"{path}: is the prompt cache of another model, {metadata['name']}; give each model a file of its own"
-        )
-    if metadata["tokenizer"] != tokenizer_fingerprint(loaded.tokenizer):
-        raise PromptError(
-            f"{path}: is the prompt cache of {metadata['name']} with another tokenizer; give each a file of its own"
-        )
 
 
 def check_tree(tree: Tree, model: Any, policy: CachePolicy) -> None:

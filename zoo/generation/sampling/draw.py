@@ -82,11 +82,9 @@ class TokenSampler:
         self.settings, self.processors, self.mask = settings, processors, processors.mask
         self.filters = () if settings.greedy else tuple(filters)
         self._exempt = marked(processors.vocab, (*processors.constraints.eos_ids, *processors.strings.lines))
-        self._mirostat = (
-            Mirostat(settings.mirostat_tau, settings.mirostat_eta)
-            if settings.mirostat and not settings.greedy
-            else None
-        )
+        self._mirostat: Mirostat | None = None
+        if settings.mirostat and not settings.greedy:
+            self._mirostat = Mirostat(settings.mirostat_tau, settings.mirostat_eta)
         self._chain = (*processors.chain, *self._draws())
         self._record = record_of(settings)
         self._updated = 0  # tokens that `update` was told

@@ -128,12 +128,6 @@ def surprise(logits: mx.array) -> mx.array:
     return -logprobs(logits) / math.log(2)
 
 
-def at_most(logits: mx.array, bound: mx.array) -> mx.array:
-    """Keep the tokens of at most `bound` bits, and the likeliest in any case: (…, V), () -> (…, V)."""
-    best = logits.max(axis=-1, keepdims=True)
-    return mx.where((surprise(logits) <= bound) | (logits == best), logits, NEG_INF)
-
-
 class Mirostat:
     """Mirostat 2: keeps the surprise of one sequence near the target `tau` by a bound, which begins at twice the target.
 
@@ -149,9 +143,10 @@ class Mirostat:
         self._surprise: mx.array | None = None  # (1, V), of the last distribution
 
     def __call__(self, logits: mx.array) -> mx.array:
-        """The logits within the bound, (1, V) -> (1, V)."""
+        """The logits within the bound, and the largest in any case: (1, V) -> (1, V)."""
         self._surprise = surprise(logits)
-        return at_most(logits, self.bound)
+        best = logits.max(axis=-1, keepdims=True)
+        return mx.where((self._surprise <= self.bound) | (logits == best), logits, NEG_INF)
 
     def update(self, token: mx.array) -> None:
         """The token (1,) that was drawn of the last distribution, evaluated or not."""

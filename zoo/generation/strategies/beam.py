@@ -15,6 +15,7 @@ import numpy as np
 
 from zoo.architecture.settings import BEAM_SEARCH, CACHE, PROMPT
 from zoo.errors import PromptError
+from zoo.generation.loop.batch import BatchDecoder
 from zoo.generation.loop.engine import Engine, run_prompts
 from zoo.generation.loop.prefill import Report
 from zoo.generation.loop.prompt import BATCH, each_prompt, in_batches, tokenize_prompt
@@ -25,7 +26,6 @@ from zoo.generation.sampling.logits import NEG_INF, check_numbers, logprobs
 from zoo.generation.settings import Settings, settings_for
 from zoo.generation.settings.generation_config import check_key, generation_config_of
 from zoo.generation.settings.settings import check_prefill
-from zoo.generation.strategies.batch_decoder import BatchDecoder
 from zoo.loading import Loaded
 
 NEUTRAL = Settings()
@@ -365,12 +365,3 @@ def run_searches(decoder: BatchDecoder, searches: Sequence[BeamSearch]) -> Itera
         logits = decoder.next(mx.array(last)[:, None])  # (H, 1) -> (H, V)
         mx.async_eval(logits)
         yield from stepping
-
-
-def beam_search(
-    decoder: BatchDecoder, processors: LogitsProcessors, beams: BeamConfig
-) -> Iterator[Hypothesis]:
-    """Yield the best running hypothesis of one prompt after each step, and at last the best of those that finished."""
-    search = BeamSearch(processors, beams)
-    for _ in run_searches(decoder, [search]):
-        yield search.found()[0] if search.done else search.best

@@ -10,13 +10,12 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.errors import PromptError
-from zoo.generation.loop.batch import Batch, Prefilled
+from zoo.generation.loop.batch import Batch, BatchDecoder, Prefilled
 from zoo.generation.loop.prefill import Report
-from zoo.generation.loop.sequence import Sequence, sequence_of
+from zoo.generation.loop.sequence import sequence_of
 from zoo.generation.loop.step import Step
-from zoo.generation.settings import Settings, settings_for
+from zoo.generation.settings import settings_for
 from zoo.generation.settings.settings import check_prefill
-from zoo.generation.strategies.batch_decoder import BatchDecoder
 from zoo.generation.strategies.beam import candidate
 from zoo.loading import Loaded
 
@@ -48,40 +47,31 @@ def stream(
         seed = None if settings.seed is None else (settings.seed + index) % 2**64
         own = replace(settings, seed=seed, logprobs=settings.logprobs or True)
         sequences.append(sequence_of(loaded, prompt, own, handle=index))
-    return _best(_drawn(loaded, sequences, settings, report), best_of, bool(settings.logprobs))
 
+    def run() -> Iterator[Step]:
+        """Drafts while the texts grow, then all as candidates, and the steps of the best. The prompt is read once."""
+        decoder = BatchDecoder(loaded, [sequences[0].ids], sequences[0].limit, settings, report=report)
+        logits = decoder.first()  # (1, V)
+        decoder.select([0] * best_of)
+        logits = mx.broadcast_to(logits, (best_of, logits.shape[-1]))
+        batch = Batch(loaded.model, settings.policy(), merges=False)
+        batch.join([Prefilled(sequences, decoder.cache, logits)])
+        texts: list[list[Step]] = [[] for _ in sequences]
+        draft = ""
+        while batch.sequences:
+            for sequence, step in batch.step():
+                if step.error is not None:
+                    raise step.error
+                texts[sequence.handle].append(step)
+                if sequence is sequences[0]:
+                    draft += step.text
+                    yield Step(None, "", draft=draft)
+        ranked = sorted(texts, key=lambda steps: -mean(steps))  # of equals the first drawn
+        for steps in ranked:
+            yield Step(None, "", candidate=candidate(steps, mean(steps)))
+        yield from ranked[0] if settings.logprobs else (replace(step, logprob=None) for step in ranked[0])
 
-def _drawn(
-    loaded: Loaded, sequences: list[Sequence], settings: Settings, report: Report | None
-) -> Iterator[tuple[int, Step]]:
-    """The steps of all texts, each with the text's index; their prompt is read once."""
-    first = sequences[0]
-    decoder = BatchDecoder(loaded, [first.ids], first.limit, settings, report=report)
-    logits = decoder.first()  # (1, V)
-    decoder.select([0] * len(sequences))
-    logits = mx.broadcast_to(logits, (len(sequences), logits.shape[-1]))
-    batch = Batch(loaded.model, settings.policy(), merges=False)
-    batch.join([Prefilled(sequences, decoder.cache, logits)])
-    while batch.sequences:
-        for sequence, step in batch.step():
-            if step.error is not None:
-                raise step.error
-            yield sequence.handle, step
-
-
-def _best(running: Iterator[tuple[int, Step]], count: int, logprobs: bool) -> Iterator[Step]:
-    """Drafts while the texts grow, then all as candidates, and the steps of the best."""
-    sequences: list[list[Step]] = [[] for _ in range(count)]
-    draft = ""
-    for index, step in running:
-        sequences[index].append(step)
-        if not index:
-            draft += step.text
-            yield Step(None, "", draft=draft)
-    ranked = sorted(sequences, key=lambda steps: -mean(steps))  # of equals the first drawn
-    for steps in ranked:
-        yield Step(None, "", candidate=candidate(steps, mean(steps)))
-    yield from ranked[0] if logprobs else (replace(step, logprob=None) for step in ranked[0])
+    return run()
 
 
 def mean(steps: abc.Sequence[Step]) -> float:
