@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -50,12 +49,16 @@ def draw(
     A chart of which nothing was measured is left out. ZooError where matplotlib is missing, or a file cannot be written:
     one that the zoo did not draw is replaced only if `overwrite`.
     """
-    with _matplotlib() as plotting:
-        written = []
-        for chart in record.charts:
-            figure = _figure(plotting, record, chart)
-            if figure is None:
-                continue
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ZooError(
+            "figures need matplotlib, which the extra plots brings: pip install 'mlx-zoo[plots]'"
+        ) from error
+    written = []
+    with matplotlib.rc_context(STYLE):
+        for chart in drawn_charts(record):
+            figure = _figure(record, chart)
             for suffix in formats:
                 path = folder / f"{file_name(record.experiment)}-{chart.name}.{suffix}"
                 _write(figure, path, f"{record.question} {axes_text(record, chart)}", overwrite)
@@ -66,20 +69,6 @@ def draw(
 def drawn_charts(record: ExperimentRecord) -> list[Chart]:
     """The charts with measurements."""
     return [chart for chart in record.charts if _drawn_arms(record, chart)]
-
-
-@contextmanager
-def _matplotlib() -> Iterator[Any]:
-    """The class of figures, with the style set; it needs no display and changes nothing outside."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ZooError(
-            "figures need matplotlib, which the extra plots brings: pip install 'mlx-zoo[plots]'"
-        ) from error
-    with matplotlib.rc_context(STYLE):
-        yield Figure
 
 
 def _write(figure: Any, path: Path, title: str, overwrite: bool) -> None:
@@ -99,11 +88,11 @@ def _drawn_arms(record: ExperimentRecord, chart: Chart) -> list[ArmRecord]:
     return [arm for arm in record.arms if measured(record, chart, arm)]
 
 
-def _figure(make: Any, record: ExperimentRecord, chart: Chart) -> Any:
-    """One chart as a figure, a panel above the other; None where nothing was measured."""
+def _figure(record: ExperimentRecord, chart: Chart) -> Any:
+    """One chart as a figure, a panel above the other; it needs no display."""
+    from matplotlib.figure import Figure
+
     arms = _drawn_arms(record, chart)
-    if not arms:
-        return None
     panels = list(dict.fromkeys(arm.values.get(chart.panel) for arm in arms)) if chart.panel else [None]
     lines = list(dict.fromkeys(label(chart, arm) for arm in arms))
     # An arm has one colour in all figures of its record.
@@ -111,10 +100,8 @@ def _figure(make: Any, record: ExperimentRecord, chart: Chart) -> Any:
     named = chart.kind == "dots" or chart.labels or len(lines) < 2
     columns = 1 if max(map(len, lines)) > 22 else 2
     title = textwrap.fill(record.question, LINE)
-    figure = make(
-        figsize=(WIDTH, _height(chart, len(panels), len(arms), title, 0 if named else len(lines) // columns))
-    )
-    figure.set_layout_engine("constrained")
+    height = _height(chart, len(panels), len(arms), title, 0 if named else len(lines) // columns)
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
     figure.suptitle(title, fontsize=11, color=TEXT, x=0.02, ha="left")
     axes = figure.subplots(len(panels), 1, sharex=True, sharey=chart.kind != "dots", squeeze=False)[:, 0]
     names = []
@@ -123,7 +110,8 @@ def _figure(make: Any, record: ExperimentRecord, chart: Chart) -> Any:
         some = [arm for arm in arms if not chart.panel or arm.values.get(chart.panel) == panel]
         names += [(axis, *point) for point in DRAWN[chart.kind](axis, record, chart, some, styled)]
         if chart.panel:
-            axis.set_title(_panel_title(chart, panel), loc="left", fontsize=10)
+            title = f"{panel:g} {chart.panel}" if isinstance(panel, int | float) else str(panel)
+            axis.set_title(title, loc="left", fontsize=10)
         if axis is not axes[-1]:
             axis.set_xlabel("")
         if chart.mark is not None:
@@ -131,14 +119,8 @@ def _figure(make: Any, record: ExperimentRecord, chart: Chart) -> Any:
     if not named:
         found = [axis.get_legend_handles_labels() for axis in axes]
         handles = {text: handle for pair in found for handle, text in zip(*pair, strict=True)}
-        figure.legend(
-            handles.values(),
-            handles.keys(),
-            loc="outside lower left",
-            ncols=columns,
-            columnspacing=1.2,
-            handlelength=2.4,
-        )
+        where = dict(loc="outside lower left", ncols=columns, columnspacing=1.2, handlelength=2.4)
+        figure.legend(handles.values(), handles.keys(), **where)
     if names:
         write_labels(figure, names)
     return figure
@@ -155,20 +137,8 @@ def _height(chart: Chart, panels: int, arms: int, title: str, legend: int) -> fl
     return 0.4 + 0.19 * title.count("\n") + panels * panel + 0.2 * legend
 
 
-def _panel_title(chart: Chart, panel: Any) -> str:
-    return f"{panel:g} {chart.panel}" if isinstance(panel, int | float) else str(panel)
-
-
 def _mark(axis: Any, x: float, text: str) -> None:
     """A line at an x, with a text."""
     axis.axvline(x, color=TEXT, linewidth=1, linestyle=":")
-    axis.annotate(
-        text,
-        (x, 1),
-        xycoords=("data", "axes fraction"),
-        xytext=(4, -2),
-        textcoords="offset points",
-        va="top",
-        fontsize=9,
-        color=TEXT,
-    )
+    place = dict(xycoords=("data", "axes fraction"), xytext=(4, -2), textcoords="offset points", va="top")
+    axis.annotate(text, (x, 1), fontsize=9, color=TEXT, **place)

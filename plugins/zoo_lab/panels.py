@@ -74,16 +74,16 @@ def points(
     placed = []
     names = list(dict.fromkeys(arm.line for arm in arms))
     for name in names:
-        found = sorted(
-            (
-                (x, record.interval(arm.name, chart.y), arm.name)
-                for arm in arms
-                if arm.line == name and (x := _x(record, chart, arm)) is not None
-            ),
-            key=lambda point: point[0].mean,
-        )
-        xs, ys = [x for x, _, _ in found], [y for _, y, _ in found if y is not None]
-        placed += [(x.mean, y.mean, arm) for (x, _, arm), y in zip(found, ys, strict=True)]
+        found = [
+            (x, y, arm.name)
+            for arm in arms
+            if arm.line == name
+            and (x := _x(record, chart, arm))
+            and (y := record.interval(arm.name, chart.y))
+        ]
+        found.sort(key=lambda point: point[0].mean)
+        xs, ys = [x for x, _, _ in found], [y for _, y, _ in found]
+        placed += [(x.mean, y.mean, arm) for x, y, arm in found]
         axis.errorbar(
             [x.mean for x in xs],
             [y.mean for y in ys],
