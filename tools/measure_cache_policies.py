@@ -20,7 +20,7 @@ from zoo.loading import load
 from zoo.recipe.policy import CachePolicy
 from zoo.runtime import versions
 from zoo.training.objective import END
-from zoo_lab.experiments.measurements import held_out
+from zoo_lab.experiments.common import held_out
 
 RECORD = Path(__file__).parent.parent / "docs" / "records" / "cache_policies.json"
 MODELS = ("llama", "gemma2")  # one of full attention, one with windows in every other layer

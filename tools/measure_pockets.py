@@ -40,7 +40,7 @@ def pockets() -> list[str]:
 def held_out_bits(name: str) -> float | None:
     """Bits a byte of the atlas' held-out documents; None for a checkpoint that gives no probability of a next token."""
     from zoo.loading import load
-    from zoo_lab.experiments.measurements import bits_a_byte, held_out
+    from zoo_lab.experiments.common import bits_a_byte, held_out
 
     architecture = default_registry().architecture(name)
     if (architecture.task, architecture.causality) != ("generate", "causal"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from zoo_lab.panels import TEXT
+from zoo_lab.figures import TEXT
 
 RECORDS = Path(__file__).parent.parent / "records" / "lab"
 IDENT = re.compile(r'(\bid="|href="#|url\(#)')

@@ -1,19 +1,246 @@
-"""The figures of a record: SVG and PNG, drawn by matplotlib, readable on light and on dark, and at a phone's width."""
+"""The figures of a record: SVG and PNG, drawn by matplotlib, readable on light and on dark, and at a phone's width.
+
+Axes hold curves, points, or rows of dots, each with its intervals, and names beside points.
+"""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import ZooError
 from zoo.files.writing import GENERATOR, make_folder, output_file
-from zoo_lab.panels import DRAWN, TEXT, label, measured, scales, write_labels
 from zoo_lab.plan import Chart
-from zoo_lab.record import ArmRecord, ExperimentRecord, file_name
+from zoo_lab.record import ArmRecord, ExperimentRecord, Interval, file_name, interval
 from zoo_lab.report import axes_text
+
+# Blue, vermilion, green, purple and brown after Okabe and Ito (2008), and grey: told apart by the colour-blind, and each
+# at least 3 : 1 against white and against black. Lines differ in marker and dash besides.
+COLOURS = ("#2a78c8", "#d55e00", "#009e73", "#b565a7", "#9a6b2f", "#7f7f7f")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
+TEXT = "#767676"
+BROAD, WIDE = 32, 44  # characters in a line of the label of an upright axis, and of a level one
+APART = 0.012  # of an axis's width: how far the bars of two lines at one x stand apart
+
+Placed = tuple[float, float, str]  # a point, and the name to write beside it
+
+
+def label(chart: Chart, arm: ArmRecord) -> str:
+    """The name of an arm's line: its series where several arms are points of one, or panels repeat it."""
+    return arm.line if chart.kind == "points" or chart.panel else arm.name
+
+
+def measured(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> bool:
+    """Whether an arm has anything to draw in a chart."""
+    if chart.kind == "curves":
+        return bool(_curve(record, chart, arm))
+    if chart.kind == "points" and _x(record, chart, arm) is None:
+        return False
+    return record.interval(arm.name, chart.y) is not None
+
+
+def scales(axis: Any, chart: Chart) -> None:
+    """Set the scales, and the grid across them."""
+    if chart.log_x:
+        axis.set_xscale("log")
+    if chart.log_y:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+    axis.grid(True, axis="x" if chart.kind == "dots" else "y", color=TEXT, alpha=0.25, linewidth=0.6)
+    axis.set_axisbelow(True)
+
+
+def curves(
+    axis: Any, record: ExperimentRecord, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
+) -> list[Placed]:
+    """A line an arm, through the means at each x, on a band of their intervals."""
+    curve = next(curve for curve in record.curves if curve.name == chart.y)
+    for arm in arms:
+        points = _curve(record, chart, arm)
+        name, style = label(chart, arm), _style(lines, label(chart, arm))
+        xs, means = [x for x, _ in points], [found.mean for _, found in points]
+        axis.plot(xs, means, label=name, markersize=3.5, linewidth=1.6, **style)
+        bounds = [(x, found.low, found.high) for x, found in points if found.low is not None]
+        if bounds:
+            axis.fill_between(*zip(*bounds, strict=True), color=style["color"], alpha=0.18, linewidth=0)
+    if chart.log_x:
+        _ticks(axis, sorted({x for arm in arms for x, _ in _curve(record, chart, arm)}))
+    axis.set_xlabel(textwrap.fill(curve.along_axis, WIDE))
+    axis.set_ylabel(textwrap.fill(curve.axis, BROAD))
+    return []
+
+
+def points(
+    axis: Any, record: ExperimentRecord, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
+) -> list[Placed]:
+    """A metric against another, or against a value of the arms: a line a series, with bars for the intervals."""
+    metrics = {metric.name: metric for metric in record.metrics}
+    placed = []
+    names = list(dict.fromkeys(arm.line for arm in arms))
+    for name in names:
+        found = [
+            (x, y, arm.name)
+            for arm in arms
+            if arm.line == name
+            and (x := _x(record, chart, arm))
+            and (y := record.interval(arm.name, chart.y))
+        ]
+        found.sort(key=lambda point: point[0].mean)
+        xs, ys = [x for x, _, _ in found], [y for _, y, _ in found]
+        placed += [(x.mean, y.mean, arm) for x, y, arm in found]
+        axis.errorbar(
+            [x.mean for x in xs],
+            [y.mean for y in ys],
+            yerr=_bars(ys),
+            xerr=_bars(xs) if chart.x in metrics else None,
+            label=name,
+            markersize=5,
+            linewidth=1.4,
+            capsize=3,
+            **_style(lines, name),
+        )
+    axis.set_xlabel(textwrap.fill(metrics[chart.x].axis if chart.x in metrics else chart.x, WIDE))
+    axis.set_ylabel(textwrap.fill(metrics[chart.y].axis, BROAD))
+    if chart.x not in metrics:
+        _ticks(axis, sorted({x for x, *_ in placed}))
+        _move_apart(axis, len(names))
+    elif not chart.log_x:
+        axis.locator_params(axis="x", nbins=5)
+        axis.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}" if abs(x) >= 1000 else f"{x:g}")
+    if chart.labels:
+        axis.margins(x=0.12, y=0.15)
+    return placed if chart.labels else []
+
+
+def dots(
+    axis: Any, record: ExperimentRecord, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
+) -> list[Placed]:
+    """A row an arm: each run a faint dot, the mean with its interval."""
+    for row, arm in enumerate(arms):
+        found = record.interval(arm.name, chart.y)
+        assert found is not None
+        style, values = _style(lines, arm.name), record.values(arm.name, chart.y)
+        axis.plot(values, [row] * len(values), ".", color=style["color"], alpha=0.45, markersize=6)
+        axis.errorbar(
+            found.mean, row, xerr=_bars([found]), color=style["color"], marker=style["marker"], capsize=4
+        )
+    axis.set_yticks(range(len(arms)), [textwrap.fill(arm.name, 24) for arm in arms])
+    axis.set_ylim(len(arms) - 0.5, -0.5)
+    axis.set_xlabel(textwrap.fill(record.metric(chart.y).axis, WIDE))
+    return []
+
+
+DRAWN: dict[str, Callable[..., list[Placed]]] = {"curves": curves, "points": points, "dots": dots}
+
+
+def _style(lines: Sequence[str], name: str) -> dict[str, Any]:
+    number = lines.index(name)
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "marker": MARKERS[number % len(MARKERS)],
+        "linestyle": DASHES[number % len(DASHES)],
+    }
+
+
+def _curve(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> list[tuple[float, Interval]]:
+    """The points of an arm's curve: at each x the mean of its runs with the interval."""
+    values: dict[float, list[float]] = {}
+    for run in record.runs:
+        if run.arm == arm.name:
+            for x, y in run.curves.get(chart.y, ()):
+                values.setdefault(x, []).append(y)
+    return [(x, interval(values[x])) for x in sorted(values)]
+
+
+def _x(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> Interval | None:
+    """The x of an arm: the mean of a metric, or a value of the arm."""
+    if any(metric.name == chart.x for metric in record.metrics):
+        return record.interval(arm.name, chart.x)
+    value = arm.values.get(chart.x)
+    return Interval(float(value), None, None, 1) if isinstance(value, int | float) else None
+
+
+def _bars(found: Sequence[Interval]) -> list[list[float]]:
+    """The lengths of error bars below and above the means."""
+    return [
+        [0.0 if each.low is None else each.mean - each.low for each in found],
+        [0.0 if each.high is None else each.high - each.mean for each in found],
+    ]
+
+
+def _ticks(axis: Any, values: Sequence[float]) -> None:
+    """Ticks at the values themselves, where these are few."""
+    if len(values) <= 10:
+        axis.set_xticks(values, [f"{x:g}" for x in values])
+        axis.xaxis.minorticks_off()
+
+
+def _move_apart(axis: Any, lines: int) -> None:
+    """Move what is drawn of each line sideways a little, so that bars at one x do not cover each other."""
+    from matplotlib.transforms import ScaledTranslation
+
+    for number, container in enumerate(axis.containers):
+        across = (number - (lines - 1) / 2) * APART
+        shift = ScaledTranslation(across * axis.figure.get_figwidth(), 0, axis.figure.dpi_scale_trans)
+        line, caps, bars = container
+        for part in (line, *caps, *bars):
+            part.set_transform(part.get_transform() + shift)
+
+
+SIZE = 9  # of a name, in points
+HIGH, BROAD_LETTER = 10.5, 5.3  # of a line, and of a letter on average
+GAP = 9  # between a point and its name, beyond the bars' caps
+# Sides and heights, the nearest first: a little above the point, where its bar is in nobody's way.
+PLACES = [(right, 6 + sign * step * 3.0) for step in range(60) for sign in (1, -1) for right in (True, False)]
+
+
+def write_labels(figure: Any, names: Sequence[tuple[Any, float, float, str]]) -> None:
+    """Write each name, of a point (x, y) in some axes, as near to it as there is room; the upper ones come first.
+
+    None covers another, or a point. One that is moved away is joined to its point by a thin line.
+    """
+    from matplotlib.transforms import Bbox
+
+    figure.draw_without_rendering()  # places the parts, so that their coordinates are known
+    figure.set_layout_engine("none")
+    unit = figure.dpi / 72  # pixels in a point
+    placed = [(axis, axis.transData.transform((x, y)), (x, y), text) for axis, x, y, text in names]
+    taken = [Bbox([pixel, pixel]).padded(5 * unit) for _, pixel, *_ in placed]
+    for axis in dict.fromkeys(axis for axis, *_ in names):
+        for bars in (bars for container in axis.containers for bars in container.lines[2]):
+            taken += [Bbox(axis.transData.transform(bar)).padded(unit, 0) for bar in bars.get_segments()]
+
+    def box(pixel: Any, text: str, right: bool, shift: float) -> Any:
+        width = len(text) * BROAD_LETTER * unit
+        left = pixel[0] + (GAP * unit if right else -GAP * unit - width)
+        return Bbox.from_bounds(left, pixel[1] + (shift - HIGH / 2) * unit, width, HIGH * unit)
+
+    def has_room(axis: Any, name: Any) -> bool:
+        inside = axis.bbox.x0 <= name.x0 and name.x1 <= figure.bbox.x1
+        within = axis.bbox.y0 <= name.y0 and name.y1 <= axis.bbox.y1
+        return inside and within and not any(map(name.fully_overlaps, taken))
+
+    for axis, pixel, point, text in sorted(placed, key=lambda each: -each[1][1]):
+        free = (place for place in PLACES if has_room(axis, box(pixel, text, *place)))
+        right, shift = next(free, (True, 0.0))
+        taken.append(box(pixel, text, right, shift))
+        line = dict(arrowstyle="-", color=TEXT, linewidth=0.6, shrinkA=0)
+        axis.annotate(
+            text,
+            point,
+            xytext=(GAP if right else -GAP, shift),
+            textcoords="offset points",
+            ha="left" if right else "right",
+            va="center",
+            fontsize=SIZE,
+            color=TEXT,
+            arrowprops=line if abs(shift) > HIGH else None,
+        )
+
 
 WIDTH = 4.7  # inches: about 450 CSS pixels, whose letters can still be read at 360
 HEIGHT, ROW = 3.1, 0.36  # of a chart's panel, and of one row of dots

@@ -37,7 +37,7 @@ def zoo_blocks():
 
 @hookimpl
 def zoo_drawings():
-    yield Drawing(Bridged, "zoo_mlx_lm.drawing:bridged")
+    yield Drawing(Bridged, "zoo_mlx_lm.spec:bridged")
 
 
 @hookimpl

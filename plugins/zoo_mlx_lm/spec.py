@@ -1,4 +1,4 @@
-"""The spec of a model that mlx-lm runs: its config and its sizes. Imports no mlx."""
+"""The spec of a model that mlx-lm runs: its config, its sizes and its drawing. Imports no mlx."""
 
 import json
 from dataclasses import dataclass, field
@@ -79,3 +79,21 @@ def _flat(settings, path=""):
             text = json.dumps(value, ensure_ascii=False)
             long = isinstance(value, list) and len(text) > LONGEST
             yield path + key, f"{text[: LONGEST - 1]}…" if long else value
+
+
+def bridged(subject):
+    """Embedding, as many layers as there are, head; layers are closed boxes: only mlx-lm's code says what is in them."""
+    from zoo.describe.diagram import Box, Frame, LayerStack, Note, note
+
+    spec = subject.spec
+    layer = Box("layer", "Layer run by mlx-lm", "layers.*", (Note(f"module {spec.module}", "module"),))
+    embedding = (note("vocab", "vocabulary {n}", n=spec.vocab), note("dim", "width {n}", n=spec.dim))
+    context = () if spec.context is None else (note("context", "context {n}", n=spec.context),)
+    items = (
+        Box("embedding", "Embedding", "", embedding),
+        Frame((layer,), spec.depth, "layers.*"),
+        Box("head", "Output head", ""),
+    )
+    return LayerStack(
+        "decoder", "", items, Box("input", "Tokens", "context", context), Box("output", "Logits")
+    )

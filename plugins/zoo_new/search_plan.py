@@ -6,6 +6,7 @@ A change is of config defaults, of recipe fields, or weight rules before the bas
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -14,7 +15,7 @@ from typing import Any
 from zoo.architecture import Architecture
 from zoo.config import Config
 from zoo.host.registry import Registry
-from zoo.recipe import JointRMSNorm, LayerNorm, RMSNorm, Spec
+from zoo.recipe import JointRMSNorm, LayerNorm, RMSNorm
 from zoo.weights import Rule
 from zoo_new.checkpoint_fit import Fit, SourceCheckpoint, certain_rules, fit, kinds, prefix_rules
 from zoo_new.parts import ScaffoldError
@@ -204,19 +205,11 @@ def _fields(best: Fit) -> Iterator[dict[str, str]]:
 
 def locate(recipe: Any, path: str) -> tuple[str, Any, str]:
     """The innermost spec on a parameter's path: its own path, without layers' numbers, itself, and the rest."""
-    steps, here, passed = path.split("."), recipe, []
-    spec, where, rest = recipe, "", path
-    for index, step in enumerate(steps):
-        here = here[int(step)] if isinstance(here, tuple) else getattr(here, step, None)
-        if not step.isdecimal():
-            passed.append(step)
-        if not isinstance(here, Spec | tuple):
-            break
-        if isinstance(here, Spec):
-            spec, where, rest = here, ".".join(passed), ".".join(steps[index + 1 :])
-    for side in ("encoder.", "decoder."):  # layers of both sides are changed alike
-        where = where.removeprefix(side) if where.startswith(f"{side}layers.") else where
-    return where, spec, rest
+    parts = dict(recipe.walk())
+    whole = max((part for part in parts if f"{path}.".startswith(f"{part}." if part else "")), key=len)
+    where = ".".join(step for step in whole.split(".") if not step.isdecimal())
+    where = re.sub(r"^(en|de)coder\.(?=layers\.)", "", where)  # layers of both sides are changed alike
+    return where, parts[whole], path.removeprefix(whole).removeprefix(".")
 
 
 def _joined(where: str, name: str) -> str:

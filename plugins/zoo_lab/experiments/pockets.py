@@ -15,7 +15,7 @@ from zoo.checkpoint.parameters import choose, parse_quantization
 from zoo.describe.facts.memory import cache_bytes, cache_sizes
 from zoo.host.registry import default_registry
 from zoo.loading import Loaded, load
-from zoo_lab.experiments.measurements import (
+from zoo_lab.experiments.common import (
     answered,
     bits_a_byte,
     distinct,

@@ -87,7 +87,7 @@ def test_names_of_crowded_points_cover_neither_each_other_nor_the_points():
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-    from zoo_lab.panels import write_labels
+    from zoo_lab.figures import write_labels
 
     figure = Figure(figsize=(4, 3))
     axis = figure.subplots()
