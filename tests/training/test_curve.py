@@ -7,8 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from zoo.training.curve import TEXT, TRAINING, VALIDATION, drawn, joined, svg, ticks
-from zoo.training.record import TrainingRecord
+from zoo.training.record import BLUE, GREY, ORANGE, TrainingRecord, drawn, joined, svg, ticks
 
 
 def record(losses, validation, name="llama"):
@@ -46,8 +45,8 @@ def test_the_svg_has_both_lines_and_labelled_axes():
     tree = ElementTree.fromstring(svg(FALLING))
     space = "{http://www.w3.org/2000/svg}"
     lines = {line.get("stroke"): line.get("points").split() for line in tree.iter(f"{space}polyline")}
-    assert set(lines) == {TRAINING, VALIDATION} and len(lines[TRAINING]) == 201
-    heights = [float(point.split(",")[1]) for point in lines[TRAINING]]
+    assert set(lines) == {BLUE, ORANGE} and len(lines[BLUE]) == 201
+    heights = [float(point.split(",")[1]) for point in lines[BLUE]]
     assert heights == sorted(heights)  # downward in an SVG is a greater y
     texts = {text.text for text in tree.iter(f"{space}text")}
     assert {"step", "loss, nats a token", "training", "validation", "0", "2000"} <= texts
@@ -63,7 +62,7 @@ def test_any_record_is_drawn(name):
 
 
 @pytest.mark.parametrize("ground", ["#ffffff", "#0d1117"])
-@pytest.mark.parametrize(("colour", "least"), [(TEXT, 4.1), (TRAINING, 3.0), (VALIDATION, 3.0)])
+@pytest.mark.parametrize(("colour", "least"), [(GREY, 4.1), (BLUE, 3.0), (ORANGE, 3.0)])
 def test_its_colours_stand_out_on_light_and_dark(colour, least, ground):
     """The contrast ratio of WCAG 2.1."""
 

@@ -89,8 +89,8 @@ def train(
     from zoo.files.reading import read_object_at
     from zoo.host.registry import default_registry
     from zoo.host.resolve import read_recipe
-    from zoo.training.curve import drawn
     from zoo.training.loop import FIRST_STEP, Stopped, TrainingCallbacks
+    from zoo.training.record import drawn
     from zoo.training.run import settings_of, train_folder
     from zoo.training.run_folder import settings_to_resume
 

@@ -24,13 +24,12 @@ from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.parameters import parameters_of
 from zoo.checkpoint.source import find, is_architecture, split_preset
 from zoo.config import Config
-from zoo.describe import Fact
+from zoo.describe import Fact, describe
 from zoo.errors import PromptError, SourceError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.generation import stream
 from zoo.generation.loop.prompt import mask_id
 from zoo.host.registry import Registry, default_registry
-from zoo.host.resolve import read_recipe, recipe_architecture, recipe_config
 from zoo.inspect.timing import alternating, answer, run_in_subprocess, timed_tokens
 from zoo.loading import Loaded, evaluate_weights, load, memory_shortage
 
@@ -156,10 +155,8 @@ def measure(
 def source_model(source: str, registry: Registry) -> SourceModel:
     """The model that is run for a source; SourceError where there is none."""
     if source.endswith(".json") and not Path(source).is_dir():
-        if not Path(source).is_file():
-            raise SourceError(f"{source}: no such file")
-        recipe = read_recipe(Path(source), registry)
-        return SourceModel(source, recipe_architecture(recipe_config(recipe), registry), recipe)
+        found = describe(source, registry)
+        return SourceModel(source, found.architecture, found.recipe)
     if not is_architecture(source, registry):
         return SourceModel(source)
     plain, wanted = split_preset(source)

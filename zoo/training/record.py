@@ -1,14 +1,29 @@
-"""The settings of a training run, and its measurements. Imports no mlx."""
+"""The settings of a training run, its measurements, and their curve: a drawing for a terminal, and an SVG.
+
+Imports no mlx, and needs no plotting library.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from html import escape
 from typing import Any
 
 from zoo.errors import ZooError
 
 TRAINING = "training.json"  # the record of a run, beside the weights
+
+Points = Sequence[Sequence[float]]  # [step, loss] each
+
+# Grey, blue and orange that stand out on white (at least 3 : 1, the text 4.5 : 1) and on black alike.
+GREY, BLUE, ORANGE = "#767676", "#3b82d6", "#d06a1d"
+WIDTH, HEIGHT = 640, 360
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 44, 52  # margins, for the labels
+
+DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character, by row and column
 
 
 @dataclass(frozen=True)
@@ -80,3 +95,116 @@ class TrainingRecord:
     tokens: int = 0
     seconds: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)
+
+
+def svg(record: TrainingRecord) -> str:
+    """The curves of training and validation, axes labelled, on no background: readable on light and on dark."""
+    steps, low, high = bounds(record)
+    across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+
+    def point_of(step: float, loss: float) -> tuple[float, float]:
+        return LEFT + across * step / steps, TOP + down * (high - loss) / (high - low)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        f'role="img" font-family="system-ui, sans-serif" font-size="12" fill="{GREY}">',
+        f"<title>{escape(title(record))}</title>",
+        f'<text x="{LEFT}" y="18" font-size="14">{escape(title(record))}</text>',
+    ]
+    for value in ticks(low, high):
+        _, y = point_of(0, value)
+        parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{GREY}" stroke-opacity="0.35"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
+    for value in ticks(0, steps):
+        x, _ = point_of(value, low)
+        parts.append(f'<path d="M{x:.1f} {HEIGHT - BOTTOM}v5" stroke="{GREY}"/>')
+        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 19}" text-anchor="middle">{value:g}</text>')
+    parts.append(f'<path d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}" fill="none" stroke="{GREY}"/>')
+    parts.append(f'<text x="{LEFT + across / 2:.1f}" y="{HEIGHT - 10}" text-anchor="middle">step</text>')
+    middle = TOP + down / 2
+    parts.append(
+        f'<text x="14" y="{middle:.1f}" text-anchor="middle" transform="rotate(-90 14 {middle:.1f})">'
+        "loss, nats a token</text>"
+    )
+    for points, colour, name, x in (
+        (finite(record.losses), BLUE, "training", WIDTH - RIGHT - 190),
+        (finite(record.validation), ORANGE, "validation", WIDTH - RIGHT - 90),
+    ):
+        coordinates = [point_of(*point) for point in points]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in coordinates)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        if name == "validation":  # few of them: each is shown
+            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in coordinates]
+        parts.append(f'<path d="M{x} 32h16" stroke="{colour}" stroke-width="2"/>')
+        parts.append(f'<text x="{x + 22}" y="36">{name}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def drawn(record: TrainingRecord, width: int = 80, height: int = 12) -> str:
+    """The curves in characters, at most `width` a line: dots for training, rings for validation."""
+    steps, low, high = bounds(record)
+    labels = {0: f"{high:.2f}", height // 2: f"{(high + low) / 2:.2f}", height - 1: f"{low:.2f}"}
+    margin = max(map(len, labels.values()))
+    across = width - margin - 2
+    cells = [[0] * across for _ in range(height)]
+
+    def cell_of(step: float, loss: float, rows: int, columns: int) -> tuple[int, int]:
+        row = round((high - loss) / (high - low) * (rows - 1))
+        return min(max(row, 0), rows - 1), min(round(step / steps * (columns - 1)), columns - 1)
+
+    for step, loss in joined(finite(record.losses), 2 * across):
+        row, column = cell_of(step, loss, 4 * height, 2 * across)
+        cells[row // 4][column // 2] |= DOTS[row % 4][column % 2]
+    lines = [[chr(0x2800 + cell) if cell else " " for cell in row] for row in cells]
+    for step, loss in finite(record.validation):
+        row, column = cell_of(step, loss, height, across)
+        lines[row][column] = "○"
+    text = [f"{labels.get(i, ''):>{margin}} │{''.join(line)}".rstrip() for i, line in enumerate(lines)]
+    text.append(" " * margin + " └" + "─" * across)
+    end = f"{steps:g}"
+    text.append(" " * (margin + 2) + "0" + "step".center(across - 1 - len(end)) + end)
+    return "\n".join(["loss, nats a token · ⠒ training ○ validation", *text])
+
+
+def title(record: TrainingRecord) -> str:
+    """The title: the architecture and its size."""
+    return f"{record.architecture}, {record.parameters:,} parameters"
+
+
+def finite(points: Points) -> list[Sequence[float]]:
+    """The points whose loss is finite."""
+    return [point for point in points if math.isfinite(point[1])]
+
+
+def bounds(record: TrainingRecord) -> tuple[float, float, float]:
+    """The last step, and the least and most of the losses, apart from each other."""
+    points = finite([*record.losses, *record.validation]) or [[1, 0.0]]
+    low, high = min(p[1] for p in points), max(p[1] for p in points)
+    if high - low < 1e-6:
+        low, high = low - 0.5, high + 0.5
+    return max(max(p[0] for p in points), 1), low, high
+
+
+def joined(points: Points, columns: int) -> list[tuple[float, float]]:
+    """Points close enough together to draw a line: between neighbours as many as the drawing has columns for."""
+    found = [(float(step), float(loss)) for step, loss in points]
+    if len(found) < 2:
+        return found
+    span = max(found[-1][0], 1.0)
+    line = []
+    for (step, loss), (next_step, next_loss) in itertools.pairwise(found):
+        count = max(int((next_step - step) / span * columns), 1)
+        line += [
+            (step + (next_step - step) * i / count, loss + (next_loss - loss) * i / count)
+            for i in range(count)
+        ]
+    return [*line, found[-1]]
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """About five round numbers between two: multiples of 1, 2 or 5 times a power of ten."""
+    raw = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * m for m in (1, 2, 5, 10) if power * m >= raw)
+    first = math.ceil(low / step - 1e-9)
+    return [round(i * step, 10) for i in range(first, math.floor(high / step + 1e-9) + 1)]

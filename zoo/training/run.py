@@ -30,10 +30,9 @@ from zoo.recipe import EncoderDecoder, Model, learned_context
 from zoo.tokenizer import Tokenizer
 from zoo.training import run_folder
 from zoo.training.corpora import TextCorpus, corpus
-from zoo.training.curve import svg
 from zoo.training.loop import Trainer, TrainingCallbacks, initialise
 from zoo.training.objective import END, CorpusBatches, fitting_texts, objective_of, token
-from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings
+from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, svg
 from zoo.training.run_folder import State, check_resumed, open_state, state_path
 from zoo.training.vocabulary import NAMES, given_files, open_tokenizer, tokenizer_files
 
