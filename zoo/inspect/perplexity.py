@@ -25,7 +25,7 @@ from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.loop.prompt import split_special_ids
 from zoo.generation.sampling.logits import check_numbers, logprobs
-from zoo.generation.settings.settings import check_policy
+from zoo.generation.settings import check_policy
 from zoo.host.registry import Registry, default_registry
 from zoo.inspect.tokenization import byte_counts
 from zoo.loading import Loaded, load

@@ -13,13 +13,13 @@ import mlx.core as mx
 
 from zoo import tokenizer
 from zoo.errors import NothingToPredict, PromptError
-from zoo.generation.settings.generation_config import (
+from zoo.generation.generation_config import (
     Constraints,
     constraints_of,
     generation_config_of,
     token_limit,
 )
-from zoo.generation.settings.settings import Settings, check_policy
+from zoo.generation.settings import Settings, check_policy
 from zoo.loading import Loaded
 from zoo.recipe import learned_context
 from zoo.tokenizer import Tokenizer

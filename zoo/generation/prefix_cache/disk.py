@@ -51,16 +51,9 @@ def write(path: Path, trees: Trees, loaded: Loaded) -> None:
         entries = []
         for index, node in enumerate(nodes):
             tensors |= {f"{name}.{number}.{index}.{where}": part for name, where, part in _arrays(node)}
-            entries.append(
-                {
-                    "parent": order.get(node.parent, -1),
-                    "used": node.used,
-                    "columns": [len(arrays) for arrays in node.columns],
-                    "states": None
-                    if node.states is None
-                    else [{"kind": s.kind, "arrays": len(s.arrays)} for s in node.states],
-                }
-            )
+            parent, columns = order.get(node.parent, -1), [len(arrays) for arrays in node.columns]
+            states = node.states and [{"kind": s.kind, "arrays": len(s.arrays)} for s in node.states]
+            entries.append({"parent": parent, "used": node.used, "columns": columns, "states": states})
         described.append({"policy": asdict(policy), "forms": forms, "nodes": entries})
     metadata = {
         "format": FORMAT,

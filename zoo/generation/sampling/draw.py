@@ -8,20 +8,16 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import mlx.core as mx
 
 from zoo.errors import ZooError
+from zoo.generation.generation_config import Constraints
 from zoo.generation.sampling.filters import Mirostat, PluginFilter, draw_processors, filters_of, xtc
-from zoo.generation.sampling.logits import NEG_INF, LogitsProcessor, LogitsStage, record_of, stages_of
+from zoo.generation.sampling.logits import NEG_INF, LogitsProcessor, LogitsStage, marked, record_of, stages_of
 from zoo.generation.sampling.logits_processors import LogitsProcessors, processors_of
-from zoo.generation.sampling.penalties import marked
-from zoo.generation.settings.generation_config import Constraints
+from zoo.generation.settings import Settings
 from zoo.loading import Loaded
-
-if TYPE_CHECKING:
-    from zoo.generation.settings import Settings
 
 
 def sampler(settings: Settings) -> Callable[[mx.array], mx.array]:

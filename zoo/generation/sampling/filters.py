@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 
@@ -16,10 +16,8 @@ from zoo.architecture import Sampler
 from zoo.architecture.settings import checked_settings
 from zoo.errors import PluginError, PromptError, in_words
 from zoo.generation.sampling.logits import NEG_INF, LogitsProcessor, logprobs
+from zoo.generation.settings import Settings
 from zoo.host.registry import Registry
-
-if TYPE_CHECKING:
-    from zoo.generation.settings import Settings
 
 
 def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:

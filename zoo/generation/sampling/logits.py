@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import mlx.core as mx
 
 from zoo.errors import ZooError
-
-if TYPE_CHECKING:
-    from zoo.generation.settings import Settings
+from zoo.generation.settings import Settings
 
 NEG_INF = -float("inf")  # the logit of a token that must not be chosen
 
@@ -80,12 +78,18 @@ def token_logprobs(logits: mx.array, tokens: mx.array, alternatives: int = 0) ->
 
 def mask_tokens(logits: mx.array, tokens: Sequence[int]) -> mx.array:
     """The logits with these tokens' at minus infinity, (…, V) -> (…, V); ids outside the vocabulary change nothing."""
-    known = [token for token in tokens if 0 <= token < logits.shape[-1]]
+    gone = marked(logits.shape[-1], tokens)
+    return logits if gone is None else mx.where(gone, NEG_INF, logits)
+
+
+def marked(vocab: int, tokens: Iterable[int]) -> mx.array | None:
+    """The tokens as booleans (V,), None for none; ids outside the vocabulary are left out."""
+    known = [token for token in tokens if 0 <= token < vocab]
     if not known:
-        return logits
-    gone = mx.zeros(logits.shape[-1:], mx.bool_)
-    gone[mx.array(known)] = True
-    return mx.where(gone, NEG_INF, logits)
+        return None
+    found = mx.zeros(vocab, mx.bool_)
+    found[mx.array(known)] = True
+    return found
 
 
 def keep_only(logits: mx.array, tokens: Sequence[int]) -> mx.array:

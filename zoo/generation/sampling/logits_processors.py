@@ -5,7 +5,7 @@ Axes: H rows, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -14,6 +14,7 @@ import mlx.core as mx
 
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
+from zoo.generation.generation_config import Constraints
 from zoo.generation.sampling.logits import NEG_INF, LogitsProcessor, keep_only, mask_tokens
 from zoo.generation.sampling.penalties import (
     BannedSequences,
@@ -24,16 +25,12 @@ from zoo.generation.sampling.penalties import (
     presence,
     repetition,
 )
-from zoo.generation.settings.generation_config import Constraints
-from zoo.generation.settings.settings import ONE_OF
+from zoo.generation.settings import ONE_OF, Settings
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from zoo.generation.grammar import TokenMask
-    from zoo.generation.settings import Settings
 
 TokenSequence = tuple[int, ...]
 BEFORE = "\n"  # a character that tokenizers do not join with a word after it
@@ -242,10 +239,14 @@ class LogitsProcessors:
         """The logits without end tokens while the text is too short, unless a grammar allows nothing else."""
         if not self.constraints.too_short(self.count):
             return logits
-        eos_ids = self.constraints.eos_ids
-        # A text that is whole by the grammar ends, however short it is.
-        over = self.mask is not None and _only(self.mask.allowed(), eos_ids)
-        return logits if over else mask_tokens(logits, tuple(eos_ids))
+        eos_ids = tuple(self.constraints.eos_ids)
+        if self.mask is not None:
+            from zoo.generation.grammar import bits_of
+
+            ends = bits_of((token for token in eos_ids if token < self.vocab), self.vocab)
+            if not (self.mask.allowed() & ~ends).any():
+                return logits  # a text that is whole by the grammar ends, however short it is
+        return mask_tokens(logits, eos_ids)
 
     def _forced(self, logits: mx.array) -> mx.array:
         """The logits of the tokens that may come at this position."""
@@ -265,12 +266,3 @@ def processors_of(loaded: Loaded, settings: Settings, constraints: Constraints) 
 
         mask = token_mask(loaded.tokenizer, vocab, constraints.eos_ids, **forms)
     return LogitsProcessors(settings, constraints, vocab, strings, mask)
-
-
-def _only(bits: np.ndarray, tokens: Collection[int]) -> bool:
-    """Whether the bits of a mask allow none but some tokens."""
-    rest = bits.copy()
-    for token in tokens:
-        if token // 32 < rest.size:
-            rest[token // 32] &= ~(1 << token % 32) & 0xFFFFFFFF
-    return not rest.any()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import mlx.core as mx
 
-from zoo.generation.sampling.logits import NEG_INF, mask_tokens
+from zoo.generation.sampling.logits import NEG_INF, marked, mask_tokens
 
 
 def repetition(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
@@ -131,16 +131,6 @@ class NoRepeatNgrams:
         if len(self._start) == self._start.maxlen:
             self._followers.setdefault(tuple(self._start), set()).add(token)
         self._start.append(token)
-
-
-def marked(vocab: int, tokens: Iterable[int]) -> mx.array | None:
-    """The tokens as booleans (V,), None for none; ids outside the vocabulary are left out."""
-    known = [token for token in tokens if token < vocab]
-    if not known:
-        return None
-    found = mx.zeros(vocab, mx.bool_)
-    found[mx.array(known)] = True
-    return found
 
 
 ROOT = 0

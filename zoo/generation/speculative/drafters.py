@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 
@@ -24,13 +24,11 @@ from zoo.frozen import Frozen, frozen
 from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.generation.sampling.filters import draw_processors
 from zoo.generation.sampling.logits import LogitsProcessor, stages_of
+from zoo.generation.settings import Settings
 from zoo.generation.speculative.verification import Rollback, can_roll_back
 from zoo.loading import Loaded, load
 from zoo.recipe import learned_context
 from zoo.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from zoo.generation.settings import Settings
 
 DRAFT_SEED = 0x9E3779B97F4A7C15  # makes the random keys of drafts others than those of the tokens
 

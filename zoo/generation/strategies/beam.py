@@ -15,6 +15,7 @@ import numpy as np
 
 from zoo.architecture.settings import BEAM_SEARCH, CACHE, PROMPT
 from zoo.errors import PromptError
+from zoo.generation.generation_config import check_key, generation_config_of
 from zoo.generation.loop.batch import BatchDecoder
 from zoo.generation.loop.engine import Engine, run_prompts
 from zoo.generation.loop.prefill import Report
@@ -23,9 +24,7 @@ from zoo.generation.loop.step import Step
 from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import LogitsProcessors, processors_of
 from zoo.generation.sampling.logits import NEG_INF, check_numbers, logprobs
-from zoo.generation.settings import Settings, settings_for
-from zoo.generation.settings.generation_config import check_key, generation_config_of
-from zoo.generation.settings.settings import check_prefill
+from zoo.generation.settings import Settings, check_prefill, settings_for
 from zoo.loading import Loaded
 
 NEUTRAL = Settings()

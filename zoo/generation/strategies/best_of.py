@@ -14,8 +14,7 @@ from zoo.generation.loop.batch import Batch, BatchDecoder, Prefilled
 from zoo.generation.loop.prefill import Report
 from zoo.generation.loop.sequence import sequence_of
 from zoo.generation.loop.step import Step
-from zoo.generation.settings import settings_for
-from zoo.generation.settings.settings import check_prefill
+from zoo.generation.settings import check_prefill, settings_for
 from zoo.generation.strategies.beam import candidate
 from zoo.loading import Loaded
 

@@ -9,7 +9,7 @@ from zoo.architecture.settings import BREAKERS, CACHE, CONSTRAINTS, SHARED
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.settings.generation_config import check_key, generation_config_of, stop_strings
+from zoo.generation.generation_config import check_key, generation_config_of, stop_strings
 from zoo.loading import Loaded
 from zoo.recipe.policy import GROUP
 
@@ -130,11 +130,8 @@ def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
             raise PromptError(
                 f"`mirostat` and `{rival}` cannot be given together: each says what to draw from"
             )
-    if (
-        any(asked.get(name) for name in DRAW_SETTINGS)
-        and "temperature" not in asked
-        and not found.get("temperature")
-    ):
+    draws = any(asked.get(name) for name in DRAW_SETTINGS)
+    if draws and "temperature" not in asked and not found.get("temperature"):
         found["temperature"] = 1.0
     if not asked.get("stop"):
         asked["stop"] = stop_strings(loaded)
