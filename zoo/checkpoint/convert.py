@@ -162,17 +162,15 @@ def complete_config(opened: Opened) -> dict[str, Any]:
     """The config as mlx-lm reads it: every default written out, and RoPE in transformers 4's two keys."""
     if opened.checkpoint.architecture.bridged:
         return opened.checkpoint.config  # another library has read this very one
-    config = (
-        opened.checkpoint.config | opened.defaults
-    )  # of a key that is there, a default says what counts instead
+    # Of a key that is there, a default says what counts instead.
+    config = opened.checkpoint.config | opened.defaults
     rope = config.get("rope_parameters") or {}
     if not by_layer_type(rope):  # for which the two keys have no room
         config.pop("rope_parameters", None)
     if rope and not by_layer_type(rope):
         # What counts of these stands among the defaults, by the names that the family has for them.
-        rope = {
-            key: value for key, value in rope.items() if key not in ("rope_theta", "partial_rotary_factor")
-        }
+        beside = ("rope_theta", "partial_rotary_factor")
+        rope = {key: value for key, value in rope.items() if key not in beside}
         scaled = rope.get("rope_type", "default") != "default"
         config["rope_scaling"] = {**rope, "type": rope["rope_type"]} if scaled else None
     if "model_type" not in config and opened.checkpoint.architecture.model_types:

@@ -87,13 +87,13 @@ class FolderCheckpoint(Checkpoint):
 
 MODULES, POOLING, LIMITS = "modules.json", "1_Pooling/config.json", "sentence_bert_config.json"
 
-# What sentence-transformers calls them, in its folders' old and new spelling.
-_KEYS = {
-    "mean": "pooling_mode_mean_tokens",
-    "first": "pooling_mode_cls_token",
-    "last": "pooling_mode_lasttoken",
+# What sentence-transformers calls them, in its folders' new spelling and in the old one, flags.
+_MODES = {"mean": "mean", "cls": "first", "lasttoken": "last"}
+_FLAGS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "first",
+    "pooling_mode_lasttoken": "last",
 }
-_NAMES = {"mean": "mean", "cls": "first", "lasttoken": "last"}
 
 
 def pooling_of(folder: Path) -> Pooling:
@@ -119,7 +119,7 @@ def pooling_of(folder: Path) -> Pooling:
 def save_pooling(folder: Path, mode: str, width: int | None) -> None:
     """Write a pooling `mode` of vectors of `width` numbers, as sentence-transformers reads it."""
     (folder / POOLING).parent.mkdir()
-    flags = {key: name == mode for name, key in _KEYS.items()}
+    flags = {key: name == mode for key, name in _FLAGS.items()}
     write_json(folder / POOLING, {"word_embedding_dimension": width, **flags})
     kinds = {"Transformer": "", "Pooling": "1_Pooling"}
     modules = [
@@ -133,13 +133,12 @@ def _modules(folder: Path) -> Iterator[tuple[str, str]]:
     """The class name and folder of each module that a `modules.json` lists; nothing when there is none."""
     path = folder / MODULES
     modules = read_json(folder, MODULES, ConfigError)
-    if not isinstance(modules, list | None):
+    modules = [] if modules is None else modules
+    known = isinstance(modules, list) and all(isinstance(module, dict) for module in modules)
+    if not known or not all({"type", "path"} <= module.keys() for module in modules):
         raise ConfigError(f"{path}: must be a list of modules with a type and a path")
-    for module in modules or ():
-        try:
-            kind, subfolder = str(module["type"]).rpartition(".")[2], str(module["path"])
-        except (TypeError, KeyError) as error:
-            raise ConfigError(f"{path}: must be a list of modules with a type and a path") from error
+    for module in modules:
+        kind, subfolder = str(module["type"]).rpartition(".")[2], str(module["path"])
         if subfolder and (PurePosixPath(subfolder).name != subfolder or subfolder == ".."):
             raise ConfigError(f"{path}: path {subfolder!r} is not a folder beside it")
         yield kind, subfolder
@@ -148,16 +147,12 @@ def _modules(folder: Path) -> Iterator[tuple[str, str]]:
 def _mode(folder: Path, name: str) -> str:
     """The mode of a Pooling module's config."""
     values = read_object(folder, name, ConfigError, required=True)
-    given = values.get("pooling_mode")
-    if given is not None:
-        names = list(map(str, given)) if isinstance(given, list) else [str(given)]
-        modes = [_NAMES.get(name, name) for name in names]
-    else:
-        known = {key: mode for mode, key in _KEYS.items()}
-        keys = [key for key, value in values.items() if key.startswith("pooling_mode_") and value is True]
-        modes = [known.get(key, key) for key in keys]
+    given, known = values.get("pooling_mode"), _MODES
+    if given is None:
+        given = [key for key, value in values.items() if key.startswith("pooling_mode_") and value is True]
+        known = _FLAGS
+    modes = [known.get(str(key), str(key)) for key in (given if isinstance(given, list) else [given])]
     if len(modes) != 1 or modes[0] not in POOLINGS:
-        raise ConfigError(
-            f"{folder / name}: pooling by {' and '.join(modes) or 'nothing'} is not implemented"
-        )
+        what = " and ".join(modes) or "nothing"
+        raise ConfigError(f"{folder / name}: pooling by {what} is not implemented")
     return modes[0]

@@ -123,13 +123,10 @@ def guarded(answer: ExpectedResponse, call: Callable[[], T]) -> T:
         since, before = time.monotonic(), answer.received
         while not wait([future], 0.1).done:
             if time.monotonic() - since > STALL:
-                if answer.received - before < SLOWEST * STALL:
-                    came = (
-                        f"only {answer.received - before:,} bytes" if answer.received > before else "nothing"
-                    )
+                if (came := answer.received - before) < SLOWEST * STALL:
                     raise SourceError(
-                        f"{answer.hub_id}: {came} of {answer.what} came from the hub in {STALL:.0f} seconds; check the "
-                        f"network and run again: files that are whole are kept"
+                        f"{answer.hub_id}: {f'only {came:,} bytes' if came else 'nothing'} of {answer.what} came from the hub "
+                        f"in {STALL:.0f} seconds; check the network and run again: files that are whole are kept"
                     )
                 since, before = time.monotonic(), answer.received
     except BaseException:

@@ -26,6 +26,8 @@ from zoo.checkpoint.quantization_settings import (
     ROUTERS,
 )
 from zoo.checkpoint.quantized_matrix import (
+    EXTRAS,
+    PARTS,
     QuantizationSpec,
     QuantizedMatrix,
     as_array,
@@ -64,11 +66,8 @@ def match(
         _, nearest = min(problems, key=lambda problem: problem[0])
         raise CheckpointError(nearest)
     resolved = _resolved(model, parameters, wanted)
-    warn_of_dequantized(
-        tensors.dequantized.union(
-            *(t.dequantized for t in tensors.arrays.values() if isinstance(t, QuantizedMatrix))
-        )
-    )
+    packed = (tensor for tensor in tensors.arrays.values() if isinstance(tensor, QuantizedMatrix))
+    warn_of_dequantized(tensors.dequantized.union(*(matrix.dequantized for matrix in packed)))
     return resolved, layout
 
 
@@ -151,10 +150,6 @@ def parameters_of(model: nn.Module) -> dict[str, Any]:
         quantization = QuantizationSpec(layer.bits, layer.group_size, layer.mode)
         arrays[weight] = QuantizedMatrix(weight, quantization=quantization, dequantized=unpacked, **parts)
     return arrays
-
-
-EXTRAS = ("global_scale", "permutation")  # what some formats have beside MLX's own parts
-PARTS = ("weight", "scales", "biases", *EXTRAS)
 
 
 def export(model: nn.Module, architecture: Architecture, recipe: Model, layout: str = "hf") -> dict[str, Any]:

@@ -20,6 +20,8 @@ from zoo.frozen import Frozen, frozen
 
 WORD = 32  # bits
 NAN_SCALE = 0xFF  # of both E8M0 and E4M3
+EXTRAS = ("global_scale", "permutation")  # what some formats have beside MLX's own parts
+PARTS = ("weight", "scales", "biases", *EXTRAS)
 
 
 @frozen()
@@ -83,10 +85,7 @@ class QuantizedMatrix(Frozen):
 
     def parts(self) -> dict[str, mx.array]:
         """The arrays by the names of a quantized layer's parameters."""
-        named = {
-            name: getattr(self, name)
-            for name in ("weight", "scales", "biases", "global_scale", "permutation")
-        }
+        named = {name: getattr(self, name) for name in PARTS}
         return {name: array for name, array in named.items() if array is not None}
 
     def astype(self, dtype: mx.Dtype) -> QuantizedMatrix:
@@ -126,13 +125,10 @@ class QuantizedMatrix(Frozen):
         dtype = dtype or self.dtype
         wide = mx.float32 in (dtype, self.scales.dtype) or self.global_scale is not None
         exact = mx.float32 if wide else dtype
-        matrix = mx.dequantize(
-            self.weight,
-            self.scales if self.biases is None else self.scales.astype(exact),
-            self.biases if self.biases is None else self.biases.astype(exact),
-            dtype=exact,
-            **self.quantization.as_json(),
-        )
+        scales, biases = self.scales, self.biases
+        if biases is not None:
+            scales, biases = scales.astype(exact), biases.astype(exact)
+        matrix = mx.dequantize(self.weight, scales, biases, dtype=exact, **self.quantization.as_json())
         if self.global_scale is not None:
             matrix = matrix * self.global_scale[..., None]
         matrix = matrix.astype(dtype)
@@ -177,8 +173,7 @@ class QuantizedMatrix(Frozen):
         return self._each(lambda array: array[steps])
 
     def _each(self, change: Any) -> QuantizedMatrix:
-        named = {"weight": self.weight, "scales": self.scales, "biases": self.biases}
-        parts = {name: change(array) for name, array in named.items() if array is not None}
+        parts = {name: change(array) for name, array in self.parts().items() if name not in EXTRAS}
         if self.global_scale is not None:
             parts["global_scale"] = change(_output_scale(self)[..., None]).squeeze(-1)
         return replace(self, **parts)
@@ -244,10 +239,9 @@ def join(tensors: Sequence[Any], axis: int) -> Any:
         return mx.concatenate([as_array(tensor) for tensor in tensors], axis)
     # Where packed parts have O, a swapped matrix shows it last.
     stored_axis = first.ndim - 2 if first.swapped and axis == first.ndim - 1 else axis
-    names = ["weight", "scales", *(["biases"] if first.biases is not None else [])]
-    parts = {
-        name: mx.concatenate([getattr(tensor, name) for tensor in tensors], stored_axis) for name in names
-    }
+    parts = {}
+    for name in first.parts().keys() - set(EXTRAS):
+        parts[name] = mx.concatenate([getattr(tensor, name) for tensor in tensors], stored_axis)
     if any(tensor.global_scale is not None for tensor in tensors):
         parts["global_scale"] = mx.concatenate([_output_scale(tensor) for tensor in tensors], stored_axis)
     return replace(first, **parts)

@@ -216,25 +216,22 @@ def gather_mlx(tensors: Tensors, expected: ExpectedQuantization | None = None) -
         _check_parts(prefix, weight, scales, biases)
         if scale is not None:
             if scale.size != math.prod(weight.shape[:-2]) or not is_float(scale):
-                raise CheckpointError(
-                    f"{prefix}: global_scale {tuple(scale.shape)} is not one float a matrix"
-                )
+                shape = tuple(scale.shape)
+                raise CheckpointError(f"{prefix}: global_scale {shape} is not one float a matrix")
             # MLX's is the largest magnitude that the two scales and the format can make.
             scale = (scale.astype(mx.float32) / GLOBAL_SCALE).reshape(*weight.shape[:-2], 1)
         words, groups = weight.shape[-1], scales.shape[-1]
         possible = possible_specs(words, groups, biases is not None)
         if not possible:
-            raise CheckpointError(
-                f"{prefix}: {words} words and {groups} scales a row are no known quantization"
-            )
+            row = f"{words} words and {groups} scales a row"
+            raise CheckpointError(f"{prefix}: {row} are no known quantization")
         # What the config names where the shapes allow it, else the first that they do allow, of four bits before others.
         named = expected.of(prefix)
         guess = named if named in possible else min(possible, key=lambda quantization: quantization.bits != 4)
         for part in ("weight", "scales", "biases", "global_scale"):
             arrays.pop(f"{prefix}.{part}", None)
-        arrays[f"{prefix}.weight"] = QuantizedMatrix(
-            f"{prefix}.weight", weight, scales, biases, guess, scale, dequantized=tensors.dequantized
-        )
+        matrix = QuantizedMatrix(f"{prefix}.weight", weight, scales, biases, guess, scale)
+        arrays[matrix.name] = replace(matrix, dequantized=tensors.dequantized)
     return replace(tensors, arrays=arrays)
 
 
@@ -242,9 +239,8 @@ def _check_parts(name: str, weight: mx.array, scales: mx.array, biases: mx.array
     """CheckpointError unless the parts of one matrix have shapes and types that belong together."""
     floats = scales.dtype != mx.uint8
     if floats != (biases is not None) or (floats and not is_float(scales)):
-        raise CheckpointError(
-            f"{name}: scales of {scales.dtype} {'with' if biases is not None else 'without'} biases are no quantization"
-        )
+        beside = "without biases" if biases is None else "with biases"
+        raise CheckpointError(f"{name}: scales of {scales.dtype} {beside} are no quantization")
     if biases is not None and biases.shape != scales.shape:
         raise CheckpointError(f"{name}: scales {tuple(scales.shape)} but biases {tuple(biases.shape)}")
     if weight.ndim < 2 or weight.shape[:-1] != scales.shape[:-1] or 0 in (*weight.shape, *scales.shape):

@@ -153,15 +153,13 @@ def _packed(
     name: str,
     codes: mx.array,
     scales: mx.array,
-    quantization: QuantizationSpec,
+    spec: QuantizationSpec,
     multiplier: mx.array | None = None,
 ) -> None:
     if codes.dtype != mx.uint8 or codes.shape[-1] % (WORD // 8):
         raise mismatched_parts({name: codes})
     words = codes.view(mx.uint32)
-    matrix = QuantizedMatrix(
-        name, words, scales, None, quantization, global_scale=multiplier, floats=reader.floats, certain=True
-    )
+    matrix = QuantizedMatrix(name, words, scales, None, spec, multiplier, floats=reader.floats, certain=True)
     reader.give(name, matrix)
 
 
@@ -212,12 +210,8 @@ def read_modelopt(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype
     nested = settings.get("quantization", {})  # as in hf_quant_config.json
     if not isinstance(nested, Mapping):
         raise refused(settings, f"modelopt: quantization {nested!r}: expected an object")
-    choice(
-        QuantizationSettings({**settings, **nested}, origin_of(settings)),
-        "quant_algo",
-        MODELOPT_ALGORITHMS,
-        "missing",
-    )
+    given = QuantizationSettings({**settings, **nested}, origin_of(settings))
+    choice(given, "quant_algo", MODELOPT_ALGORITHMS, "missing")
     reader = FormatReader(tensors, dtype)
     reader.drop(*MODELOPT_UNUSED)
     for owner in reader.owners(".weight_scale"):

@@ -112,16 +112,9 @@ def affine(
         wide, biases = wide.T[grouping.blocks].T, biases.T[grouping.blocks].T
     if grouping.permutation is not None:
         words = reorder(words.T, bits, grouping.permutation).T
-    matrix = QuantizedMatrix(
-        name,
-        words.view(mx.uint32),
-        wide,
-        biases,
-        QuantizationSpec(bits, grouping.block),
-        permutation=grouping.permutation,
-        floats=scales.dtype if differ else None,
-        certain=True,
-    )
+    spec, order = QuantizationSpec(bits, grouping.block), grouping.permutation
+    words, floats = words.view(mx.uint32), scales.dtype if differ else None
+    matrix = QuantizedMatrix(name, words, wide, biases, spec, permutation=order, floats=floats, certain=True)
     reader.give(name, matrix)
 
 
@@ -138,8 +131,7 @@ def unpack(words: mx.array, bits: int, order: Sequence[int] | None = None) -> mx
     length, count = run_of(bits)
     words = words.view(mx.uint32)
     if words.shape[-1] % length:
-        missing = mx.zeros((*words.shape[:-1], -words.shape[-1] % length), mx.uint32)
-        words = mx.concatenate([words, missing], axis=-1)
+        words = mx.pad(words, [*[(0, 0)] * (words.ndim - 1), (0, -words.shape[-1] % length)])
     runs = words.reshape(*words.shape[:-1], -1, length)
     numbers = []
     for position in order or range(count):

@@ -166,9 +166,8 @@ def gguf_of(architecture: Architecture, header: Header) -> GGUF:
 def own_keys(header: Header) -> dict[str, Any]:
     """The metadata of the file's own architecture, its name removed from each key."""
     prefix = _name(header) + "."
-    return {
-        key.removeprefix(prefix): value for key, value in header.metadata.items() if key.startswith(prefix)
-    }
+    own = {key: value for key, value in header.metadata.items() if key.startswith(prefix)}
+    return {key.removeprefix(prefix): value for key, value in own.items()}
 
 
 def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:

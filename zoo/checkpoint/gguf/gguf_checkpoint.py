@@ -49,7 +49,7 @@ SAMPLING = {
     "top_p": "general.sampling.top_p",
     "min_p": "general.sampling.min_p",
 }
-POOLINGS = {1: "mean", 2: "first", 3: "last"}
+POOLINGS = {None: None, 0: None, 1: "mean", 2: "first", 3: "last"}
 PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 
 
@@ -179,9 +179,7 @@ def read_headers(path: Path) -> Header:
 
 def _pooling_mode(header: Header) -> str | None:
     """The mode of pooling that a file names: "mean", "first" or "last"; None for none. ConfigError for another."""
-    kind = own_keys(header).get("pooling_type", 0)
-    if kind in (0, None):
-        return None
+    kind = own_keys(header).get("pooling_type")
     if kind not in POOLINGS:
         raise ConfigError(f"{header.path}: pooling_type {shown(kind)} is not implemented")
     return POOLINGS[kind]

@@ -190,10 +190,8 @@ def _parts_of(
     if quantization is None:
         return [(entry.shape, dtype)]
     *outer, inputs = entry.shape
-    weight, groups = (
-        (*outer, inputs * quantization.bits // 32),
-        (*outer, inputs // GROUP),
-    )  # (…, O, W), (…, O, G)
+    weight = (*outer, inputs * quantization.bits // 32)  # (…, O, W)
+    groups = (*outer, inputs // GROUP)  # (…, O, G)
     affine = quantization.mode == "affine"
     return [(weight, mx.uint32), *([(groups, dtype)] * 2 if affine else [(groups, mx.uint8)])]
 

@@ -164,9 +164,7 @@ def vocabulary_of(header: Header) -> GGUFVocabulary | None:
     """The file's vocabulary, None where there is none; TokenizerError for a tokenizer that is not implemented."""
     if header.metadata.get(KEY + "model") in (None, "none", "no_vocab"):
         return None
-    found = GGUFVocabulary(header)
-    _ = found.model  # which refuses what is not implemented
-    return found
+    return GGUFVocabulary(header)
 
 
 def backend_of(vocabulary: GGUFVocabulary) -> Backend:

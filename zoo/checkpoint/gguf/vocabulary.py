@@ -33,7 +33,7 @@ TYPES = {str: "text", int: "an integer", float: "a float", bool: "true or false"
 class GGUFVocabulary:
     """The text of each token and its kind, in the order of their ids; `special` tokens by name.
 
-    TokenizerError names the key whose value cannot be followed.
+    `model` is the tokenizer's algorithm, one of `MODELS`. TokenizerError names the key whose value cannot be followed.
     """
 
     def __init__(self, header: Header) -> None:
@@ -51,9 +51,12 @@ class GGUFVocabulary:
             raise self.error("token_type", f"holds {strange}, which is none of the kinds 1 to {BYTE}")
         if header.metadata.get(KEY + "model") == "bert":
             self.tokens = [_word_piece(*pair) for pair in zip(self.tokens, self.kinds, strict=True)]
-        self.special = {
-            name: self.tokens[id] for name, key in SPECIAL.items() if (id := self.id(key)) is not None
-        }
+        ids = {name: self.id(key) for name, key in SPECIAL.items()}
+        self.special = {name: self.tokens[id] for name, id in ids.items() if id is not None}
+        self.model: str = self.value("model", str, None)
+        if self.model not in MODELS:
+            known = ", ".join(MODELS)
+            raise self.error("model", f"{shown(self.model)} is not implemented; known: {known}")
 
     def error(self, key: str, why: str) -> TokenizerError:
         """The error that a key's value deserves, to be raised."""
@@ -81,14 +84,6 @@ class GGUFVocabulary:
         """The id of a special token; None without one, and for one beyond the vocabulary, as many files name."""
         id = self.value(key, int, None)
         return id if id is not None and 0 <= id < len(self.tokens) else None
-
-    @property
-    def model(self) -> str:
-        """The tokenizer's algorithm: one of `MODELS`. TokenizerError for another."""
-        model: str = self.value("model", str, None)
-        if model not in MODELS:
-            raise self.error("model", f"{shown(model)} is not implemented; known: {', '.join(MODELS)}")
-        return model
 
     @property
     def ends(self) -> list[int]:
