@@ -11,6 +11,7 @@ from mlx.utils import tree_flatten
 
 from zoo import runtime
 from zoo.architecture import Architecture
+from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Report, open_model
 from zoo.checkpoint.parameters import fill, parameters_of
 from zoo.errors import CheckpointError, SourceError, deferred_warnings
@@ -184,8 +185,6 @@ GB = 1e9
 
 def evaluate_weights(model: nn.Module, report: Report | None = None) -> str | None:
     """Evaluate the weights; gives the path of one that holds NaN or infinity, if there is one."""
-    from zoo.checkpoint.finite import evaluate
-
     try:
         return evaluate(parameters_of(model), report)
     except RuntimeError as error:

@@ -13,9 +13,9 @@ from tests.helpers import gguf_files
 from zoo.architecture import CheckpointFormat, hookimpl
 from zoo.checkpoint.checkpoint import Pooling, open_checkpoint
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.detect_format import detect_format
 from zoo.checkpoint.folder import FolderCheckpoint
 from zoo.checkpoint.safetensors import Tensors
+from zoo.checkpoint.source import detect_format
 from zoo.errors import CheckpointError, ConfigError, PluginError, SourceError
 from zoo.host.registry import default_registry, isolated
 

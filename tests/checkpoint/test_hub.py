@@ -222,14 +222,14 @@ def test_a_disk_that_runs_full(hub, repository, monkeypatch):
 
 
 def test_one_file_by_its_name(hub, repository):
-    path = hub_module.download_file(ID, "original/params.json", None, default_registry())
+    path = hub_module.download_file(ID, "original/params.json", None, (".gguf",))
     assert path.read_bytes() == b"no need of this" and path.parts[-2:] == ("original", "params.json")
     assert hub.asked() == ["original/params.json"]
     hub.requests.clear()
-    assert hub_module.download_file(ID, "original/params.json", None, default_registry()) == path
+    assert hub_module.download_file(ID, "original/params.json", None, (".gguf",)) == path
     assert len(hub.requests) == 1
     with pytest.raises(SourceError, match=r"model\.gguf; it has model\.Q4_K_M\.gguf"):
-        hub_module.download_file(ID, "model.gguf", None, default_registry())
+        hub_module.download_file(ID, "model.gguf", None, (".gguf",))
 
 
 def test_a_gguf_file_is_named_in_its_repository(hub, tmp_path):

@@ -12,7 +12,6 @@ from zoo.checkpoint import hub as hub_module
 from zoo.checkpoint import hub_guard
 from zoo.checkpoint.safetensors import INDEX
 from zoo.errors import CheckpointError, SourceError
-from zoo.host.registry import default_registry
 
 OUT = "../" * 8 + "X"
 MANY = 200 * 2**20  # bytes: more than anything but weights may have
@@ -116,7 +115,7 @@ def test_a_list_of_files_that_lies(hub, repository, pocket, key):
 def test_a_name_that_no_terminal_shows_as_it_is(hub, repository, pocket, tmp_path, name):
     repository.commit({**pocket, name: b"GGUF"})
     with pytest.raises(SourceError, match="has no file"):
-        hub_module.download_file(ID, name, None, default_registry())
+        hub_module.download_file(ID, name, None, (".gguf",))
     repository.commit({**pocket, INDEX: json.dumps({"weight_map": {"a": name}}).encode()})
     refused(INDEX, error=CheckpointError)
     assert not [path for path in tmp_path.rglob("*") if not path.name.isprintable()]

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import mlx.core as mx
 
 from zoo.architecture import Architecture, CheckpointFormat
-from zoo.checkpoint.detect_format import detect_format
 from zoo.checkpoint.finite import finite
 from zoo.checkpoint.safetensors import Tensors
+from zoo.checkpoint.source import detect_format
 from zoo.config import CONFIG_JSON, Config, Origin
 from zoo.errors import PluginError, SourceError
 from zoo.frozen import Frozen, frozen

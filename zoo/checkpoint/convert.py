@@ -16,11 +16,11 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.checkpoint.adapter import fuse, open_adapter
-from zoo.checkpoint.detect_format import suffixes_of
 from zoo.checkpoint.open import Opened, Report, open_model
 from zoo.checkpoint.parameters import Choice, mixed, parse_quantization, quantized, renamed
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 from zoo.checkpoint.save import SHARD, SaveOptions, signature_of, write
+from zoo.checkpoint.source import suffixes_of
 from zoo.errors import SourceError, ZooError, deferred_warnings
 from zoo.files.writing import new_folder
 from zoo.host.registry import Registry, default_registry

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from zoo.architecture import QuantizedFormat, TokenizerFormat
-from zoo.checkpoint.detect_format import suffixes_of
 from zoo.checkpoint.hub_guard import COMMIT, ETAG, ExpectedResponse, confirm_download, guarded
 from zoo.checkpoint.safetensors import INDEX, weight_files, weight_names
 from zoo.errors import CheckpointError, SourceError
@@ -104,19 +103,22 @@ class Listing:
             guarded(answer, lambda: hf_hub_download(self.hub_id, name, revision=revision, **options))
 
 
-def download(hub_id: str, revision: str | None, registry: Registry, weights: bool = True) -> Path:
+def download(
+    hub_id: str, revision: str | None, registry: Registry, suffixes: tuple[str, ...], weights: bool = True
+) -> Path:
     """The folder of a repository's config, tokenizer and, with `weights`, safetensors files, fetched or from the cache.
 
-    `revision` is a branch, a tag or a commit; `registry` has the plugins whose files are fetched, too. Without a
+    `revision` is a branch, a tag or a commit; `registry` has the plugins whose files are fetched, too, `suffixes` are those
+    of files that are whole checkpoints. Without a
     network, and with HF_HUB_OFFLINE=1, what is in the cache serves. SourceError says in one line what is wrong with the
     id, the access, the network or the disk.
     """
     try:
-        listing = ask(hub_id, revision, registry)
+        listing = ask(hub_id, revision, suffixes)
     except SourceError as error:
         folder = _cached(hub_id, CONFIG, revision)
         return _cached_or_raise(error, None if weights and folder and not _is_whole(folder) else folder)
-    listing.fetch(wanted(hub_id, listing.files, registry))
+    listing.fetch(wanted(hub_id, listing.files, registry, suffixes))
     folder = _snapshot(listing, CONFIG, revision)
     if not weights:
         return folder
@@ -128,10 +130,10 @@ def download(hub_id: str, revision: str | None, registry: Registry, weights: boo
     return folder
 
 
-def download_file(hub_id: str, name: str, revision: str | None, registry: Registry) -> Path:
+def download_file(hub_id: str, name: str, revision: str | None, suffixes: tuple[str, ...]) -> Path:
     """One file of a repository, by its name, fetched or from the cache; SourceError as for `download`."""
     try:
-        listing = ask(hub_id, revision, registry)
+        listing = ask(hub_id, revision, suffixes)
     except SourceError as error:
         return _cached_or_raise(error, _cached(hub_id, name, revision)) / name
     if name not in listing.files:
@@ -141,11 +143,11 @@ def download_file(hub_id: str, name: str, revision: str | None, registry: Regist
     return _snapshot(listing, name, revision) / name
 
 
-def wanted(hub_id: str, names: Collection[str], registry: Registry) -> list[str]:
+def wanted(hub_id: str, names: Collection[str], registry: Registry, suffixes: tuple[str, ...]) -> list[str]:
     """Of a repository's files, those beside the weights that loading reads; SourceError when it holds no model."""
     if CONFIG not in names:
         why = f"{hub_id}: has no {CONFIG}, so no folder that can be loaded"
-        if files := sorted(name for name in names if name.endswith(suffixes_of(registry))):
+        if files := sorted(name for name in names if name.endswith(suffixes)):
             kinds = " and ".join(sorted({Path(name).suffix[1:].upper() for name in files}))
             why += f"; of its {kinds} files name one: {', '.join(f'{hub_id}/{name}' for name in files[:8])}"
         raise SourceError(why)
@@ -159,7 +161,7 @@ def wanted(hub_id: str, names: Collection[str], registry: Registry) -> list[str]
     return [name for name in dict.fromkeys(files) if name in names]
 
 
-def ask(hub_id: str, revision: str | None, registry: Registry) -> Listing:
+def ask(hub_id: str, revision: str | None, suffixes: tuple[str, ...]) -> Listing:
     """The files of a repository; SourceError when the hub refuses, or gives no answer within `SECONDS`."""
     from huggingface_hub import constants
 
@@ -175,7 +177,7 @@ def ask(hub_id: str, revision: str | None, registry: Registry) -> Listing:
             ExpectedResponse(hub_id, "its list of files", MOST_LISTING),
             lambda: HfApi().model_info(hub_id, revision=revision, timeout=SECONDS, files_metadata=True),
         )
-        return Listing(hub_id, info, (".safetensors", *suffixes_of(registry)))
+        return Listing(hub_id, info, (".safetensors", *suffixes))
 
 
 def _cached_or_raise(error: SourceError, folder: Path | None) -> Path:

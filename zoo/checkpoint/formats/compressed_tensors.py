@@ -49,7 +49,8 @@ def read_compressed_tensors(
 ) -> Tensors:
     """Its matrices, packed where MLX can hold them. ConfigError for another format; CheckpointError naming a tensor."""
     weights = _weights(settings)
-    sizes = [size for each in weights for size in block_sizes(settings, "block_structure", each)]
+    named = [each.get("block_structure") for each in weights]
+    sizes = [size for value in named for size in block_sizes(settings, "block_structure", value)]
     reader = FormatReader(tensors, dtype)
     reader.drop(*UNUSED)
     for owner in reader.owners(".weight_packed"):

@@ -170,7 +170,7 @@ def read_fp8(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | No
     (P, Q) multiplies its blocks of `weight_block_size`, 128 × 128 as released (DeepSeek-V3 technical report, 2024,
     section 3.3), or all of it.
     """
-    sizes = block_sizes(settings, "weight_block_size")
+    sizes = block_sizes(settings, "weight_block_size", settings.get("weight_block_size"))
     reader = FormatReader(tensors, dtype)
     reader.drop("activation_scale", "input_scale")
     for name in reader.owners(SCALE):  # of matrices: stacked experts have no ".weight" of their own
@@ -183,14 +183,8 @@ def read_fp8(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | No
     return reader.result()
 
 
-def block_sizes(
-    settings: Mapping[str, Any], key: str, entry: Mapping[str, Any] | None = None
-) -> list[tuple[int, int]]:
-    """The size of a block, outputs and inputs, that the settings give, or an `entry` in them; none for null.
-
-    ConfigError when it is no such.
-    """
-    value = (settings if entry is None else entry).get(key)
+def block_sizes(settings: Mapping[str, Any], key: str, value: Any) -> list[tuple[int, int]]:
+    """The size of a block, outputs and inputs, that `key` of the settings says, none for null; ConfigError otherwise."""
     if value is None:
         return []
     if isinstance(value, list) and len(value) == 2:

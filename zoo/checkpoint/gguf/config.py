@@ -188,7 +188,9 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
         elif key not in READ:
             ignored.append(key)
     if ignored:
-        warn(f"{header.path.name}: metadata unknown to {architecture.name}, ignored: {_some(ignored)}")
+        more = [f"and {len(ignored) - 8} more"] if len(ignored) > 8 else []
+        some = ", ".join([*ignored[:8], *more])
+        warn(f"{header.path.name}: metadata unknown to {architecture.name}, ignored: {some}")
     table = header.tensors.get("token_embd.weight")
     if table is not None:
         config["vocab_size"] = table.shape[0]
@@ -216,10 +218,6 @@ def origin_of(header: Header, described: GGUF) -> Origin:
     if "token_embd.weight" in header.tensors:
         keys["vocab_size"] = "token_embd.weight"
     return Origin(str(header.path), keys)
-
-
-def _some(names: list[str], most: int = 8) -> str:
-    return ", ".join([*names[:most], *([f"and {len(names) - most} more"] if len(names) > most else [])])
 
 
 def _name(header: Header) -> str:
