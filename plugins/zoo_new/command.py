@@ -6,15 +6,15 @@ from pathlib import Path
 
 import click
 
-from zoo_new.parts import BLOCKS
-from zoo_new.write_plugin import ARCHITECTURE, FILES, create
+from zoo_new.parts import BLOCKS, KINDS
+from zoo_new.write_plugin import ARCHITECTURES, create
 
 
 @click.command()
 @click.argument("name")
 @click.option(
     "--kind",
-    type=click.Choice(list(FILES)),
+    type=click.Choice(list(KINDS["files"])),
     default="architecture",
     help="What the plugin gives; an architecture is a decoder, or what its base is.",
 )
@@ -47,7 +47,7 @@ def new(name: str, kind: str, base: str | None, block: str | None, source: Path 
         click.echo(create_from(name, source, base=base))
         return
     folder = create(name, kind, base=base, block=block)
-    if FILES[kind] is ARCHITECTURE:
+    if kind in ARCHITECTURES:
         following = f"pip install -e {folder} && zoo test {folder.name}"
     else:
         following = f"pip install -e '{folder}[test]' && pytest {folder}"

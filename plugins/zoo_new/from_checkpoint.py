@@ -20,11 +20,9 @@ from zoo.host.registry import Registry, default_registry
 from zoo.host.resolve import resolve
 from zoo.weights import Split
 from zoo_new.checkpoint_fit import Fit, SourceCheckpoint, fit, guess, kinds, read_source
-from zoo_new.parts import BaseParts, Names, ScaffoldError, named, parts_of, refuse_taken
+from zoo_new.parts import KINDS, BaseParts, Names, ScaffoldError, named, parts_of, refuse_taken
 from zoo_new.search_plan import ChangePlan, nearest, nested
 from zoo_new.write_plugin import (
-    ARCHITECTURE,
-    COMMON,
     free_folder,
     imports,
     literal,
@@ -64,7 +62,9 @@ def create_from(
     plan, best = found[0]
     parts = parts_of(best.architecture.name, registry, None)
     values = values_for(names, parts, source, plan, best)
-    files = COMMON | ARCHITECTURE | {"architecture/from.py.jinja": "{m}/__init__.py"}
+    files = (
+        KINDS["common"] | KINDS["files"]["architecture"] | {"architecture/from.py.jinja": "{m}/__init__.py"}
+    )
     write(target, names, files, values, parts)
     with registered(target, names, parts) as new:
         made = fit(new.architecture(names.name), source, new)

@@ -140,28 +140,21 @@ class Change:
     summary: str
 
 
-EXPERTS = Change("experts", "routed_scaling_factor", 2.5, "the weights of its experts multiplied by a number")
-ATTENTION = Change(
-    "attention", "attention_multiplier", 0.5, "a number of its own that multiplies attention's scores"
-)
-EMBEDDING = Change("embedding", "embedding_multiplier", 12.0, "its embeddings multiplied by a number")
-
-
 def change_of(recipe: Callable[[Config], Any], numbers: Mapping[str, Any]) -> Change:
     """The first change that has an effect on the base's recipe, and whose key the base does not read."""
     base = recipe(Config(numbers))
-    for change, applies in ((EXPERTS, has_scaled_router), (ATTENTION, normalises_embeddings)):
+    experts, attention, embedding = (Change(name, **fields) for name, fields in KINDS["changes"].items())
+    for change, applies in ((experts, has_scaled_router), (attention, normalises_embeddings)):
         config = Config({**numbers, change.key: change.value})
         recipe(config)
         if applies(base) and change.key in config.unread():
             return change
-    return EMBEDDING
+    return embedding
 
 
 def has_scaled_router(recipe: Any) -> bool:
     """Whether a layer has a router whose weights are multiplied by a number."""
-    routers = (dict(part.parts()).get("router") for _, part in recipe.walk())
-    return any(hasattr(router, "scale") for router in routers if router is not None)
+    return any(hasattr(part, "scale") for path, part in recipe.walk() if path.endswith(".router"))
 
 
 def normalises_embeddings(recipe: Any) -> bool:
@@ -176,11 +169,12 @@ def normalises_embeddings(recipe: Any) -> bool:
 class BaseParts:
     """The expressions for an architecture's parts in code that has imported `module`.
 
-    `record` is that for the architecture itself where its recipe or rules have no name of their own, else None.
+    `record` is that for the `architecture` itself where its recipe or rules have no name of their own, else None.
     `checkpoint` are the arguments with which `pocket` finds its embedded checkpoint. `model` is the kind of its recipe,
     "decoder", and `change` what a variant without a block of its own changes.
     """
 
+    architecture: Architecture
     module: str
     recipe: str
     weights: str
@@ -188,8 +182,6 @@ class BaseParts:
     quantizes: str | None
     record: str | None
     checkpoint: str | None
-    task: str
-    causality: str
     model: str
     numbers: Mapping[str, Any]
     change: Change
@@ -213,21 +205,17 @@ def parts_of(name: str, registry: Registry, block: str | None, kind: str = "arch
         if not isinstance(recipe, Decoder):
             raise ScaffoldError(f'`base="{name}"`: it is of the kind {recipe.name}; `block` is for a decoder')
         check_base_takes(name, recipe, block)
-    found: dict[str, str | None] = {}
+    found: dict[str, Any] = {}
     for part in ("recipe", "weights", "mlx_weights", "quantizes"):
         value = getattr(architecture, part)
         found[part] = None if value is None else _expression(value, plugin) or f"BASE.{part}"
     unnamed = any(text and text.startswith("BASE.") for text in found.values())
     return BaseParts(
+        architecture=architecture,
         module=plugin.module,
-        recipe=found["recipe"] or "",
-        weights=found["weights"] or "",
-        mlx_weights=found["mlx_weights"],
-        quantizes=found["quantizes"],
+        **found,
         record=_record(architecture, plugin) if unnamed else None,
         checkpoint=_checkpoint(architecture, plugin),
-        task=architecture.task,
-        causality=architecture.causality,
         model=recipe.name,
         numbers=preset.config,
         change=change_of(architecture.recipe_of, preset.config),

@@ -22,30 +22,7 @@ from zoo_new.parts import BLOCKS, KINDS, BaseParts, Names, ScaffoldError, named,
 LONGEST = 80  # characters of a value in one line
 TEMPLATES = Path(__file__).parent / "templates"
 
-# Each kind's templates and where they go; {m} is the module, {f} the module without its "zoo_".
-COMMON = {
-    "pyproject.toml.jinja": "pyproject.toml",
-    "README.md.jinja": "README.md",
-    "gitignore.jinja": ".gitignore",
-    "test.yml.jinja": ".github/workflows/test.yml",
-}
-ARCHITECTURE = {"architecture/test.py.jinja": "tests/test_{f}.py"}
-FILES: dict[str, dict[str, str]] = {
-    "architecture": ARCHITECTURE,
-    "encoder": ARCHITECTURE,
-    "encoder-decoder": ARCHITECTURE,
-    "block": {"block/module.py.jinja": "{m}/__init__.py", "block/test.py.jinja": "tests/test_{f}.py"},
-    "strategy": {
-        "strategy/module.py.jinja": "{m}/__init__.py",
-        "strategy/strategy.py.jinja": "{m}/strategy.py",
-        "strategy/test.py.jinja": "tests/test_{f}.py",
-    },
-    "command": {
-        "command/module.py.jinja": "{m}/__init__.py",
-        "command/command.py.jinja": "{m}/command.py",
-        "command/test.py.jinja": "tests/test_{f}.py",
-    },
-}
+ARCHITECTURES = ("architecture", "encoder", "encoder-decoder")  # of the kinds
 
 
 def create(
@@ -59,14 +36,14 @@ def create(
 ) -> Path:
     """Write the plugin `name` as a package in the new folder `where`/`name`, and return the folder.
 
-    `kind` is one of `FILES`; "architecture" is a decoder, or what its base is. `base`, of an architecture, is the one that
+    `kind` is one of `KINDS["files"]`; "architecture" is a decoder, or what its base is. `base`, of an architecture, is the one that
     it is a variant of; `block` gives a decoder a block of its own, of one of the kinds in `BLOCKS`, and says which kind a
     plugin of a block alone gives ("norm"). Nothing is written after an error: ScaffoldError for a name that cannot be or
     is taken, a folder that is there, or a base that it cannot build on; SourceError for a folder that cannot be written.
     """
     registry = registry or default_registry()
     names = named(name)
-    is_architecture = FILES[kind] is ARCHITECTURE
+    is_architecture = kind in ARCHITECTURES
     if base and not is_architecture:
         raise ScaffoldError(f"`base` is of an architecture, not of a {kind}")
     if block and kind not in ("architecture", "block"):
@@ -77,7 +54,7 @@ def create(
     folder = free_folder(where / name)
     refuse_taken(names, kind, registry, block)
     parts = parts_of(base, registry, block, kind) if base else None
-    files = COMMON | FILES[kind]
+    files = KINDS["common"] | KINDS["files"][kind]
     if is_architecture:
         plain = "encoder_decoder" if kind == "encoder-decoder" else "plain"
         files |= {f"architecture/{'based' if base else plain}.py.jinja": "{m}/__init__.py"}
@@ -136,13 +113,13 @@ def template_values(
     else:
         summary = KINDS["summaries"][kind]
     task = {"encoder": "fill-mask", "encoder-decoder": "translate"}.get(kind, "generate")
-    zoo = ".".join(version("mlx-zoo").split(".")[:2])
-    requirements = [f"mlx-zoo>={zoo}", *([parts.requirement] if parts and parts.requirement else [])]
+    requirements = [f"mlx-zoo>={'.'.join(version('mlx-zoo').split('.')[:2])}"]
+    requirements += [parts.requirement] if parts and parts.requirement else []
     return {
         **{field: getattr(names, field) for field in ("name", "distribution", "module", "function")},
         "kind": parts.model if parts else kind,
-        "is_architecture": FILES[kind] is ARCHITECTURE,
-        "prompt": KINDS["prompts"][parts.task if parts else task],
+        "is_architecture": kind in ARCHITECTURES,
+        "prompt": KINDS["prompts"][parts.architecture.task if parts else task],
         "base": base,
         "parts": parts,
         "source": None,
