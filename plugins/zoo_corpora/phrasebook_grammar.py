@@ -1,5 +1,7 @@
 """The grammar of the phrasebook: sentences in English and Chinese at once, from the words of `phrasebook.tsv`.
 
+Its pronouns, contractions, tenses and modals are in `phrasebook.toml`.
+
 Conventions that give an English sentence one translation: "you" is one person; "the" and "that" are both 那,
 "these" 这些; "a" is 一 with the measure word, and nothing after a negation or in "is a teacher"; "can" is 会
 for a skill, 能 for the rest; an English present that is no "be ... -ing" is a habit. Chinese puts time before
@@ -10,30 +12,18 @@ statement without one has none in Chinese.
 from __future__ import annotations
 
 import random
+import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-PRONOUNS = {  # subject: object, determiner, possessive, Chinese, form of "be"
-    "I": ("me", "my", "mine", "我", "am"),
-    "you": ("you", "your", "yours", "你", "are"),
-    "he": ("him", "his", "his", "他", "is"),
-    "she": ("her", "her", "hers", "她", "is"),
-    "we": ("us", "our", "ours", "我们", "are"),
-    "they": ("them", "their", "theirs", "他们", "are"),
-}
-NOT = {  # contracted; "am not" has no such form
-    "are": "aren't",
-    "is": "isn't",
-    "do": "don't",
-    "does": "doesn't",
-    "did": "didn't",
-    "will": "won't",
-    "can": "can't",
-    "should": "shouldn't",
-}
-SHORT = {"am": "'m", "are": "'re", "is": "'s", "will": "'ll"}
+TABLES: dict[str, Any] = tomllib.loads(
+    files("zoo_corpora").joinpath("phrasebook.toml").read_text(encoding="utf-8")
+)
+PRONOUNS: dict[str, list[str]] = TABLES["pronouns"]
+NOT: dict[str, str] = TABLES["not"]
+SHORT: dict[str, str] = TABLES["short"]
 
 
 class Mode(NamedTuple):
@@ -44,18 +34,7 @@ class Mode(NamedTuple):
     negative: str
 
 
-MODES = {
-    "present": Mode("", "", "不"),
-    "past": Mode("", "", "没有"),
-    "progressive": Mode("", "正在", "没有在"),
-    "future": Mode("will", "会", "不会"),
-    "can": Mode("can", "能", "不能"),
-    "should": Mode("should", "应该", "不应该"),
-    "must": Mode("must", "必须", ""),  # drawn for plain statements alone
-    "want": Mode("want to", "想", "不想"),
-    "need": Mode("need to", "需要", "不需要"),
-    "like": Mode("like to", "喜欢", "不喜欢"),
-}
+MODES = {name: Mode(*texts) for name, texts in TABLES["modes"].items()}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from functools import cache
 from zoo_corpora.phrasebook_grammar import (
     PRONOUNS,
     SILENT,
+    TABLES,
     WHO,
     NounPhrase,
     SentenceDraft,
@@ -20,27 +21,7 @@ from zoo_corpora.phrasebook_grammar import (
 )
 from zoo_corpora.phrasebook_parts import DEFINITE, GENERIC, INDEFINITE, Parts, both, usual_verbs
 
-KINDS = {  # the methods of Author, and their weights
-    "stated": 32,
-    "listed": 2,
-    "asked": 10,
-    "asked_who": 4,
-    "asked_what": 6,
-    "asked_why": 3,
-    "asked_when": 3,
-    "described": 10,
-    "judged": 2,
-    "reasoned": 2,
-    "compared": 5,
-    "identified": 6,
-    "owned": 2,
-    "placed": 4,
-    "existing": 4,
-    "aged": 2,
-    "bidden": 5,
-    "contrasted": 3,
-    "phrased": 5,
-}
+KINDS: dict[str, int] = TABLES["kinds"]
 HUMAN = ("person", "job", "relation", "kin")
 WHERE = {"city", "country", "place"}
 MOVABLE = ("pet", "small", "print")
@@ -49,18 +30,6 @@ LISTED = ("like", "love", "hate", "buy", "sell", "eat", "drink", "study", "learn
 ASKING, TELLING = ("?",), (".", "")
 
 FORMS = ("plain", "plain", "not", "asking")  # of a sentence with "be"
-
-# How far an adjective goes: English before it, Chinese around it, and the form of the sentence.
-DEGREES = (
-    ("", "很{}", "plain"),
-    ("", "很{}", "plain"),
-    ("very", "非常{}", "plain"),
-    ("too", "太{}了", "plain"),
-    ("", "不{}", "not"),
-    ("very", "不太{}", "not"),
-    ("", "{}", "asking"),
-)
-NO_DEGREES = (("", "是{}", "plain"), ("", "不是{}", "not"), ("", "是{}", "asking"))
 
 
 class Author(Parts):
@@ -161,7 +130,7 @@ class Author(Parts):
         """Something is, or is not, as an adjective says; or is it?"""
         adjective = self.pick(words("adjective"))
         bearer = self._bearer(adjective)
-        degree, pattern, form = self.pick(DEGREES if adjective.forms else NO_DEGREES)
+        degree, pattern, form = self.pick(TABLES["degrees"]["graded" if adjective.forms else "plain"])
         chinese = pattern.format(adjective.chinese if adjective.forms else adjective.extra)
         return self._being(
             bearer,
