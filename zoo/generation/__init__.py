@@ -229,7 +229,6 @@ def batch_stream(
     together = chosen.batch_function()
     if together is not None:
         return _released(together(loaded, prompts, **arguments))
-    each = [chosen.load()(loaded, prompt, **arguments) for prompt in prompts]
-    label = label_of(loaded, chosen)
-    checked = [_run(steps, label) for steps in each]
+    label, function = label_of(loaded, chosen), chosen.load()
+    checked = [_run(function(loaded, prompt, **arguments), label) for prompt in prompts]
     return ((index, step) for index, steps in enumerate(checked) for step in steps)

@@ -78,9 +78,7 @@ class Conversation:
         """Add an answer. Its thinking has keys of its own: the template decides whether the model sees it again."""
         message: Message = {"role": "assistant", "content": text}
         if thinking:
-            message["reasoning_content"] = message["thinking"] = (
-                thinking  # some templates look for the other key
-            )
+            message["reasoning_content"] = message["thinking"] = thinking  # templates look for either key
         if calls:
             message["tool_calls"] = [call.to_json() for call in calls]
         self.messages.append(message)

@@ -186,10 +186,7 @@ class PromptCache:
             return Match(0, MissReason.UNSUPPORTED, self.unsupported)
         last = max(0, len(text) - 1)
         tree = self.trees.get(policy)
-        if tree is not None and tree.root.children:
-            found = tree.find(text, last, self._tick())
-        else:
-            found = Found()
+        found = tree.find(text, last, self._tick()) if tree and tree.root.children else Found()
         length, agreed = found.length, min(found.agreed, last)
         if tree is None or not tree.root.children:
             others = any(tree.root.children for tree in self.trees.values())

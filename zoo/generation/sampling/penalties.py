@@ -62,9 +62,8 @@ class SequenceCompletions:
     """Finds the tokens that would complete one of some sequences, each of two tokens or more, at the end of a text."""
 
     def __init__(self, runs: Iterable[Sequence[int]], given: Sequence[int] = ()) -> None:
-        self._last: dict[
-            tuple[int, ...], set[int]
-        ] = {}  # the last tokens of the sequences with this beginning
+        # The last tokens of the sequences with each beginning.
+        self._last: dict[tuple[int, ...], set[int]] = {}
         for run in runs:
             *start, last = run
             self._last.setdefault(tuple(start), set()).add(last)

@@ -208,32 +208,31 @@ class MTPDrafter(Drafter):
         super().__init__()
         self.target, self.layer, self.sampler = target, layer, sampler
         self.caches = layer.make_cache()
-        self.unread: list[
-            mx.array
-        ] = []  # hidden states of the target, (1, T, D), that the layer has not read
+        self.unread: mx.array | None = (
+            None  # hidden states of the target (1, T, D) that the layer has not read
+        )
         self.position = 0  # of the first of these in the text
         self.cached_drafts = 0
         self._rollback = Rollback(list(flatten_caches(self.caches)))
 
     def add_hidden(self, position: int, hidden: mx.array) -> None:
         """Take the states (1, T, D) of the text's tokens from `position` on; once there are many, read them."""
-        if not self.unread:
-            self.position = position
-        if position != self.position + self._unread_count:
-            raise ValueError(
-                f"expected states of position {self.position + self._unread_count}, got {position}"
-            )
-        self.unread.append(hidden)
-        if self._unread_count > MAX_UNREAD:
-            mx.eval(hidden)  # or it would hold all that it was computed from
-            self._read(self._unread_count - 1)  # the last state makes the first draft
+        if self.unread is None:
+            self.position, self.unread = position, hidden
+        elif position == (expected := self.position + self.unread.shape[1]):
+            self.unread = mx.concatenate([self.unread, hidden], axis=1)
+        else:
+            raise ValueError(f"expected states of position {expected}, got {position}")
+        if self.unread.shape[1] > MAX_UNREAD:
+            mx.eval(self.unread)  # or it would hold all that it was computed from
+            self._read(self.unread.shape[1] - 1)  # the last state makes the first draft
             evaluate_caches(self.caches, 1)
 
     def propose(self, count: int) -> Draft:
         """The next `count` tokens, one pass over the layer each."""
-        if not self._unread_count:
+        if self.unread is None:
             return Draft()
-        state = self._read(self._unread_count)[:, -1:]  # (1, 1, D)
+        state = self._read(self.unread.shape[1])[:, -1:]  # (1, 1, D)
         self._rollback.checkpoint()
 
         def following(token: mx.array) -> mx.array:  # (1,) -> (1, V)
@@ -244,18 +243,15 @@ class MTPDrafter(Drafter):
         self.cached_drafts = count - 1
         return self.sampler.draft(count, self._logits(state), following)
 
-    @property
-    def _unread_count(self) -> int:
-        return sum(states.shape[1] for states in self.unread)
-
     def _read(self, count: int) -> mx.array:
         """Drop the last drafts and read the next `count` states; returns the layer's states (1, T, D)."""
+        assert self.unread is not None
+        states = self.unread
         self._rollback.keep(0, self.cached_drafts)
         self.cached_drafts = 0
-        states = mx.concatenate(self.unread, axis=1)
         following = self.text[self.position + 1 : self.position + 1 + count]
         made = self._pass(mx.array([following]), states[:, :count])
-        self.unread = [states[:, count:]] if states.shape[1] > count else []
+        self.unread = states[:, count:] if states.shape[1] > count else None
         self.position += count
         return made
 
