@@ -38,14 +38,13 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: numbers with their units.")
 def compare(
     names: tuple[str, ...],
-    context: int | None,
-    quantize: str | None,
     measured: bool,
     everything: bool,
     svg: Path | None,
     html: Path | None,
     overwrite: bool,
     as_json: bool,
+    **counted: Any,
 ) -> None:
     """Compare architectures (llama), presets (llama:pocket), folders, hub ids or recipes in .json files, without weights.
 
@@ -53,9 +52,10 @@ def compare(
     differs in block diagrams and facts. The differences from the first model follow in words. With one name, --html
     writes the page of that model.
     """
-    from zoo.cli.show import diagrams_of, print_diagrams, write_file, write_svg
+    from zoo.cli.show import diagrams_of, print_diagrams, write_file
     from zoo.describe import aligned, common_context, describe, fields_of
     from zoo.describe import compare as compare_sheets
+    from zoo.describe.diagram import to_svg
     from zoo.describe.differences import differences
     from zoo.files.writing import check_outputs
     from zoo.host.registry import default_registry
@@ -63,17 +63,18 @@ def compare(
     check_outputs((svg, html), overwrite)
     registry = default_registry()
     found = [describe(name, registry) for name in names]
-    tokens = context or common_context([one.recipe for one in found])
-    sheets = [one.sheet(registry, tokens if context is None else context, quantize) for one in found]
+    context = counted["context"]
+    if context is None:
+        context = common_context([one.recipe for one in found])
+    sheets = [one.sheet(registry, context, counted["quantize"]) for one in found]
     diagrams = diagrams_of(found, registry)
     figures = _measured(names) if measured else []
     if svg is not None:
-        write_svg(svg, diagrams, overwrite)
+        write_file(svg, to_svg(diagrams), overwrite)
     if html is not None:
         from zoo.describe.pages.comparison import compare_page
 
-        facts = [one.facts() for one in figures]
-        page = compare_page(found, registry, context=context, quantize=quantize, measured=facts)
+        page = compare_page(found, registry, measured=[one.facts() for one in figures], **counted)
         write_file(html, page, overwrite)
     if (svg or html) and not as_json:
         return
@@ -99,7 +100,10 @@ def compare(
         heading = wrapped(f"{title}, compared with {titles[0]}:")
         click.echo("\n" + bullets(sentences or ["nothing differs"], heading))
     if figures:
-        _print_measured(figures, titles)
+        first = figures[0]
+        new = f", {first.new_tokens} new tokens" if first.new_tokens else ""
+        click.echo(f"\nMeasured on this machine, {first.prompt_tokens} tokens read{new}:")
+        _print_rows(aligned([one.facts() for one in figures]), "", titles)
     if everything:
         click.echo()
         _print_rows(fields, "field", titles)
@@ -112,15 +116,6 @@ def _measured(names: tuple[str, ...]) -> list[Measured]:
 
     with Progress("measuring", waits=True) as report:
         return measure(names, report=report)
-
-
-def _print_measured(figures: Sequence[Measured], titles: list[str]) -> None:
-    from zoo.describe import aligned
-
-    first = figures[0]
-    new = f", {first.new_tokens} new tokens" if first.new_tokens else ""
-    click.echo(f"\nMeasured on this machine, {first.prompt_tokens} tokens read{new}:")
-    _print_rows(aligned([one.facts() for one in figures]), "", titles)
 
 
 def _print_rows(rows: Sequence[FactRow], label: str, titles: list[str]) -> None:

@@ -131,13 +131,10 @@ def run(
     words: tuple[str, ...],
     prompt: str | None,
     options: ModelOptions,
-    as_json: bool,
-    system: str | None,
-    raw: bool,
-    prompts: Path | None,
-    output: Path | None,
-    keep_going: bool,
     settings: dict[str, Any],
+    as_json: bool,
+    prompts: Path | None,
+    **given: Any,
 ) -> None:
     """Run SOURCE (an architecture, a folder, a GGUF file or a hub id) on PROMPT.
 
@@ -145,10 +142,13 @@ def run(
     a terminal answers each line that you type: a conversation, if the model has a chat template.
     """
     prompt = given_prompt(source, words, prompt)
-    if prompts is None and (output is not None or keep_going):
-        raise click.UsageError(f"{'--keep-going' if keep_going else '--output'} goes with --prompts")
-    given = {"PROMPT": prompt, "--system": system, "--json": as_json, "--raw": raw}
-    if prompts is not None and (other := next((name for name, value in given.items() if value), None)):
+    answers = {"output": given.pop("output"), "keep_going": given.pop("keep_going")}
+    if prompts is None and (answers["output"] is not None or answers["keep_going"]):
+        raise click.UsageError(
+            f"{'--keep-going' if answers['keep_going'] else '--output'} goes with --prompts"
+        )
+    others = {"PROMPT": prompt, "--system": given["system"], "--json": as_json, "--raw": given["raw"]}
+    if prompts is not None and (other := next((name for name, value in others.items() if value), None)):
         raise click.UsageError(f"{other} and --prompts cannot be given together")
     asked = next((name for name in ("logprobs", "prompt_logprobs") if settings.get(name)), None)
     if asked and not as_json and prompts is None:
@@ -162,14 +162,14 @@ def run(
     load_seconds = time.perf_counter() - began
     settings = options.settings(loaded, settings)
     if prompts is not None:
-        _run_prompts(loaded, prompts, None if output == Path("-") else output, settings, keep_going)
+        _run_prompts(loaded, prompts, settings, **answers)
     elif prompt is None:
         from zoo.cli.chat import chat_session
         from zoo.cli.repl.loop import converse
 
-        converse(chat_session(loaded, settings, system, raw))
+        converse(chat_session(loaded, settings, **given))
     else:
-        ids = prompt_ids(loaded, prompt, settings, system, raw)
+        ids = prompt_ids(loaded, prompt, settings, **given)
         answer(loaded, prompt, ids, settings, load_seconds, as_json)
 
 
@@ -215,11 +215,12 @@ def answer(
 
 
 def _run_prompts(
-    loaded: Loaded, prompts: Path, output: Path | None, settings: dict[str, Any], keep_going: bool
+    loaded: Loaded, prompts: Path, settings: dict[str, Any], output: Path | None, keep_going: bool
 ) -> None:
     """Answer the prompts that `output` does not answer yet, then print how many there were and how fast."""
     from zoo.generation.loop.prompts_file import answer_prompts, read_prompts
 
+    output = None if output == Path("-") else output
     lines = read_prompts(loaded, prompts, settings, keep_going=keep_going)
     began, tokens, count, failed = time.perf_counter(), 0, 0, 0
     target = sys.stdout if output is None else output

@@ -48,17 +48,12 @@ ANSI = {"title": "1", "quiet": "2", "line": "2", "differs": "1;33"}
 def show(
     name: str,
     revision: str | None,
-    context: int | None,
-    quantize: str | None,
     everything: bool,
-    parameters: bool,
-    weights: bool,
-    rules: bool,
     as_recipe: bool,
     svg: Path | None,
     overwrite: bool,
     as_json: bool,
-    **cache: Any,
+    **given: Any,
 ) -> None:
     """Show what SOURCE is made of: block diagram, facts, differences from its base architecture, references.
 
@@ -67,12 +62,14 @@ def show(
     """
     from zoo.checkpoint.weight_map import weight_names, weight_rules
     from zoo.describe import aligned, base_of, describe, fields_of
+    from zoo.describe.described import how_to_run
+    from zoo.describe.diagram import to_svg
     from zoo.describe.differences import differences
     from zoo.describe.facts.stacks import is_opaque
     from zoo.files.writing import check_outputs
     from zoo.host.registry import default_registry
 
-    if as_recipe and (parameters or rules or as_json):
+    if as_recipe and (given["parameters"] or given["rules"] or as_json):
         raise click.UsageError("--recipe prints JSON of its own: leave --json, --parameters and --rules out")
     check_outputs((svg,), overwrite)
     registry = default_registry()
@@ -82,16 +79,17 @@ def show(
         return
     diagrams = diagrams_of([found], registry)
     if svg is not None:
-        write_svg(svg, diagrams, overwrite)
+        write_file(svg, to_svg(diagrams), overwrite)
         if not as_json:
             return
-    sheet = found.sheet(registry, context, quantize, found.tokenizer(registry), policy_of(cache))
+    counted = given["context"], given["quantize"]
+    sheet = found.sheet(registry, *counted, found.tokenizer(registry), policy_of(given))
     base = base_of(found, registry)
     words = [] if base is None else differences(base[1], found.recipe, sizes=False)
     fields = fields_of(found.recipe) if everything or (is_opaque(found.recipe) and not as_json) else []
-    paths = _paths(found.recipe) if parameters else {}
-    names = weight_names(found.architecture, found.recipe, registry) if weights else {}
-    declared = weight_rules(found.architecture) if rules else {}
+    paths = _paths(found.recipe) if given["parameters"] else {}
+    names = weight_names(found.architecture, found.recipe, registry) if given["weights"] else {}
+    declared = weight_rules(found.architecture) if given["rules"] else {}
     if as_json:
         record = _about(found, registry) | sheet.to_json()
         optional = {
@@ -111,7 +109,9 @@ def show(
         sections.append(bullets(words, title))
     if found.architecture.references:
         sections.append(bullets(found.architecture.references, "References:"))
-    sections.append(_how_to_run(found))
+    if runs := how_to_run(found):
+        lines = (f"{command} ({remark})" if remark else command for command, remark in runs)
+        sections.append("\n".join(["Run it:", *(wrapped(line, first="  ", later="    ") for line in lines)]))
     if fields:
         sections.append(table([[row.label, row.texts[0]] for row in aligned([fields])], ["field", "value"]))
     sections.append(table([[path, " or ".join(map(str, shapes))] for path, shapes in paths.items()]))
@@ -126,15 +126,13 @@ def bullets(sentences: Iterable[str], title: str) -> str:
 def _weight_tables(names: dict[str, list[Pair]], declared: dict[str, list[RuleEntry]]) -> Iterator[str]:
     """The tables of a checkpoint's tensors and of the weight rules, one a layout, which the first column names."""
 
-    def first(column: str, layout: str, layouts: int) -> str:
-        return f"{column}, layout {layout}" if layouts > 1 else column
-
     for layout, pairs in names.items():
         rows = [[" + ".join(pair.tensors), " + ".join(pair.parameters)] for pair in pairs]
-        yield table(rows, [first("tensor", layout, len(names)), "parameter"])
+        yield table(rows, [f"tensor, layout {layout}" if len(names) > 1 else "tensor", "parameter"])
     for layout, entries in declared.items():
         rows = [[entry.rule, entry.source, " + ".join(entry.targets)] for entry in entries]
-        yield table(rows, [first("rule", layout, len(declared)), "pattern of tensors", "parameter"])
+        first = f"rule, layout {layout}" if len(declared) > 1 else "rule"
+        yield table(rows, [first, "pattern of tensors", "parameter"])
 
 
 def _about(found: Described, registry: Registry) -> dict[str, Any]:
@@ -186,16 +184,6 @@ def _sheet(sheet: Sheet, everything: bool) -> str:
     return "\n".join([table([[line.label, line.text] for line in lines]), "", *notes_below]).rstrip()
 
 
-def _how_to_run(found: Described) -> str:
-    """The commands that run it, or train a small one."""
-    from zoo.describe.described import how_to_run
-
-    lines = [f"{command} ({remark})" if remark else command for command, remark in how_to_run(found)]
-    if not lines:
-        return ""
-    return "\n".join(["Run it:", *(wrapped(line, first="  ", later="    ") for line in lines)])
-
-
 def _paths(recipe: Model) -> dict[str, list[tuple[int, ...]]]:
     """The shapes of the parameters at each path, with the layers' numbers as {i}."""
     from mlx.utils import tree_flatten
@@ -231,13 +219,6 @@ def print_diagrams(diagrams: Sequence[Any]) -> None:
         )
     text = "\n".join(lines) + "\n\n"
     (write_styled if styled else write)(text)
-
-
-def write_svg(path: Path, diagrams: Sequence[Any], overwrite: bool) -> None:
-    """Write diagrams side by side to an SVG file."""
-    from zoo.describe.diagram import to_svg
-
-    write_file(path, to_svg(diagrams), overwrite)
 
 
 def write_file(path: Path, text: str, overwrite: bool) -> None:

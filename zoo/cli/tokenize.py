@@ -154,21 +154,6 @@ def counted(found: Sequence[Tokenization]) -> str:
     """How many pieces each tokenizer made of the text, side by side."""
     text = found[0].text
     size = f"{len(text.encode('utf-8')):,} bytes", f"{len(text):,} characters"
-    if len(found) == 1:
-        one = found[0]
-        added = len(one.pieces) - one.own
-        return facts(
-            [
-                one.source,
-                f"{one.own:,} token{'s' * (one.own != 1)}"
-                + f" and {added} added around the text" * bool(added),
-                size[0] + f", {_ratio(one.bytes_per_token)} a token" * bool(one.own),
-                size[1] + f", {_ratio(one.characters_per_token)} a token" * bool(one.own),
-                f"{one.unknown} unknown",
-                f"vocabulary {one.vocabulary:,}",
-            ],
-            columns(),
-        )
     rows = [
         [
             one.source,
@@ -181,6 +166,12 @@ def counted(found: Sequence[Tokenization]) -> str:
         ]
         for one in found
     ]
+    if len(rows) == 1:
+        ((source, own, added, *ratios, unknown, vocabulary),) = rows
+        tokens = f"{own} token{'s' * (own != '1')}" + f" and {added} added around the text" * (added != "0")
+        each = [f", {ratio} a token" if found[0].own else "" for ratio in ratios]
+        sizes = size[0] + each[0], size[1] + each[1]
+        return facts([source, tokens, *sizes, f"{unknown} unknown", f"vocabulary {vocabulary}"])
     head = ["tokenizer", "tokens", "added", "bytes a token", "characters a token", "unknown", "vocabulary"]
     return f"text: {size[0]}, {size[1]}\n{table(rows, head, repeated=1)}"
 
@@ -194,9 +185,14 @@ def draw(pieces: Sequence[Piece]) -> None:
 
     Bytes are shown where the piece is not plain ASCII, and the kind of special and unknown tokens.
     """
-    draw_cells(
-        (_cell(piece), _style(piece, number), "\n" in piece.text) for number, piece in enumerate(pieces)
-    )
+    cells = []
+    for number, piece in enumerate(pieces):
+        plain = piece.partial or (piece.bytes.isascii() and piece.text.isprintable())
+        note = _kind(piece).removesuffix(", added") if piece.special or piece.unknown else ""
+        lines = written(piece), str(piece.id), note or ("" if plain else piece.bytes.hex())
+        style = UNKNOWN if piece.unknown else SPECIAL if piece.special else COLOURS[number % len(COLOURS)]
+        cells.append((lines, style, "\n" in piece.text))
+    draw_cells(cells)
 
 
 def draw_cells(cells: Iterable[tuple[Sequence[str], str, bool]]) -> None:
@@ -242,14 +238,3 @@ def cut(text: str, room: int) -> str:
     shown = Text(text)
     shown.truncate(room, overflow="ellipsis")
     return shown.plain
-
-
-def _cell(piece: Piece) -> tuple[str, str, str]:
-    """The lines of one cell: piece, id, and its other properties."""
-    plain = piece.partial or (piece.bytes.isascii() and piece.text.isprintable())
-    note = _kind(piece).removesuffix(", added") if piece.special or piece.unknown else ""
-    return written(piece), str(piece.id), note or ("" if plain else piece.bytes.hex())
-
-
-def _style(piece: Piece, number: int) -> str:
-    return UNKNOWN if piece.unknown else SPECIAL if piece.special else COLOURS[number % len(COLOURS)]

@@ -127,8 +127,11 @@ class _Printer:
             )
             read = f"{self.token(best.tokens[at][0])} {_share(best.probabilities[at][0])}" if best else ""
             rows.append([layer.address, norms, attended, experts, read])
-        head = ["layer", "adds", "heads look at", "experts", "reads"]
-        used = [i for i in range(5) if any(row[i] for row in rows)]
+        self.table(rows, ["layer", "adds", "heads look at", "experts", "reads"])
+
+    def table(self, rows: Sequence[Sequence[str]], head: Sequence[str]) -> None:
+        """A table without the columns that are empty."""
+        used = [i for i in range(len(head)) if any(row[i] for row in rows)]
         self.line(table([[row[i] for i in used] for row in rows], [head[i] for i in used], room=self.room))
 
     def states(self, layers: Sequence[int]) -> None:
@@ -179,7 +182,8 @@ class _Printer:
             self.line(" " * (label + 5) + marks, "dim")
         for number, row in enumerate(rows[-200:], max(len(rows) - 200, 0) + pattern.first_row):
             name = cut(names[number], label)
-            cells = "".join(SHADES[_shade(weight)] * cell for weight in row[first:])
+            shades = (0 if weight < 0.05 else min(1 + int((weight - 0.05) * 4), 4) for weight in row[first:])
+            cells = "".join(SHADES[shade] * cell for shade in shades)
             self.line(f"{number:4d} {' ' * (label - width(name))}{name}│"[1:] + cells.rstrip())
         if seen is not names:
             names_of = " ".join(f"{i} {name}" for i, name in enumerate(seen[first:count], first))
@@ -256,9 +260,7 @@ class _Printer:
             else:
                 read = f"{each.tokens} tokens" + (" of the source" if each.kind == "encode" else "")
             rows.append([str(number + 1), read, f"{each.cached_numbers:,}" if each.cached_numbers else ""])
-        heads = ["pass", "reads", "numbers in the cache"]
-        used = 3 if any(row[2] for row in rows) else 2
-        self.line(table([row[:used] for row in rows], heads[:used], room=self.room))
+        self.table(rows, ["pass", "reads", "numbers in the cache"])
 
     def unmasked(self, number: int) -> str:
         """The text as a pass of unmasking reads it, up to its first end token; ░ is a mask."""
@@ -300,10 +302,6 @@ def _attended(pattern: AttentionPattern, at: int, names: Sequence[str]) -> str:
     most = found.most_common(4)
     parts = (f"{names[index]}{f' ({count} heads)' if count > 1 else ''}" for index, count in most)
     return ", ".join(parts) + (" …" if len(found) > 4 else "")
-
-
-def _shade(weight: float) -> int:
-    return 0 if weight < 0.05 else min(1 + int((weight - 0.05) * 4), 4)
 
 
 def _bar(share: float, cells: int) -> str:

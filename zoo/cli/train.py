@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from zoo.cli.source_options import EXISTING_FILE, FOLDER
-from zoo.cli.terminal import visible
+from zoo.cli.terminal import visible, write
 
 
 def _architecture(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
@@ -20,20 +20,16 @@ def _architecture(_: click.Context, __: click.Parameter, name: str | None) -> st
         raise click.UsageError(
             f"{name} is a file: zoo train --recipe {quote(name)} --out FOLDER trains a recipe"
         )
-    if name and path.is_dir() and not _is_known(name):
-        raise click.UsageError(
-            f"{name} is a folder: zoo train --resume --out {quote(name)} goes on with its run; "
-            f"zoo train ARCHITECTURE --out FOLDER begins one, and `zoo list` has the architectures"
-        )
+    if name and path.is_dir():
+        from zoo.checkpoint.source import is_architecture
+        from zoo.host.registry import default_registry
+
+        if not is_architecture(name, default_registry()):
+            raise click.UsageError(
+                f"{name} is a folder: zoo train --resume --out {quote(name)} goes on with its run; "
+                f"zoo train ARCHITECTURE --out FOLDER begins one, and `zoo list` has the architectures"
+            )
     return name
-
-
-def _is_known(name: str) -> bool:
-    """Whether it is an architecture's name, whatever folder is called so."""
-    from zoo.checkpoint.source import is_architecture
-    from zoo.host.registry import default_registry
-
-    return is_architecture(name, default_registry())
 
 
 @click.command(epilog="Example: zoo train llama --out my-llama --steps 200")
@@ -83,7 +79,6 @@ def train(
     An architecture's folder loads in transformers too. Without --config its pocket preset's numbers are used. Ctrl-C saves
     the run, and --resume goes on with it, as if it had not been interrupted.
     """
-    from zoo.cli.screen import write
     from zoo.cli.signals import Interrupts
     from zoo.errors import ConfigError
     from zoo.files.reading import read_object_at
@@ -139,26 +134,24 @@ class TrainingProgress:
     """Progress of a training on the error stream: a bar on a terminal, elsewhere only a line a measurement."""
 
     def __init__(self, name: str, steps: int) -> None:
-        self._name, self._steps = name, steps
-        self._bar: Any = None
-        if sys.stderr.isatty():
-            from rich import progress
-            from rich.console import Console
+        from rich import progress
+        from rich.console import Console
 
-            self._bar = progress.Progress(
-                progress.SpinnerColumn(finished_text=""),
-                progress.TextColumn("{task.description}", markup=False),
-                progress.BarColumn(bar_width=16),
-                progress.MofNCompleteColumn(),
-                progress.TextColumn("{task.fields[rates]}"),
-                progress.TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
+        self._name = name
+        self._bar = progress.Progress(
+            progress.SpinnerColumn(finished_text=""),
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(bar_width=16),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[rates]}"),
+            progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._bar.add_task(visible(name), total=steps, rates="")
 
     def __enter__(self) -> TrainingProgress:
-        if self._bar is not None:
-            self._task = self._bar.add_task(visible(self._name), total=self._steps, rates="")
-            self._bar.start()
+        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -166,26 +159,23 @@ class TrainingProgress:
 
     def stop(self) -> None:
         """Leave the bar as it is."""
-        if self._bar is not None:
-            self._bar.stop()
+        self._bar.stop()
 
     def say(self, text: str) -> None:
         """One line above the bar."""
-        if self._bar is not None:
-            self._bar.console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
-        else:
+        if self._bar.disable:
             click.echo(text, err=True)
+        else:
+            self._bar.console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
     def phase(self, text: str) -> None:
         """Show what is being done before the first step is over."""
-        if self._bar is not None:
-            self._bar.update(self._task, description=visible(f"{self._name}: {text} …"), refresh=True)
+        self._bar.update(self._task, description=visible(f"{self._name}: {text} …"), refresh=True)
 
     def step(self, step: int, loss: float, rate: float) -> None:
         """One more step."""
-        if self._bar is not None:
-            rates = f"loss {loss:.3f} · {rate:,.0f} tokens/s"
-            self._bar.update(self._task, description=visible(self._name), completed=step, rates=rates)
+        rates = f"loss {loss:.3f} · {rate:,.0f} tokens/s"
+        self._bar.update(self._task, description=visible(self._name), completed=step, rates=rates)
 
     def measured(self, step: int, loss: float, validation: float, sample: str | None) -> None:
         """A measurement, and what the model makes of a text."""

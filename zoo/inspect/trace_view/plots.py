@@ -28,7 +28,12 @@ def plot(
     before and after each stage of sampling. `size` is a map's width in inches. PromptError for an address, a head or a
     step that is not there, or where matplotlib is missing.
     """
-    _import()
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise PromptError(
+            "plots need matplotlib, which the extra `plots` brings: pip install 'mlx-zoo[plots]'"
+        ) from error
     viewer = ViewBuilder(trace)
     if address == "lens":
         return _lens(trace, viewer, size)
@@ -38,15 +43,6 @@ def plot(
     if value.ndim == 3 and axes[:2] == ["H", "T"] and axes[2:] in (["S"], ["M"]):
         return _pattern(trace, viewer, address, head, size)
     return _heat(viewer, address, value, axes)
-
-
-def _import() -> None:
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise PromptError(
-            "plots need matplotlib, which the extra `plots` brings: pip install 'mlx-zoo[plots]'"
-        ) from error
 
 
 def _figure(width: float, height: float) -> Any:
@@ -148,10 +144,8 @@ def _choices(trace: Trace, viewer: ViewBuilder, step: int, count: int) -> Any:
         picked = ["#b5560b" if id == choice.token else "#30568a" for id in choice.candidates]
         panel.barh(range(len(names)), stage.probabilities, color=picked)
         panel.set_xlim(0, 1)
-        panel.set_title(
-            stage.name.replace("_", "-") + ("" if stage.setting is None else f" {stage.setting:g}"),
-            fontsize=9,
-        )
+        setting = "" if stage.setting is None else f" {stage.setting:g}"
+        panel.set_title(stage.name.replace("_", "-") + setting, fontsize=9)
     panels[0].set_yticks(range(len(names)), names, fontsize=8)
     panels[0].invert_yaxis()
     figure.supxlabel("probability", fontsize=9)

@@ -211,10 +211,7 @@ class TraceView(Frozen):
 
         PromptError for a layer or a head that the model does not have.
         """
-        count = 1 + max((layer.number for layer in self.layers), default=-1)
-        for number in layers:
-            if not 0 <= number < count:
-                raise PromptError(f"`layer`: there is no layer {number}; {_numbered(count, 'layer')}")
+        _check_numbers(layers, 1 + max((layer.number for layer in self.layers), default=-1), "layer")
         wanted = list(layers) or [layer.number for layer in self.layers if layer.patterns][-1:]
         found = [
             pattern
@@ -225,10 +222,7 @@ class TraceView(Frozen):
         ]
         if heads and not found:
             raise PromptError("`head`: no attention pattern is there to show")
-        most = max((len(pattern.heads) for pattern in found), default=0)
-        for number in heads:
-            if not 0 <= number < most:
-                raise PromptError(f"`head`: there is no head {number}; {_numbered(most, 'head')}")
+        _check_numbers(heads, max((len(pattern.heads) for pattern in found), default=0), "head")
         asked = dict.fromkeys(heads or (0,))
         return [(pattern, head) for pattern in found for head in asked if head < len(pattern.heads)]
 
@@ -248,7 +242,10 @@ class TraceView(Frozen):
         return values
 
 
-def _numbered(count: int, what: str) -> str:
-    if count > 1:
-        return f"they are numbered 0 to {count - 1}"
-    return f"there is one {what}, 0" if count else f"there is no {what} to show"
+def _check_numbers(numbers: Sequence[int], count: int, what: str) -> None:
+    """PromptError for the number of a layer or a head that is none of the `count`."""
+    there = f"there is one {what}, 0" if count else f"there is no {what} to show"
+    for number in numbers:
+        if not 0 <= number < count:
+            known = f"they are numbered 0 to {count - 1}" if count > 1 else there
+            raise PromptError(f"`{what}`: there is no {what} {number}; {known}")
