@@ -16,7 +16,7 @@ import pytest
 from tests.helpers import blas_threads  # noqa: F401  # isort: skip (before mlx)
 import zoo  # noqa: F401 (before mlx, so that the fast BLAS is loaded)
 from tests.helpers.loopback_hub import ID, Hub, Repository
-from zoo.checkpoint.save import save
+from zoo.checkpoint.convert import save
 from zoo.host.registry import default_registry
 from zoo.testing import subject
 

@@ -7,7 +7,7 @@ import pytest
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
-from zoo.checkpoint.save import save
+from zoo.checkpoint.convert import save
 from zoo.testing import subject
 
 from .packers import read_safetensors, write_safetensors

@@ -11,10 +11,9 @@ import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
 from zoo.checkpoint.checkpoint import open_checkpoint
-from zoo.checkpoint.convert import convert
+from zoo.checkpoint.convert import convert, save
 from zoo.checkpoint.finite import evaluate, finite
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, quantize_matrix
-from zoo.checkpoint.save import save
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry
 from zoo.testing import subject

@@ -9,8 +9,7 @@ from mlx.utils import tree_flatten
 import zoo
 from zoo import runtime
 from zoo.blocks.quantized import FLOATS
-from zoo.checkpoint.convert import convert
-from zoo.checkpoint.save import save
+from zoo.checkpoint.convert import convert, save
 from zoo.compiled_step import compiled_step
 from zoo.runtime import device
 from zoo.testing import same, subject

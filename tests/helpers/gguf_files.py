@@ -9,10 +9,10 @@ import numpy as np
 
 from tests.helpers import gguf_families, gguf_packers
 from zoo.assemble import assemble
+from zoo.checkpoint.convert import save
 from zoo.checkpoint.open import make_recipe, open_model
 from zoo.checkpoint.parameters import fill, match
 from zoo.checkpoint.safetensors import Tensors
-from zoo.checkpoint.save import save
 from zoo.host.registry import default_registry
 from zoo.testing import numbers_of, randomise
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer

@@ -8,9 +8,8 @@ import pytest
 
 import zoo
 from tests.helpers import gguf_files
-from zoo.checkpoint.convert import convert
+from zoo.checkpoint.convert import convert, save
 from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
-from zoo.checkpoint.save import save
 from zoo.checkpoint.source import find
 from zoo.config import Config
 from zoo.errors import ConfigError, PluginError, RecipeError, SourceError

@@ -6,7 +6,7 @@ import pytest
 
 import zoo
 from tests.helpers import classifier
-from zoo.checkpoint.save import save
+from zoo.checkpoint.convert import save
 from zoo.errors import PluginError
 from zoo.host.plugins import collect
 from zoo.host.registry import default_registry, isolated, using

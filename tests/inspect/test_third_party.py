@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import zoo
 from tests.helpers.example_plugins import example
-from zoo.checkpoint.save import save
+from zoo.checkpoint.convert import save
 from zoo.cli import cli
 from zoo.host.registry import isolated, using
 from zoo.testing import subject

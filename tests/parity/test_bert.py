@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForPreTraining, BertModel
 
 import zoo
-from zoo.checkpoint.save import save
+from zoo.checkpoint.convert import save
 
 from .support import TOLERANCE, difference, reference, spelled_as_4, texts
 

@@ -8,7 +8,7 @@ import torch
 from transformers import FalconH1Config, FalconH1ForCausalLM, Mamba2Config, Mamba2ForCausalLM
 
 import zoo
-from zoo.checkpoint.save import save
+from zoo.checkpoint.convert import save
 from zoo.host.registry import isolated
 
 from .support import TOLERANCE, difference, reference, spelled_as_4, texts

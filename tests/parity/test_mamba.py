@@ -10,7 +10,7 @@ from mlx_lm.models import mamba as mlx_mamba
 from transformers import MambaConfig, MambaForCausalLM
 
 import zoo
-from zoo.checkpoint.save import save
+from zoo.checkpoint.convert import save
 
 from .support import TOLERANCE, agrees, agrees_from_folder, difference, reference, texts
 

@@ -128,7 +128,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(name, changes, message):
 def test_a_missing_expert_is_named(tmp_path):
     import mlx.core as mx
 
-    from zoo.checkpoint.save import save
+    from zoo.checkpoint.convert import save
 
     made = subject("qwen3-moe")
     save(tmp_path, made.model, made.architecture, made.recipe, made.numbers)

@@ -109,19 +109,16 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
         tensors = changes(tensors, scale, owners(opened, tensors))
     own = {path: change for path, change in tensors.items() if path in opened.parameters}
     others = {name: change for name, change in tensors.items() if name not in own}
-    named, left = weights.apply(
-        opened.checkpoint.architecture.layouts["mlx"], others, opened.recipe, _no_join
-    )
+    rules = opened.checkpoint.architecture.layouts["mlx"]
+    named, left = weights.apply(rules, others, opened.recipe, _no_join)
     found = {**named, **own}
     unknown = [*left, *(path for path in found if path not in opened.parameters)]
     if unknown:
         raise CheckpointError(f"{folder / TENSORS}: {min(unknown)} belongs to nothing in this model")
     for path, change in found.items():
-        wanted = tuple(opened.parameters[path].shape)
-        if tuple(change.shape) != wanted:
-            raise CheckpointError(
-                f"{folder / TENSORS}: for {path} expected {wanted}, found {tuple(change.shape)}"
-            )
+        wanted, shape = tuple(opened.parameters[path].shape), tuple(change.shape)
+        if shape != wanted:
+            raise CheckpointError(f"{folder / TENSORS}: for {path} expected {wanted}, found {shape}")
     broken = evaluate(load_file(folder / TENSORS).arrays)  # small, and only now known to belong to this model
     if broken is not None:
         raise CheckpointError(f"{folder / TENSORS}: {broken} holds NaN or infinity")
@@ -170,9 +167,7 @@ def changes(tensors: Mapping[str, Any], scale: float, layers: Mapping[str, Any])
 def _no_join(parts: Sequence[Any], axis: int) -> Any:
     if len(parts) == 1:
         return parts[0]
-    names = ", ".join(
-        part.name if isinstance(part, LowRankUpdate | QuantizedMatrix) else "a tensor" for part in parts[:2]
-    )
+    names = ", ".join(getattr(part, "name", "a tensor") for part in parts[:2])
     raise CheckpointError(f"{names}: adapters of matrices that are one in this model are not implemented")
 
 

@@ -102,10 +102,9 @@ class QuantizedMatrix(Frozen):
         """
         words, groups = self.weight.shape[-1], self.scales.shape[-1]
         if self.certain:
-            if inputs != groups * self.quantization.group_size:
-                raise CheckpointError(
-                    f"{self.name}: rows of {groups * self.quantization.group_size} numbers, not {inputs}"
-                )
+            row = groups * self.quantization.group_size
+            if inputs != row:
+                raise CheckpointError(f"{self.name}: rows of {row} numbers, not {inputs}")
             return self
         specs = possible_specs(words, groups, self.biases is not None)
         found = next((spec for spec in specs if spec.group_size * groups == inputs), None)

@@ -21,8 +21,8 @@ from mlx.utils import tree_flatten
 
 from zoo.blocks.decoder import Decoder
 from zoo.blocks.encoder_decoder import Encoder, EncoderDecoder
+from zoo.checkpoint.convert import save
 from zoo.checkpoint.parameters import parameters_of, quantize
-from zoo.checkpoint.save import save
 from zoo.generation import generate
 from zoo.host.plugins import FIRST_PARTY
 from zoo.inspect.tracing.hooks import modules_of, set_class

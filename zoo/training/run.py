@@ -16,9 +16,9 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.assemble import TRAINED, assemble, check_memory
+from zoo.checkpoint.convert import save
 from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.parameters import export
-from zoo.checkpoint.save import save
 from zoo.config import Config
 from zoo.errors import ConfigError, ZooError
 from zoo.files.writing import write_text

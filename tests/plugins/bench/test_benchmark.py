@@ -8,7 +8,7 @@ import mlx.nn as nn
 import pytest
 
 import zoo
-from zoo.checkpoint.save import save
+from zoo.checkpoint.convert import save
 from zoo.describe.facts.memory import cache_sizes
 from zoo.errors import PromptError, SourceError, ZooError
 from zoo.testing import subject

@@ -316,9 +316,8 @@ def check_kinds(entries: Iterable[TensorInfo]) -> None:
         try:
             dequantize(np.zeros((1, GGML_QUANT_SIZES[kind][1]), np.uint8), kind)
         except NotImplementedError:
-            raise CheckpointError(
-                f"{entry.path}: tensor {entry.name} is of type {entry.kind}, which cannot be unpacked"
-            ) from None
+            what = f"tensor {entry.name} is of type {entry.kind}"
+            raise CheckpointError(f"{entry.path}: {what}, which cannot be unpacked") from None
 
 
 def read_requantized(
