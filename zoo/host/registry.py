@@ -105,12 +105,9 @@ class RecordTable(Generic[T]):
                 found[name if claim is winner else f"{claim[0].distribution}::{name}"] = claim[1]
         return dict(sorted(found.items()))
 
-    def plugin_of(self, record: T) -> Plugin:
-        """The plugin that gave this very record; PluginError for none."""
-        for plugin, given in self.pairs():
-            if given is record:
-                return plugin
-        raise PluginError(f"no plugin gave this {self.noun}")
+    def plugin_of(self, record: T | None) -> Plugin | None:
+        """The plugin that gave this very record, None for none."""
+        return next((plugin for plugin, given in self.pairs() if given is record), None)
 
     def similar(self, name: str) -> list[str]:
         """At most three names that resemble this one, whatever library stands before "::"."""
@@ -126,13 +123,13 @@ def choose(
     what: str,
     *,
     name: str | None = None,
-    distribution: str | None = None,
+    given_by: Plugin | None = None,
     prefers: Callable[[T], bool] = lambda record: True,
 ) -> T:
     """The record `name`, else the first that `serves` and that the caller `prefers`, else the first that serves.
 
-    `what` says in messages what is to be served. Records of `distribution`, which is the architecture's, come first, then
-    the zoo's own; another third party's serves unasked only where none of these does. PluginError when there is none,
+    `what` says in messages what is to be served. Records of the distribution of `given_by`, the architecture's plugin, come
+    first, then the zoo's own; another third party's serves unasked only where none of these does. PluginError when there is none,
     or several third parties' fit.
     """
     if name is not None:
@@ -143,7 +140,8 @@ def choose(
         return found
 
     def rank(claim: tuple[Plugin, T]) -> int:
-        return 0 if claim[0].distribution == distribution else 1 if claim[0].first_party else 2
+        same = given_by is not None and claim[0].distribution == given_by.distribution
+        return 0 if same else 1 if claim[0].first_party else 2
 
     serving = sorted((claim for claim in table.pairs() if serves(claim[1])), key=rank)
     fitting = [claim for claim in serving if prefers(claim[1])] or serving[:1]
@@ -249,7 +247,9 @@ class Registry:
         if isinstance(record, Architecture) and record.name == RECIPE_TYPE:
             return core()  # made for one recipe, so no plugin registers it
         table = next(table for kind, table in self._tables.items() if isinstance(record, kind))
-        return table.plugin_of(record)
+        if (plugin := table.plugin_of(record)) is None:
+            raise PluginError(f"no plugin gave this {record.noun}")
+        return plugin
 
     def unloaded_plugin(self, name: str, *, of_record: bool = False, failed: bool = False) -> Plugin | None:
         """The first plugin that is not loaded and is called `name`, or whose code has the model_type `name`.
@@ -345,7 +345,7 @@ class Registry:
             lambda strategy: task in strategy.tasks,
             f"serves the task {task!r}",
             name=name,
-            distribution=self._distribution(architecture),
+            given_by=self.table(Architecture).plugin_of(architecture),
             prefers=lambda strategy: wanted <= set(strategy.setting_names),
         )
 
@@ -356,13 +356,8 @@ class Registry:
             lambda objective: objective.serves(architecture),
             f"trains {architecture.name}: {architecture.task} with attention {architecture.causality}",
             name=name,
-            distribution=self._distribution(architecture),
+            given_by=self.table(Architecture).plugin_of(architecture),
         )
-
-    def _distribution(self, architecture: Architecture | None) -> str | None:
-        """The distribution that gave an architecture, None for one of no plugin."""
-        pairs = self.table(Architecture).pairs()
-        return next((plugin.distribution for plugin, given in pairs if given is architecture), None)
 
 
 _in_use: Registry | None = None

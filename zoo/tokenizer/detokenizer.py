@@ -145,30 +145,10 @@ class PieceDetokenizer:
         return self.decoder.decode(data, final).translate(ESCAPED_BYTES)
 
 
-def token_detokenizer(
-    decoder: Decoder | None,
-    token: Callable[[int], str | None],
-    decode: Callable[[list[int]], str],
-    cleaned_up: bool,
-) -> Detokenizer:
-    """The Detokenizer that follows a `tokenizers` decoder.
-
-    `token` gives the string of an id, None for one that has no text; `decode` is the whole decoding, for
-    the rare decoders that cannot be applied in stages; `cleaned_up`: `clean_up` comes after.
-    """
-    stages = _stages(decoder)
-    if stages is None:
-        return HoldingDetokenizer(decode)
-    return TokenDetokenizer(token, [*stages, CleanUp()] if cleaned_up else stages)
-
-
 def clean_up(text: str) -> str:
     """Text without the spaces before punctuation, as transformers' `clean_up_tokenization` makes it."""
-    for spaced in (" .", " ?", " !", " ,"):
-        text = text.replace(spaced, spaced[1:])
-    text = text.replace(" ' ", "'")
-    for spaced in (" n't", " 'm", " 's", " 've", " 're"):
-        text = text.replace(spaced, spaced[1:])
+    for spaced in (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're"):
+        text = text.replace(spaced, spaced.strip())
     return text
 
 
@@ -314,8 +294,8 @@ class CleanUp(DecodingStage):
         return bool(word) and word[0] not in ".?!,'n" and self.pending[space - 1 : space] not in ("'", " ")
 
 
-def _stages(decoder: Decoder | None) -> list[DecodingStage] | None:
-    """The stages of a `tokenizers` decoder, None where one of them can only be applied to the whole."""
+def decoding_stages(decoder: Decoder | None) -> list[DecodingStage] | None:
+    """The stages of a `tokenizers` decoder, None for the rare one that can only be applied to the whole."""
     if decoder is None:
         return [Each(None, by_position=True)]
     stages: list[DecodingStage] = []

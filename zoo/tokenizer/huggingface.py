@@ -16,11 +16,14 @@ from zoo.tokenizer.backend import Backend, TextBytes
 from zoo.tokenizer.detokenizer import (
     ByteFallback,
     ByteLevel,
+    CleanUp,
     Detokenizer,
+    HoldingDetokenizer,
+    TokenDetokenizer,
     clean_up,
     decoder_of,
+    decoding_stages,
     flat,
-    token_detokenizer,
 )
 from zoo.tokenizer.guards import GuardedDetokenizer, check_growth, hide_panics, library_errors, probe
 from zoo.tokenizer.settings import FLAGS, TokenizerSettings, read_bytes, read_text, read_vocabulary
@@ -90,11 +93,12 @@ class TokenizersBackend(Backend):
     def detokenizer(self, skip_special_tokens: bool) -> Detokenizer:
         skipped = self.special_ids if skip_special_tokens else frozenset()
         with library_errors(self.path, "its decoder cannot be followed"):
-            inner = token_detokenizer(
-                self.tokenizer.decoder,
-                lambda id: None if id in skipped else self.tokenizer.id_to_token(id),
-                lambda ids: self.decode(ids, skip_special_tokens),
-                self.clean_up,
+            stages = decoding_stages(self.tokenizer.decoder)
+        inner: Detokenizer = HoldingDetokenizer(lambda ids: self.decode(ids, skip_special_tokens))
+        if stages is not None:
+            stages += [CleanUp()] if self.clean_up else []
+            inner = TokenDetokenizer(
+                lambda id: None if id in skipped else self.tokenizer.id_to_token(id), stages
             )
         return GuardedDetokenizer(inner, self.path)
 
