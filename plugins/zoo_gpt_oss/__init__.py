@@ -181,12 +181,6 @@ HF_WEIGHTS = (
 MLX_WEIGHTS = (*COMMON, Rename(LAYER + "mlp.experts.{p}_proj.*", EXPERTS + "{p}.*"))
 
 
-def untruncated(config, tensors):
-    """The scaling of positions, of which a file does not say that its bounds are no whole dimensions."""
-    scaling = config.get("rope_scaling")
-    return dict(rope_scaling=scaling and {**scaling, "truncate": False})
-
-
 GPT_OSS_GGUF = GGUF(
     "gpt-oss",
     (
@@ -196,7 +190,10 @@ GPT_OSS_GGUF = GGUF(
         *DECODER,
     ),
     keys={"expert_count": "num_local_experts", "expert_feed_forward_length": "intermediate_size"},
-    config=untruncated,
+    # The scaling of positions, of which a file does not say that its bounds are no whole dimensions.
+    config=lambda config, tensors: dict(
+        rope_scaling=config.get("rope_scaling") and {**config["rope_scaling"], "truncate": False}
+    ),
 )
 
 # 2.8 million parameters, of which a token uses one million.

@@ -13,8 +13,8 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import recipe
-from zoo.blocks.layer import cache_of_parts, has_cache, layer_inputs
-from zoo.blocks.mask import Mask, attention_mask, biased, padded_columns, token_columns
+from zoo.blocks.layer import CachedLayer, cache_of_parts, layer_inputs
+from zoo.blocks.mask import Mask, attention_mask, biased
 from zoo.blocks.model import MakesCache, Tower
 from zoo.cache import CachePolicy, KVCache, PaddingCache, WindowCache, refused
 from zoo.errors import PluginError, PromptError
@@ -49,7 +49,7 @@ class Decoder(Tower):
             (layer_index, index, memory.recurrent)
             for layer_index, (layer, need) in enumerate(zip(self.layers, self.needs, strict=True))
             for index, memory in enumerate(need.memories)
-            if has_cache(layer, need)
+            if need.caches or (isinstance(layer, MakesCache) and not isinstance(layer, CachedLayer))
         ]
         return next((cache[:2] for cache in caches if not cache[2]), caches[0][:2] if caches else None)
 
@@ -75,11 +75,6 @@ class Decoder(Tower):
                     return f"{reason} ({path})"
         return None
 
-    def padding_caches(self) -> list[PaddingCache | None]:
-        """Caches of the left padding alone, for layers whose own are plain ones: rows are read once, without a cache."""
-        plain = (KVCache, WindowCache)
-        return [PaddingCache() if type(cache) in plain else None for cache in self.make_cache()]
-
     def backbone(
         self,
         tokens: mx.array | None,
@@ -95,8 +90,14 @@ class Decoder(Tower):
         (B, T, D), in place of tokens, are their vectors as the embedding scales them, before positions. `source` goes
         to every layer: what the cross-attention of an encoder-decoder needs.
         """
-        padding = None if mask is None else padded_columns(mask)
-        cache = cache or ([None] * len(self.layers) if padding is None else self.padding_caches())
+        # The left padding of each row, (B,).
+        padding = None if mask is None else mask.shape[1] - mask.astype(mx.int32).sum(axis=1)
+        if (
+            not cache and padding is not None
+        ):  # rows are read once: caches of the padding alone, where plain ones would be
+            plain = (KVCache, WindowCache)
+            cache = [PaddingCache() if type(own) in plain else None for own in self.make_cache()]
+        cache = cache or [None] * len(self.layers)
         for kept in cache if padding is not None else ():
             if kept is not None:
                 kept.padding = padding
@@ -158,7 +159,8 @@ class Decoder(Tower):
         if window == RECURRENT:
             if cache is not None and length >= cache.most_padding:
                 return None  # no new column is padding
-            return token_columns(queries, length=length, padding=padding)
+            # Which of the new columns hold a token, (B, T); None when no row is padded.
+            return None if padding is None else mx.arange(length, length + queries)[None] >= padding[:, None]
         mask = attention_mask(
             queries,
             length=length,

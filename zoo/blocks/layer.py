@@ -32,11 +32,6 @@ class CachedLayer(nn.Module):
         return cache_of_parts(self, self.spec, needs(self.spec), policy, f"layers.{self.index}")
 
 
-def has_cache(layer: Any, need: Needs) -> bool:
-    """Whether anything in a layer is kept from token to token, by its parts or by the layer itself."""
-    return bool(need.caches) or (isinstance(layer, MakesCache) and not isinstance(layer, CachedLayer))
-
-
 def cache_of_parts(layer: Any, spec: Spec, need: Needs, policy: CachePolicy | None, path: str) -> Any:
     """The cache of the layer at `path`, made by its parts.
 

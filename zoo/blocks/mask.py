@@ -102,13 +102,3 @@ def biased(mask: Mask, bias: mx.array) -> mx.array:
     if mask is None:
         return bias
     return mx.where(dense(mask, *bias.shape[-2:]), bias, -math.inf)
-
-
-def token_columns(queries: int, *, length: int = 0, padding: mx.array | None = None) -> mx.array | None:
-    """Which of the new columns hold a token, (B, T) booleans; None when no row is padded."""
-    return None if padding is None else mx.arange(length, length + queries)[None] >= padding[:, None]
-
-
-def padded_columns(mask: mx.array) -> mx.array:
-    """The left padding of each row of `mask` (B, T), 1 for a token: (B,)."""
-    return mask.shape[1] - mask.astype(mx.int32).sum(axis=1)

@@ -20,7 +20,7 @@ from zoo import runtime
 from zoo.blocks.decoder import RECURRENT, Decoder
 from zoo.blocks.encoder_decoder import EncoderDecoder
 from zoo.compiled_step import blocks  # noqa: F401 (their forms are registered)
-from zoo.compiled_step.compiler import Function, StepCompiler, has_methods_of
+from zoo.compiled_step.compiler import StepCompiler, has_methods_of
 
 _KEPT = "_compiled_step"  # the attribute of a model that holds its step
 
@@ -38,7 +38,10 @@ class CompiledStep:
         joins = runtime.joins_projections(sum(array.nbytes for array in arrays))
         self._made = made = StepCompiler(model, joins)
         self._decoder, self._head = decoder, made.compile(decoder.head)
-        self._embedding = made.compile_if_known(decoder.embedding) or _as_it_is(decoder.embedding)
+        # (B, 1), the position of each row -> (B, D)
+        self._embedding = made.compile_if_known(decoder.embedding) or (
+            lambda tokens, offset: mx.squeeze(decoder.embedding(tokens, offset), 1)
+        )
         self._norm = made.compile(decoder.norm) if "norm" in decoder else None
         kinds = [
             RECURRENT if one.recurrent else one.window for (one,) in (need.memories for need in decoder.needs)
@@ -82,11 +85,6 @@ def compiled_step(model: Any) -> CompiledStep | None:
         kept = CompiledStep(model, decoder)
         object.__setattr__(model, _KEPT, kept)  # as no part of the model
     return kept
-
-
-def _as_it_is(embedding: nn.Module) -> Function:
-    """An embedding that has no form: (B, 1), the position of each row -> (B, D)."""
-    return lambda tokens, offset: mx.squeeze(embedding(tokens, offset), 1)
 
 
 def _alone(need: Any) -> bool:

@@ -118,7 +118,8 @@ class StepCompiler:
 
 def _kind(layer: nn.Module) -> tuple[Any, ...] | None:
     """The properties that linear layers must share to be joined; None for other layers."""
-    if type(layer) is not nn.Linear and not _plainly_packed(layer):
+    added = "permutation" in layer or "global_scale" in layer  # what some formats add to packed numbers
+    if type(layer) is not nn.Linear and (type(layer) not in PACKED or added):
         return None
     arrays = {name: layer[name] for name in _names(layer)}
     settings = (getattr(layer, name, None) for name in ("group_size", "bits", "mode"))
@@ -130,11 +131,6 @@ def _names(layer: nn.Module) -> tuple[str, ...]:
     floats = isinstance(layer, DequantizableLayer) and layer.kept() is not None
     names = (FLOATS, "bias") if floats else ("weight", "scales", "biases", "bias")
     return tuple(name for name in names if name in layer)
-
-
-def _plainly_packed(layer: nn.Module) -> bool:
-    """Whether it is a packed linear layer without what some formats add."""
-    return type(layer) in PACKED and not ("permutation" in layer or "global_scale" in layer)
 
 
 def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:

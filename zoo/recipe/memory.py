@@ -105,25 +105,6 @@ def _check_parts(layer: Spec, where: str) -> None:
                     )
 
 
-def check_no_windows(layers: Iterable[Spec]) -> None:
-    """RecipeError for a part with a window in a decoder whose tokens all see each other."""
-    for path, part in _all_parts(layers):
-        if vars(part).get("window") is not None:
-            raise RecipeError(f"{path}.window: must be null where every token attends to every other")
-
-
-def check_not_recurrent(layers: Iterable[Spec]) -> None:
-    """RecipeError for a recurrent part of an encoder."""
-    for path, part in _all_parts(layers):
-        if part.recurrent:
-            raise RecipeError(f"{path}: {part.block()} is recurrent, which an encoder has no masks for")
-
-
-def _all_parts(layers: Iterable[Spec]) -> Iterator[tuple[str, Spec]]:
-    for index, layer in enumerate(layers):
-        yield from layer.walk(f"layers.{index}")
-
-
 def union(*parts: Any) -> tuple[str, ...]:
     """All names of several tuples, each once, in order."""
     return tuple(dict.fromkeys(name for names in parts for name in names))

@@ -9,7 +9,7 @@ from typing import Any
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
-from zoo.recipe.memory import check_layers, check_no_windows, check_not_recurrent
+from zoo.recipe.memory import check_layers
 from zoo.recipe.parts import LearnedPositions
 from zoo.recipe.rope import RoPE
 from zoo.recipe.spec import Matrix, Spec, check_widths
@@ -159,8 +159,9 @@ class Decoder(Model):
         super().__post_init__()
         if not self.layers:
             raise RecipeError("layers: a model needs at least one")
-        if self.causality == "full":
-            check_no_windows(self.layers)
+        windowed = (path for path, part in self.walk() if vars(part).get("window") is not None)
+        if self.causality == "full" and (path := next(windowed, None)):
+            raise RecipeError(f"{path}.window: must be null where every token attends to every other")
         check_layers(self.layers, self.embedding.gives)
         self._check(self.context, self.embedding, self.head)
 
@@ -205,7 +206,9 @@ class Encoder(Model):
                     f"{path}: {part.block()} is about masks by part, or values for layers, which an encoder does not "
                     "hand on"
                 )
-        check_not_recurrent(self.layers)
+        for path, part in self.walk():
+            if part.recurrent:
+                raise RecipeError(f"{path}: {part.block()} is recurrent, which an encoder has no masks for")
         self._check(self.context, self.embedding, self.head)
 
     @property
