@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import mlx.core as mx
 
 from zoo.inspect.tracing.probe import Probe, Traces, Value
@@ -22,20 +20,18 @@ HIDDEN = gate("the hidden state after each token", "")
 
 
 class RecurrentProbe(Probe):
-    """The base of both probes: the values of `gates` and `step`, in their order."""
-
-    gate_names: ClassVar[tuple[str, ...]]
-    state_names: ClassVar[tuple[str, ...]]
+    """The base of both probes: the values of `gates`, then those of `step`, in their order."""
 
     def gates(self, inputs: mx.array, states: list[mx.array]) -> list[mx.array]:
         """Note every gate of a token."""
-        return self._each(self.gate_names, super().gates(inputs, states))  # type: ignore[misc]
+        gates = super().gates(inputs, states)  # type: ignore[misc]
+        return self._each(list(self.traces.values)[: len(gates)], gates)
 
     def step(self, gates: list[mx.array], states: list[mx.array]) -> list[mx.array]:
         """Note every state after a token."""
-        return self._each(self.state_names, super().step(gates, states))  # type: ignore[misc]
+        return self._each(list(self.traces.values)[len(gates) :], super().step(gates, states))  # type: ignore[misc]
 
-    def _each(self, names: tuple[str, ...], values: list[mx.array]) -> list[mx.array]:
+    def _each(self, names: list[str], values: list[mx.array]) -> list[mx.array]:
         pairs = zip(names, values, strict=True)
         return [self.note(name, value[:, None]).squeeze(1) for name, value in pairs]
 
@@ -55,8 +51,6 @@ class LSTMProbe(RecurrentProbe):
         },
         parts=PARTS,
     )
-    gate_names = ("input_gate", "forget_gate", "candidate", "output_gate")
-    state_names = ("hidden", "cell")
 
 
 class GRUProbe(RecurrentProbe):
@@ -72,5 +66,3 @@ class GRUProbe(RecurrentProbe):
         },
         parts=PARTS,
     )
-    gate_names = ("reset_gate", "update_gate", "candidate")
-    state_names = ("hidden",)

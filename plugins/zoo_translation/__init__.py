@@ -37,6 +37,7 @@ POCKET = sized(
     decoder_start_token_id=0,
     pad_token_id=1,
 )
+# Small enough to build anywhere, for tests and drawings.
 TINY = sized(2, 32, 4, 64, max_position_embeddings=64, vocab_size=128, decoder_start_token_id=2)
 POCKET_T5 = dict(
     d_model=128,
@@ -49,11 +50,6 @@ POCKET_T5 = dict(
     pad_token_id=1,
 )
 TINY_T5 = dict(d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=4, vocab_size=128)
-
-
-def tiny(**numbers):
-    """Numbers small enough to build anywhere, for tests and drawings."""
-    return Preset("tiny", config=numbers)
 
 
 @hookimpl
@@ -76,7 +72,7 @@ def zoo_architectures():
             pocket(__file__, "transformer", **POCKET),
             Preset("base", config=sized(6, 512, 8, 2048, vocab_size=37000)),
             Preset("big", config=sized(6, 1024, 16, 4096, vocab_size=37000)),
-            tiny(**TINY),
+            Preset("tiny", config=TINY),
         ),
         references=("Vaswani et al., 2017, arXiv:1706.03762",),
     )
@@ -103,7 +99,7 @@ def zoo_architectures():
                 ),
             ),
             Preset("pocket", config=POCKET | dict(scale_embedding=True)),
-            tiny(**TINY),
+            Preset("tiny", config=TINY),
         ),
         references=(
             "Junczys-Dowmunt et al., 2018, arXiv:1804.00344",
@@ -126,7 +122,7 @@ def zoo_architectures():
                 config=sized(12, 1024, 16, 4096, vocab_size=50265, max_position_embeddings=1024),
             ),
             Preset("pocket", config=POCKET),
-            tiny(**TINY),
+            Preset("tiny", config=TINY),
         ),
         references=("Lewis et al., 2019, arXiv:1910.13461",),
     )
@@ -152,7 +148,7 @@ def zoo_architectures():
                 config=sized(12, 1024, 16, 4096, vocab_size=256206),
             ),
             Preset("pocket", config=POCKET),
-            tiny(**TINY),
+            Preset("tiny", config=TINY),
         ),
         references=("Fan et al., 2020, arXiv:2010.11125", "NLLB Team, 2022, arXiv:2207.04672"),
     )
@@ -174,7 +170,7 @@ def zoo_architectures():
             ),
             # With a head of its own, as from T5 1.1 on: a tied one, scaled down, learns next to nothing at this size.
             Preset("pocket", config=POCKET_T5 | dict(tie_word_embeddings=False)),
-            tiny(**TINY_T5),
+            Preset("tiny", config=TINY_T5),
         ),
         references=("Raffel et al., 2019, arXiv:1910.10683",),
     )
@@ -194,7 +190,7 @@ def zoo_architectures():
                 config=dict(d_model=512, d_kv=64, d_ff=1024, num_layers=8, num_heads=6, vocab_size=250112),
             ),
             Preset("pocket", config=POCKET_T5),
-            tiny(**TINY_T5),
+            Preset("tiny", config=TINY_T5),
         ),
         references=("Xue et al., 2020, arXiv:2010.11934",),
     )

@@ -26,6 +26,8 @@ FAIRSEQ_LANGUAGES = {
     "wmt21": "en ha is ja cs ru zh de",
 }
 
+SPECIAL = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+
 
 @frozen()
 class LanguageTokens(Languages):
@@ -172,9 +174,8 @@ class MarianBackend(VocabularyBackend):
     def __init__(self, folder: Path, settings: TokenizerSettings) -> None:
         separate = settings.flag("separate_vocabs", False)
         target = read_vocabulary(folder / "target_vocab.json") if separate else None
-        names = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
         vocab = read_vocabulary(folder / "vocab.json")
-        super().__init__(folder / "source.spm", vocab, names | settings.special_tokens, target)
+        super().__init__(folder / "source.spm", vocab, SPECIAL | settings.special_tokens, target)
         codes = {token[2:-2]: id for token, id in vocab.items() if re.fullmatch(r">>.+<<", token)}
         if codes:
             self.languages = TargetLanguagePrefix(codes, lambda text: [*self.encode_text(text), self._end])
@@ -197,10 +198,7 @@ class M2MBackend(VocabularyBackend):
             raise TokenizerError(f"{settings.path}: language_codes must be one of {known}, got {name!r}")
         codes = {code: len(vocab) + index for index, code in enumerate(FAIRSEQ_LANGUAGES[name].split())}
         marks = {f"__{code}__": id for code, id in codes.items()}
-        names = {
-            **{"bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"},
-            **{"unk_token": "<unk>", "pad_token": "<pad>"},
-        }
+        names = {"bos_token": "<s>", "sep_token": "</s>", **SPECIAL}
         model = folder / "sentencepiece.bpe.model"
         super().__init__(model, {**vocab, **marks}, names | settings.special_tokens)
         self.special |= marks.keys()
@@ -248,9 +246,7 @@ def language_tokens(
     )
 
 
-SPECIAL = ("pad_token", "eos_token", "unk_token")  # ids 0, 1, 2
-DEFAULTS = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
-BYTES = range(len(SPECIAL), len(SPECIAL) + 256)
+BYTES = range(len(SPECIAL), len(SPECIAL) + 256)  # after ids 0, 1 and 2
 
 
 class ByteTokenizer(Backend):
@@ -262,7 +258,7 @@ class ByteTokenizer(Backend):
     kind = "bytes"
 
     def __init__(self, special_tokens, added=()):
-        self.special_tokens = {**DEFAULTS, **special_tokens}
+        self.special_tokens = {**SPECIAL, **special_tokens}
         named = enumerate(self.special_tokens[name] for name in SPECIAL)
         others = ((token.id, token.content) for token in added if token.id not in BYTES)
         self.tokens = {**dict(named), **dict(others)}
