@@ -6,7 +6,16 @@ import mlx.core as mx
 import pytest
 
 from tests.helpers.page_layers import DIM, NORM, VOCAB, decoder, hybrid, made, texts
-from zoo.cache import CachePolicy, CrossCache, KVCache, LayerCache, StateCache, WindowCache, merged_caches
+from zoo.cache import (
+    CachePolicy,
+    CrossCache,
+    KVCache,
+    LayerCache,
+    StateCache,
+    WindowCache,
+    flatten_caches,
+    merged_caches,
+)
 from zoo.errors import PluginError, PromptError
 from zoo.loading import Loaded
 from zoo.recipe import (
@@ -65,7 +74,7 @@ def test_texts_of_layers_of_several_parts_share_a_batch(known, page, policy):
         for row in range(3):
             same(found[row : row + 1], model(new[row : row + 1], alone[row]), f"row {row}, step {step}")
     again = model.make_cache(policy)
-    for cache, kept in zip(again, batch, strict=True):
+    for cache, kept in zip(flatten_caches(again), flatten_caches(batch), strict=True):
         cache.restore(kept.snapshot(2))
     same(model(tokens[2:, :3], again), model(tokens[2:, :3], alone[2]), "row 2 taken out")
 

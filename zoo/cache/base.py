@@ -21,20 +21,18 @@ class Snapshot(Frozen):
     """A copy of one row of a cache after `length` tokens, which nothing that the cache does later changes.
 
     `kind` names the class of the cache and what its policy changes in the arrays. `arrays` have one row, and, when it is
-    `by_column`, one column a token on axis 2: the first n columns are then the snapshot after n tokens. `parts` are the
-    snapshots of a layer's parts.
+    `by_column`, one column a token on axis 2: the first n columns are then the snapshot after n tokens.
     """
 
     kind: str
     length: int
     arrays: tuple[mx.array, ...]
     by_column: bool = False
-    parts: tuple[Snapshot, ...] = ()
 
     @property
     def nbytes(self) -> int:
         """The bytes that its arrays take."""
-        return sum(array.nbytes for array in self.arrays) + sum(part.nbytes for part in self.parts)
+        return sum(array.nbytes for array in self.arrays)
 
 
 class Cache:

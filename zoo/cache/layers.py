@@ -11,12 +11,15 @@ from typing import Any, Self
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.cache.base import Cache, Snapshot
+from zoo.cache.base import Cache
 from zoo.recipe.policy import CachePolicy
 
 
 class LayerCache(Cache):
-    """The caches of a layer's parts, by the names of the parts; they take in the same tokens and advance together."""
+    """The caches of a layer's parts, by the names of the parts; they take in the same tokens and advance together.
+
+    What goes back, trims or takes snapshots, asks the parts (`flatten_caches`).
+    """
 
     handled = frozenset({"parts"})
 
@@ -63,21 +66,6 @@ class LayerCache(Cache):
         return sum(part.held for part in self)
 
     @property
-    def by_column(self) -> bool:  # type: ignore[override]
-        """Whether all parts keep one column a token."""
-        return all(part.by_column for part in self)
-
-    @property
-    def trims(self) -> bool:  # type: ignore[override]
-        """Whether all parts do."""
-        return all(part.trims for part in self)
-
-    @property
-    def restores(self) -> bool:
-        """Whether all parts do, and nothing is kept beside them."""
-        return all(part.restores for part in self) and not self.keeps_more
-
-    @property
     def mergeable(self) -> bool:
         """Whether all parts are, and nothing is kept beside them."""
         return all(part.mergeable for part in self) and not self.keeps_more
@@ -89,19 +77,6 @@ class LayerCache(Cache):
     def select(self, rows: mx.array) -> None:
         for part in self:
             part.select(rows)
-
-    def snapshot(self, row: int = 0) -> Snapshot:
-        """The snapshots of its parts."""
-        parts = tuple(part.snapshot(row) for part in self)
-        return Snapshot(self.kind, parts[0].length if parts else 0, (), self.by_column, parts)
-
-    def restore(self, snapshot: Snapshot) -> None:
-        for part, kept in zip(self, snapshot.parts, strict=True):
-            part.restore(kept)
-
-    def trim(self, count: int) -> None:
-        for part in self:
-            part.trim(count)
 
     @classmethod
     def merge(cls, caches: Sequence[Self]) -> Self:
@@ -151,24 +126,6 @@ class CrossCache(LayerCache):
             self.keys, self.values = self.keys[rows], self.values[rows]
         if self.mask is not None and self.mask.shape[0] > 1:
             self.mask = self.mask[rows]
-
-    def snapshot(self, row: int = 0) -> Snapshot:
-        """The snapshot of its mixer's cache, and the source's keys and values."""
-        taken = super().snapshot(row)
-        if self.keys is None:
-            return taken
-        at = row if self.keys.shape[0] > 1 else 0
-        arrays = [self.keys[at : at + 1], self.values[at : at + 1]]
-        if self.mask is not None:
-            real = mx.broadcast_to(self.mask, (self.keys.shape[0], 1, 1, self.keys.shape[2]))[at : at + 1]
-            arrays.append(real)
-        mx.eval(arrays)
-        return Snapshot(taken.kind, taken.length, tuple(arrays), False, taken.parts)
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Restore the mixer's cache, and the source's keys and values."""
-        super().restore(snapshot)
-        self.keys, self.values, self.mask = (*snapshot.arrays, None, None, None)[:3]
 
     @classmethod
     def merge(cls, caches: Sequence[Self]) -> Self:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from zoo.cache import CachePolicy, merged_caches
+from zoo.cache import CachePolicy, flatten_caches, merged_caches
 from zoo.errors import ZooError
 from zoo.generation.loop.prefill import MOST_RESERVED, OnHidden, Prefill, Report, SourcePrefill
 from zoo.generation.loop.prompt import start_token
@@ -210,7 +210,7 @@ class Batch:
         if len(self.sequences) == 1:
             return self.cache
         alone: list[Any] = self.model.make_cache(self.policy)
-        for cache, kept in zip(alone, self.cache, strict=True):
+        for cache, kept in zip(flatten_caches(alone), flatten_caches(self.cache), strict=True):
             cache.restore(kept.snapshot(row))
         return alone
 
