@@ -8,7 +8,7 @@ from zoo.compiled_step import compiled_step
 from zoo.errors import RecipeError
 from zoo.host.registry import default_registry
 from zoo.host.resolve import recipe_from_json
-from zoo.inspect.tracing.hooks import Recorder, hooked, values_of
+from zoo.inspect.tracing.probe import Recorder, hooked, values_of
 from zoo.recipe import (
     MLP,
     Attention,

@@ -17,7 +17,7 @@ from zoo.architecture import Architecture, Block, Command, Preset, Rename, hooki
 from zoo.host import hookspecs
 from zoo.host.plugins import HOOKS
 from zoo.host.registry import default_registry, isolated
-from zoo.inspect.tracing.hooks import Recorder, hooked
+from zoo.inspect.tracing.probe import Recorder, hooked
 from zoo.testing import check_architecture
 
 ROOT = Path(__file__).parents[2]

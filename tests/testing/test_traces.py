@@ -3,19 +3,19 @@
 import mlx.core as mx
 import pytest
 
-from zoo.inspect.tracing import block_probes, hooks, intervention, traced_run
+from zoo.inspect.tracing import block_probes, intervention, probe, traced_run
 from zoo.inspect.tracing.probe import Traces, Value
 from zoo.testing import CHECKS, checks_of, outcome, subject, traces
 
 
 def forgets_a_class(patch):
-    plain = hooks.set_class
+    plain = probe.set_class
 
     def set_class(module, kind):
-        if not (kind.__name__ == "RMSNorm" and isinstance(module, hooks.Probe)):
+        if not (kind.__name__ == "RMSNorm" and isinstance(module, probe.Probe)):
             plain(module, kind)
 
-    patch.setattr(hooks, "set_class", set_class)
+    patch.setattr(probe, "set_class", set_class)
 
 
 def doubles_heads(patch):

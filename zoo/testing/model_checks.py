@@ -25,7 +25,7 @@ from zoo.checkpoint.convert import save
 from zoo.checkpoint.parameters import parameters_of, quantize
 from zoo.generation import generate
 from zoo.host.plugins import FIRST_PARTY
-from zoo.inspect.tracing.hooks import modules_of, set_class
+from zoo.inspect.tracing.probe import modules_of, set_class
 from zoo.loading import load
 from zoo.testing.cache_checks import logits_in_pieces
 from zoo.testing.subjects import (

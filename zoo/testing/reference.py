@@ -5,11 +5,13 @@ Axes: B batch, T length, S source length, D width, V vocabulary.
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 
 from zoo.errors import SourceError
 from zoo.loading import Loaded, load
@@ -93,10 +95,6 @@ def _check_ids(path: Path, name: str, ids: Any, vocab: int) -> None:
 
 def read_npz(path: Path) -> dict[str, Any]:
     """The arrays of an npz file that a reference may have, none of them pickled."""
-    import zipfile
-
-    import numpy as np
-
     try:
         file = np.load(path, allow_pickle=False)
         if not isinstance(file, np.lib.npyio.NpzFile):

@@ -19,8 +19,7 @@ from zoo.errors import ZooError
 from zoo.generation import stream
 from zoo.inspect.tracing import Trace, intervene, trace
 from zoo.inspect.tracing.block_probes import AttentionProbe
-from zoo.inspect.tracing.hooks import RecordedPass, Recorder, hooked, modules_of, probe_of
-from zoo.inspect.tracing.probe import Value
+from zoo.inspect.tracing.probe import RecordedPass, Recorder, Value, hooked, modules_of, probe_of
 from zoo.testing.cache_checks import logits_in_pieces
 from zoo.testing.generation_checks import LENGTH, PROMPT, loaded_with_mask
 from zoo.testing.model_checks import texts

@@ -212,8 +212,6 @@ def open_state(path: Path) -> State:
         missing = {"architecture", "settings", "losses", "validation", "tokens", "seconds"} - set(record)
         if missing:
             raise KeyError(min(missing))
-    except CheckpointError:
-        raise
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path}: the state is damaged ({error})") from error
     return State(step, record, list(parts["model"].items()), list(parts["optimizer"].items()), files)

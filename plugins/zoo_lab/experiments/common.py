@@ -22,7 +22,7 @@ from zoo.generation.sampling.logits import logprobs
 from zoo.host.registry import default_registry
 from zoo.inspect.perplexity import kl_divergence
 from zoo.inspect.timing import evaluation_seconds
-from zoo.inspect.tracing.hooks import Recorder, hooked
+from zoo.inspect.tracing.probe import Recorder, hooked
 from zoo.loading import Loaded
 from zoo.recipe import Model
 from zoo.training.corpora import corpus

@@ -7,7 +7,7 @@ import pytest
 import zoo
 from tests.helpers.parameters import ordinary
 from zoo.errors import PromptError
-from zoo.inspect.tracing.hooks import Recorder, hooked
+from zoo.inspect.tracing.probe import Recorder, hooked
 
 PROMPT = "The capital city of China is"
 EMBEDDED = (

@@ -12,8 +12,7 @@ import pytest
 import zoo
 from zoo.errors import PluginError
 from zoo.host.registry import isolated
-from zoo.inspect.tracing.hooks import Recorder, hooked, modules_of, values_of
-from zoo.inspect.tracing.probe import Probe
+from zoo.inspect.tracing.probe import Probe, Recorder, hooked, modules_of, values_of
 from zoo.inspect.tracing.traced_run import join_rows
 from zoo.testing import check_architecture, subject
 from zoo.testing.subjects import loaded_of

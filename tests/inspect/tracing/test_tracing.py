@@ -9,8 +9,7 @@ import pytest
 import zoo
 from zoo.blocks.decoder import Decoder
 from zoo.errors import PromptError
-from zoo.inspect.tracing.hooks import modules_of
-from zoo.inspect.tracing.probe import Probe
+from zoo.inspect.tracing.probe import Probe, modules_of
 
 PROMPT = "The capital city of China is"
 

@@ -38,7 +38,7 @@ from zoo.inspect.trace_view.view import (
     ValueSummary,
 )
 from zoo.inspect.tracing.choices import Choice
-from zoo.inspect.tracing.hooks import modules_of
+from zoo.inspect.tracing.probe import modules_of
 from zoo.inspect.tracing.traced_run import Trace
 
 LAYER = re.compile(r"^(.*?\blayers\.\d+)(?:\.(.+))?$")

@@ -12,8 +12,7 @@ import numpy as np
 
 from zoo.errors import PromptError, did_you_mean
 from zoo.generation import check_loaded
-from zoo.inspect.tracing.hooks import hooked, values_of
-from zoo.inspect.tracing.probe import Hook, Value
+from zoo.inspect.tracing.probe import Hook, Value, hooked, values_of
 from zoo.loading import Loaded
 
 Edit = Callable[[mx.array], mx.array]

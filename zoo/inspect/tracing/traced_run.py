@@ -28,9 +28,8 @@ from zoo.generation.loop.step import Step
 from zoo.generation.sampling.logits import logprobs, observed
 from zoo.generation.settings import Settings
 from zoo.inspect.tracing.choices import Choice, ChoiceRecorder, choice_of
-from zoo.inspect.tracing.hooks import RecordedPass, Recorder, hooked
 from zoo.inspect.tracing.intervention import resolve
-from zoo.inspect.tracing.probe import Value
+from zoo.inspect.tracing.probe import RecordedPass, Recorder, Value, hooked
 from zoo.loading import Loaded
 
 STREAM = re.compile(r"^(?:(?:encoder|decoder)\.)?(?:embedding|layers\.\d+)$")
