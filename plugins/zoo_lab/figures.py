@@ -346,7 +346,7 @@ def _figure(record: ExperimentRecord, chart: Chart) -> Any:
     if not named:
         found = [axis.get_legend_handles_labels() for axis in axes]
         handles = {text: handle for pair in found for handle, text in zip(*pair, strict=True)}
-        where = dict(loc="outside lower left", ncols=columns, columnspacing=1.2, handlelength=2.4)
+        where: Any = dict(loc="outside lower left", ncols=columns, columnspacing=1.2, handlelength=2.4)
         figure.legend(handles.values(), handles.keys(), **where)
     if names:
         write_labels(figure, names)

@@ -135,7 +135,8 @@ class BridgedDecoder(Model, nn.Module):
         chosen = True if choose is None else choose(inside, layer)
         if isinstance(chosen, dict):
             group = quantization.group_size if quantization.mode == "affine" else 64
-            asked = {"bits": quantization.bits, "group_size": group, "mode": "affine"} | chosen
+            own: dict[str, Any] = {"bits": quantization.bits, "group_size": group, "mode": "affine"}
+            asked = own | chosen
             return QuantizationSpec(asked["bits"], asked["group_size"], asked["mode"])
         return quantization if chosen else None
 

@@ -5,7 +5,7 @@ Bits against loss, all checkpoints side by side, the time of a token as the text
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+import functools
 from typing import Any
 
 import mlx.core as mx
@@ -30,7 +30,7 @@ from zoo_lab.training import recipe_of
 WIDTH = 2  # bytes of a number that is not packed, as the checkpoint stores it
 
 
-@lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=1)
 def packed(name: str, bits: int, group: int) -> tuple[Loaded, int]:
     """An embedded checkpoint rounded to `bits` by groups of `group` weights, and the bytes of its packed weights.
 
@@ -64,7 +64,7 @@ QUANTIZED = ("llama", "gpt2", "qwen3")
 HELD_OUT_BITS = Metric("bits", "held-out text", "bits a byte", "lower")
 
 
-@cache
+@functools.cache
 def pocket_of(name: str) -> Loaded:
     """An architecture's embedded checkpoint, loaded once."""
     return load(name, dtype="float32")

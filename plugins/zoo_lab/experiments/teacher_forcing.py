@@ -178,7 +178,7 @@ def _model(share: float, seed: int, scale: Scale, settings: TrainingSettings) ->
 def _result(loss: float, found: Sequence[tuple[int, int]]) -> Result:
     """The numbers of errors and of tokens judged at each position, as a metric, its rise and a curve."""
     quarter = LENGTH // 4
-    whole, first, last = (_share(part) for part in (found, found[:quarter], found[-quarter:]))
+    whole, first, last = map(_share, (found, found[:quarter], found[-quarter:]))
     numbers = {"loss": loss}
     if whole is not None:
         numbers["errors"] = whole
