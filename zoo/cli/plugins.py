@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from zoo.cli.source_options import FILE
 from zoo.cli.terminal import columns, table
-
-if TYPE_CHECKING:
-    from zoo.host.plugins import Plugin
 
 # What a person types before the name of one of several records, by how `contested_names` writes their kind.
 ASKED = {"model_type ": "--architecture ", "zoo ": "zoo "}
@@ -56,7 +52,7 @@ def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> 
             plugin.name,
             f"{plugin.distribution} {plugin.version}".strip(),
             plugin.state,
-            plugin.error or _gives(plugin, contested) or "nothing",
+            plugin.error or ", ".join(name + "*" * (name in contested) for name in plugin.gives) or "nothing",
         ]
         for plugin in found
     ]
@@ -68,10 +64,6 @@ def plugins(debug: bool, as_json: bool, card: str | None, into: Path | None) -> 
     for plugin in found:
         if debug and plugin.traceback:
             click.echo(f"\n{plugin.name}:\n{plugin.traceback}".rstrip())
-
-
-def _gives(plugin: Plugin, contested: dict[str, list[str]]) -> str:
-    return ", ".join(f"{name}*" if name in contested else name for name in plugin.gives)
 
 
 def _card(name: str | None, into: Path | None) -> None:

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoo.cli.source_options import FILE, complete_source
+from zoo.cli.source_options import FILE, complete_source, revision_option
 from zoo.cli.terminal import columns, facts, table, width
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from zoo.inspect.tokenization import Piece, Tokenization
 
 SPACE = "␣"
@@ -42,7 +40,7 @@ PIPE = 100  # columns of a pipe, which has no width of its own
     type=click.IntRange(0),
     help="Pieces of each tokenizer to show, 0 for all (300 on a terminal, all in a pipe).",
 )
-@click.option("--revision", metavar="NAME", help="A hub id's branch, tag or commit.")
+@revision_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def tokenize(
     words: tuple[str, ...],
@@ -198,35 +196,28 @@ def draw(pieces: Sequence[Piece]) -> None:
 def draw_cells(cells: Iterable[tuple[Sequence[str], str, bool]]) -> None:
     """Draw cells in rows that fit the terminal: lines, the first in a style, and whether the cell ends its row."""
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(file=sys.stdout, highlight=False)
     room = columns() or PIPE
-    row: list[tuple[list[str], str, int]] = []
+    rows: list[list[tuple[list[str], str, int]]] = [[]]
     for lines, style, ends_row in cells:
         shown = [cut(line, room - GAP) for line in lines]
         size = max(map(width, shown)) + GAP
-        if row and sum(each for _, _, each in row) + size > room:
-            _draw_row(console, row)
-            row = []
-        row.append((shown, style, size))
+        if sum(each for _, _, each in rows[-1]) + size > room:
+            rows.append([])
+        rows[-1].append((shown, style, size))
         if ends_row:
-            _draw_row(console, row)
-            row = []
-    if row:
-        _draw_row(console, row)
-
-
-def _draw_row(console: Console, row: Sequence[tuple[Sequence[str], str, int]]) -> None:
-    from rich.text import Text
-
-    for number in range(len(row[0][0])):
-        text = Text()
-        for lines, style, size in row:
-            text.append(lines[number], "dim" if number else style)
-            text.append(" " * (size - width(lines[number])))
-        text.rstrip()
-        if text:
-            console.print(text, soft_wrap=True)
+            rows.append([])
+    for row in filter(None, rows):
+        for number in range(len(row[0][0])):
+            text = Text()
+            for shown, style, size in row:
+                text.append(shown[number], "dim" if number else style)
+                text.append(" " * (size - width(shown[number])))
+            text.rstrip()
+            if text:
+                console.print(text, soft_wrap=True)
 
 
 def cut(text: str, room: int) -> str:
