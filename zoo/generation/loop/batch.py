@@ -165,7 +165,7 @@ class Batch:
         stay = [
             row
             for row, sequence in enumerate(self.sequences)
-            if not (sequence.at_last_token or sequence.cancelled)
+            if len(sequence.tokens) + 1 < sequence.limit and not sequence.cancelled
         ]
         if len(stay) < len(self.sequences):
             tokens = tokens[mx.array(stay)] if stay else tokens

@@ -66,8 +66,7 @@ def read_prompts(
         except ZooError as error:
             if not keep_going:
                 raise PromptError(f"{path}: line {number}: {_quoted(error)}") from None
-            known = {key: values[key] for key in LINE_KEYS if key in values}
-            found.append(Line(len(found), number, known, error=_quoted(error)))
+            found.append(Line(len(found), number, _repeated(values), error=_quoted(error)))
     if not found:
         raise PromptError(f"{path}: has no prompts")
     return found
@@ -152,7 +151,12 @@ def answer_prompts(
     def run() -> Iterator[Mapping[str, Any]]:
         with _opened(output, checked, made_by) as (file, done):
             held: dict[int, Mapping[str, Any]] = {
-                line.index: {MADE_BY: made_by, "line": line.number, **_repeated(line), "error": line.error}
+                line.index: {
+                    MADE_BY: made_by,
+                    "line": line.number,
+                    **_repeated(line.values),
+                    "error": line.error,
+                }
                 for line in checked
                 if line.error is not None
             }
@@ -200,15 +204,15 @@ def _made_by(loaded: Loaded, settings: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _repeated(line: Line) -> dict[str, Any]:
-    """The values of a line that its answer repeats."""
-    return {key: line.values[key] for key in LINE_KEYS if key in line.values}
+def _repeated(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a line's values that its answer repeats."""
+    return {key: values[key] for key in LINE_KEYS if key in values}
 
 
 def _record(line: Line, answer: Generated, with_ids: bool) -> dict[str, Any]:
     """An answer as JSON values: its text, or its ids where there is no tokenizer."""
     values: dict[str, Any] = {
-        **_repeated(line),
+        **_repeated(line.values),
         **({"tokens": answer.tokens} if with_ids else {"text": answer.text}),
         "finish_reason": answer.finish_reason,
         "prompt_tokens": len(line.ids),
@@ -273,12 +277,10 @@ def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str])
         except (ValueError, KeyError, AttributeError):
             raise PromptError(f"{output}: line {number} is damaged: give a new file") from None
         if other := next((name for name, value in made_by.items() if wrote.get(name) != value), None):
-            what = {
-                "zoo": "another version of the zoo",
-                "model": "another model",
-                "settings": "other settings",
-            }
-            raise PromptError(f"{output}: line {number} was written with {what[other]}: give a new file")
+            what = {"zoo": "another version of the zoo", "model": "another model"}.get(
+                other, "other settings"
+            )
+            raise PromptError(f"{output}: line {number} was written with {what}: give a new file")
         if not same:
             raise PromptError(f"{output}: line {number} answers another prompt: give a new file")
     return len(whole), len(content) - len(torn)

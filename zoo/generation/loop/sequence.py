@@ -63,11 +63,6 @@ class Sequence:
         """How many tokens its caches have taken in, at most one more or less."""
         return len(self.ids) * (self.start is None) + len(self.tokens)
 
-    @property
-    def at_last_token(self) -> bool:
-        """Whether no more than one token may come."""
-        return len(self.tokens) + 1 >= self.limit
-
     def begin(self) -> None:
         """Start the time that it may take; called when its prompt is first read."""
         if self.settings.max_time is not None:
