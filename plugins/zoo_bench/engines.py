@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import SourceError, in_words
@@ -323,31 +324,21 @@ def converted(folder: Path, made: Path, dtype: str) -> list[str]:
     names[-1] = "<pad>"  # Marian's last, which CTranslate2 leaves out
 
     class Converter(TransformersConverter):  # type: ignore[misc]
-        def load_tokenizer(self, *arguments: Any, **settings: Any) -> TokenNames:
-            return TokenNames(names, config.eos_token_id)
+        def load_tokenizer(self, *arguments: Any, **settings: Any) -> SimpleNamespace:
+            """A tokenizer with these names of tokens, as far as the conversion uses one."""
+            end, unknown = names[config.eos_token_id : config.eos_token_id + 2]
+            return SimpleNamespace(
+                **dict.fromkeys(("bos_token", "eos_token", "pad_token"), end),
+                unk_token=unknown,
+                get_vocab=lambda: {name: id for id, name in enumerate(names)},
+                convert_ids_to_tokens=names.__getitem__,
+            )
 
     try:
         Converter(str(folder)).convert(str(made), quantization=dtype, force=True)
     except ValueError as error:
         raise SourceError(f"{folder}: CTranslate2 cannot convert it: {in_words(error)}") from error
     return names
-
-
-class TokenNames:
-    """A tokenizer with these names of tokens, as far as the conversion uses one."""
-
-    def __init__(self, names: list[str], end: int) -> None:
-        self.names = names
-        self.bos_token = self.eos_token = self.pad_token = names[end]
-        self.unk_token = names[end + 1]
-
-    def get_vocab(self) -> dict[str, int]:
-        """The id of each name."""
-        return {name: id for id, name in enumerate(self.names)}
-
-    def convert_ids_to_tokens(self, id: int) -> str:
-        """The name of an id."""
-        return self.names[id]
 
 
 ENGINES: dict[str, Callable[[Job], BenchmarkEngine]] = {

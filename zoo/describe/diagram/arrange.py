@@ -32,12 +32,6 @@ class Element:
         return self.y + self.height
 
 
-def main_role(items: Sequence[Any]) -> str:
-    """The role of a residual's main part: its last box that is not a norm."""
-    roles = [item.role for item in items if isinstance(item, Box)]
-    return next((role for role in reversed(roles) if role != "norm"), "norm")
-
-
 def keyed(items: Sequence[Any]) -> list[tuple[str, Any]]:
     """All items in order, each with a key made of its frame, its role and, for a norm, its place."""
     found: list[tuple[str, Any]] = []
@@ -59,7 +53,8 @@ def _keyed(items: Sequence[Any], prefix: str, inside: str) -> Iterator[tuple[str
             yield from _keyed(item.items, f"{key}/", "")
             number += 1
         elif isinstance(item, Residual):
-            last = main_role(item.items)
+            roles = [box.role for box in item.items if isinstance(box, Box) and box.role != "norm"]
+            last = roles[-1] if roles else "norm"  # its main part is the last box that is not a norm
             yield f"{prefix}{last}+", item
             yield from _keyed(item.items, prefix, last)
         elif item.role == "norm":

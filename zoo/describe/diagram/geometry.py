@@ -24,32 +24,18 @@ OPERATORS = ("×", "+")
 
 
 @dataclasses.dataclass
-class Placed:
-    """A cell in a box: its left edge, its distance from the box's upper edge, and its width."""
-
-    cell: Cell
-    x: float
-    y: float
-    width: float
-
-
-@dataclasses.dataclass
-class Inside:
-    """The content of a box: the lines of its title, its cells, and their height."""
-
-    title: list[str]
-    cells: list[Placed]
-    height: float
-
-
-@dataclasses.dataclass
 class Column:
-    """A stack with its elements placed; `x` is its left edge."""
+    """A stack with its elements placed; `x` is its left edge, `bottom` the lowest line, from the picture's upper edge."""
 
     diagram: Diagram
     stack: LayerStack
     elements: list[Element]
-    x: float = 0.0
+    x: float
+    bottom: float = 0.0
+
+    def y(self, height: float) -> float:
+        """The distance from the picture's upper edge to a point `height` above the lowest line."""
+        return self.bottom - height
 
     @property
     def left(self) -> float:
@@ -74,13 +60,16 @@ class Column:
 
 def box_height(box: Box) -> float:
     """The height of a box, its notes included."""
-    return max(inside(box).height, len(note_lines(box)) * NOTE_LINE)
+    return max(inside(box)[2], len(note_lines(box)) * NOTE_LINE)
 
 
-def inside(box: Box) -> Inside:
-    """The title of a box over its cells, the rows from bottom to top as the data flows."""
+def inside(box: Box) -> tuple[list[str], list[tuple[Cell, float, float, float]], float]:
+    """The lines of a box's title, its cells, and their height; the rows stand from bottom to top as the data flows.
+
+    Each cell has its left edge, its distance from the box's upper edge, and its width.
+    """
     if box.role in ENDS:
-        return Inside([box.title], [], TITLE_LINE + 4)
+        return [box.title], [], TITLE_LINE + 4
     room = BOX - 2 * PAD
     title = lines_within((MARK if box.differs else "") + box.title, room, TITLE, bold=True)
     y = PAD + len(title) * TITLE_LINE
@@ -88,13 +77,13 @@ def inside(box: Box) -> Inside:
     placed = []
     for row in rows:
         y += CELL_GAP
-        placed += [dataclasses.replace(cell, y=y) for cell in row]
+        placed += [(cell, x, y, width) for cell, x, width in row]
         y += CELL_LINE
     norm = box.role == "norm" and not rows
-    return Inside(title, placed, y + PAD + (2 if rows else 0) - (8 if norm else 0))
+    return title, placed, y + PAD + (2 if rows else 0) - (8 if norm else 0)
 
 
-def _rows(row: Sequence[Cell], room: float) -> list[list[Placed]]:
+def _rows(row: Sequence[Cell], room: float) -> list[list[tuple[Cell, float, float]]]:
     """A row of cells side by side, equally wide if their texts allow it; in two rows if they find no room in one."""
     count = len(row)
     share = (room - CELL_GAP * (count - 1)) / count
@@ -109,9 +98,8 @@ def _rows(row: Sequence[Cell], room: float) -> list[list[Placed]]:
         widths = [width + max(room - total, 0) / count for width in natural]
     x, placed = float(PAD), []
     for cell, width in zip(row, widths, strict=True):
-        width = min(width, room)
-        placed.append(Placed(cell, x, 0.0, width))
-        x += width + CELL_GAP
+        placed.append((cell, x, min(width, room)))
+        x += min(width, room) + CELL_GAP
     return [placed]
 
 
@@ -125,35 +113,25 @@ def note_lines(box: Box) -> list[tuple[Note, str, bool]]:
     return found
 
 
-@dataclasses.dataclass
-class Layout:
-    """The columns of some diagrams, aligned: the size of the whole, and where the stacks' lowest line is."""
-
-    columns: list[Column]
-    width: float
-    height: float
-    bottom: float
-
-    def y(self, height: float) -> float:
-        """The distance from the picture's upper edge to a point `height` above the lowest line."""
-        return self.bottom - height
-
-
-def lay_out(diagrams: Sequence[Diagram]) -> list[Layout]:
-    """One layout for each diagram, all of one height, with items of one role at one height."""
-    columns = [
-        [Column(d, stack, elements(stack, HEIGHTS, box_height)) for stack in d.stacks] for d in diagrams
+def lay_out(diagrams: Sequence[Diagram]) -> list[list[Column]]:
+    """The columns of each diagram, all of one height, with items of one role at one height."""
+    groups = [
+        [
+            Column(one, stack, elements(stack, HEIGHTS, box_height), MARGIN + number * (COLUMN + BETWEEN))
+            for number, stack in enumerate(one.stacks)
+        ]
+        for one in diagrams
     ]
-    height = align([column.elements for group in columns for column in group], HEIGHTS["gap"])
-    head = max(map(_head_height, diagrams), default=0.0)
-    layouts = []
-    for group in columns:
-        for number, column in enumerate(group):
-            column.x = MARGIN + number * (COLUMN + BETWEEN)
-        width = 2 * MARGIN + len(group) * COLUMN + (len(group) - 1) * BETWEEN
-        total = MARGIN + head + height + MARGIN
-        layouts.append(Layout(group, width, total, total - MARGIN))
-    return layouts
+    columns = [column for group in groups for column in group]
+    height = align([column.elements for column in columns], HEIGHTS["gap"])
+    for column in columns:
+        column.bottom = MARGIN + max(map(_head_height, diagrams)) + height
+    return groups
+
+
+def stacks_width(diagram: Diagram) -> float:
+    """The width of a diagram's stacks side by side."""
+    return len(diagram.stacks) * (COLUMN + BETWEEN) - BETWEEN
 
 
 def _head_height(diagram: Diagram) -> float:
@@ -165,6 +143,6 @@ def _head_height(diagram: Diagram) -> float:
 
 def head_lines(diagram: Diagram) -> tuple[list[str], list[str]]:
     """The lines of a diagram's name, and those about it."""
-    room = len(diagram.stacks) * COLUMN + (len(diagram.stacks) - 1) * BETWEEN
+    room = stacks_width(diagram)
     about = lines_within(diagram.summary, room, SUMMARY) if diagram.summary else []
     return lines_within(diagram.name, room, NAME, bold=True), about

@@ -15,7 +15,7 @@ from typing import Any
 
 from zoo.describe.diagram import geometry
 from zoo.describe.diagram.arrange import Element
-from zoo.describe.diagram.geometry import Column, Layout, head_lines, inside, lay_out, note_lines
+from zoo.describe.diagram.geometry import Column, head_lines, inside, lay_out, note_lines
 from zoo.describe.diagram.model import ENDS, MARK, Box, Diagram, Frame
 from zoo.describe.language import in_language, joined, message
 
@@ -70,24 +70,22 @@ def to_svg(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> str:
     >>> picture.startswith("<svg ")
     True
     """
-    layouts = lay_out(diagrams)
-    x, parts = 0.0, []
-    for layout in layouts:
-        parts.append(f'<g transform="translate({_n(x)} 0)">\n' + "\n".join(_drawn(layout)) + "\n</g>")
-        x += layout.width - 2 * geometry.MARGIN + geometry.APART
-    width = x - geometry.APART + 2 * geometry.MARGIN if layouts else 0.0
-    height = max((layout.height for layout in layouts), default=0.0)
+    x, height, parts = 0.0, 0.0, []
+    for columns in lay_out(diagrams):
+        parts.append(f'<g transform="translate({_n(x)} 0)">\n' + "\n".join(_drawn(columns)) + "\n</g>")
+        x += geometry.stacks_width(columns[0].diagram) + geometry.APART
+        height = columns[0].bottom + geometry.MARGIN
+    width = x - geometry.APART + 2 * geometry.MARGIN if parts else 0.0
     return _document(diagrams, width, height, parts, ident)
 
 
 def to_svgs(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> list[str]:
     """A picture for each diagram, all of one scale and height, with items of one role at one height."""
-    layouts = lay_out(diagrams)
-    pairs = enumerate(zip(diagrams, layouts, strict=True))
-    return [
-        _document([diagram], layout.width, layout.height, list(_drawn(layout)), f"{ident}-{number}")
-        for number, (diagram, layout) in pairs
-    ]
+    margins, found = 2 * geometry.MARGIN, []
+    for number, (diagram, columns) in enumerate(zip(diagrams, lay_out(diagrams), strict=True)):
+        width, height = geometry.stacks_width(diagram) + margins, columns[0].bottom + geometry.MARGIN
+        found.append(_document([diagram], width, height, list(_drawn(columns)), f"{ident}-{number}"))
+    return found
 
 
 def _document(
@@ -111,25 +109,25 @@ def _document(
     )
 
 
-def _drawn(layout: Layout) -> Iterator[str]:
-    yield from _head(layout)
-    for column in layout.columns:
+def _drawn(columns: Sequence[Column]) -> Iterator[str]:
+    yield from _head(columns)
+    for column in columns:
         for element in column.elements:
             if element.kind == "close":
-                yield from _frame(layout, column, element)
-        yield from _spine(layout, column)
+                yield from _frame(column, element)
+        yield from _spine(column)
         for element in column.elements:
             if element.kind == "sum":
-                yield from _residual(layout, column, element)
-    yield from _memory(layout)
-    for column in layout.columns:
+                yield from _residual(column, element)
+    yield from _memory(columns)
+    for column in columns:
         for element in column.elements:
             if element.kind == "box":
-                yield from _box(layout, column, element)
+                yield from _box(column, element)
 
 
-def _head(layout: Layout) -> Iterator[str]:
-    first = layout.columns[0]
+def _head(columns: Sequence[Column]) -> Iterator[str]:
+    first = columns[0]
     y = geometry.MARGIN + 4.0
     name, about = head_lines(first.diagram)
     for line in name:
@@ -138,16 +136,16 @@ def _head(layout: Layout) -> Iterator[str]:
     for line in about:
         y += 18
         yield _text(first.x, y, line, "summary", geometry.SUMMARY)
-    for column in layout.columns:
+    for column in columns:
         if column.stack.title:
             mark = MARK if column.stack.differs else ""
             kind = f"stack{_state(column.stack.differs)}"
             yield _text(column.x, y + 26, mark + column.stack.title, kind, geometry.TITLE)
 
 
-def _frame(layout: Layout, column: Column, element: Element) -> Iterator[str]:
+def _frame(column: Column, element: Element) -> Iterator[str]:
     frame: Frame = element.item
-    top, bottom = layout.y(element.top), layout.y(element.partner.y)
+    top, bottom = column.y(element.top), column.y(element.partner.y)
     mark = MARK if frame.differs else ""
     yield f'<g class="frame{_state(frame.differs)}" data-path="{escaped(frame.path)}" data-role="frame">'
     yield f'<rect x="{_n(column.x)}" y="{_n(top)}" width="{geometry.COLUMN}" height="{_n(bottom - top)}" rx="12"/>'
@@ -157,24 +155,24 @@ def _frame(layout: Layout, column: Column, element: Element) -> Iterator[str]:
     yield "</g>"
 
 
-def _spine(layout: Layout, column: Column) -> Iterator[str]:
+def _spine(column: Column) -> Iterator[str]:
     """The line from the lowest element to the highest, with an arrowhead wherever it enters a box."""
     x, path, heads = column.middle, "", ""
     y = column.elements[0].top
     for element in column.elements[1:]:
         if element.kind in ("box", "sum"):
-            end = layout.y(element.y)
+            end = column.y(element.y)
             arrow = element.kind == "box"
-            path += f"M{_n(x)} {_n(layout.y(y))}V{_n(end + 5 if arrow else end)}"
+            path += f"M{_n(x)} {_n(column.y(y))}V{_n(end + 5 if arrow else end)}"
             heads += f"M{_n(x)} {_n(end)}l-4 7h8z" if arrow else ""
             y = element.top
     yield f'<path class="flow" d="{path}"/>'
     yield f'<path class="tip" d="{heads}"/>'
 
 
-def _residual(layout: Layout, column: Column, element: Element) -> Iterator[str]:
-    low = layout.y(element.partner.y + element.partner.height / 2)
-    high = layout.y(element.y + element.height / 2)
+def _residual(column: Column, element: Element) -> Iterator[str]:
+    low = column.y(element.partner.y + element.partner.height / 2)
+    high = column.y(element.y + element.height / 2)
     x, lane, radius = column.middle, column.lane, 9
     yield f'<g class="residual{_state(element.item.differs)}">'
     yield (
@@ -188,17 +186,17 @@ def _residual(layout: Layout, column: Column, element: Element) -> Iterator[str]
     yield "</g>"
 
 
-def _memory(layout: Layout) -> Iterator[str]:
+def _memory(columns: Sequence[Column]) -> Iterator[str]:
     """The arrow from what an encoder gives to each box of another stack that reads it."""
-    for source in (column for column in layout.columns if column.stack.end.role == "memory"):
+    for source in (column for column in columns if column.stack.end.role == "memory"):
         end = source.elements[-1]
-        y = layout.y(end.y + end.height / 2)
-        for column in layout.columns:
+        y = source.y(end.y + end.height / 2)
+        for column in columns:
             for element in column.elements:
                 if column is source or element.kind != "box" or not element.item.memory:
                     continue
                 x = column.x - 15
-                target = layout.y(element.y + element.height / 2)
+                target = source.y(element.y + element.height / 2)
                 turn = 8 if target > y else -8
                 yield (
                     f'<g class="memory"><path class="flow" d="M{_n(source.middle + 42)} {_n(y)}H{_n(x - 8)}'
@@ -208,32 +206,33 @@ def _memory(layout: Layout) -> Iterator[str]:
                 )
 
 
-def _box(layout: Layout, column: Column, element: Element) -> Iterator[str]:
+def _box(column: Column, element: Element) -> Iterator[str]:
     box: Box = element.item
-    top, height, content = layout.y(element.top), element.height, inside(box)
+    top, height = column.y(element.top), element.height
+    title, cells, content_height = inside(box)
     attributes = f'data-path="{escaped(box.path)}" data-role="{escaped(box.role)}"'
     yield f'<g class="block {escaped(box.role)}{_state(box.differs)}" {attributes}>'
     yield f"<title>{escaped(box.title)}</title>"
     if box.role in ENDS:
-        title = (MARK if box.differs else "") + box.title
-        yield _text(column.middle, top + height / 2 + 5, title, "title", geometry.TITLE, "middle")
+        marked = (MARK if box.differs else "") + box.title
+        yield _text(column.middle, top + height / 2 + 5, marked, "title", geometry.TITLE, "middle")
     else:
         yield f'<rect class="box" x="{_n(column.left)}" y="{_n(top)}" width="{geometry.BOX}" height="{_n(height)}" rx="7"/>'
-        shift = (height - content.height) / 2
-        base = top + shift + (geometry.PAD if box.role != "norm" or content.cells else geometry.PAD - 4)
-        for number, line in enumerate(content.title):
+        shift = (height - content_height) / 2
+        base = top + shift + (geometry.PAD if box.role != "norm" or cells else geometry.PAD - 4)
+        for number, line in enumerate(title):
             y = base + number * geometry.TITLE_LINE + 14
             yield _text(column.middle, y, line, "title", geometry.TITLE, "middle")
-        for placed in content.cells:
-            cell, x, y = placed.cell, column.left + placed.x, top + shift + placed.y
-            middle = x + placed.width / 2
+        for cell, left, below, width in cells:
             if not cell.title:
                 continue
+            x, y = column.left + left, top + shift + below
+            middle = x + width / 2
             yield f'<g class="cell{_state(cell.differs)}" data-path="{escaped(cell.path)}">'
             if cell.title in geometry.OPERATORS:
                 yield f'<circle cx="{_n(middle)}" cy="{_n(y + geometry.CELL_LINE / 2)}" r="8"/>'
             else:
-                size = f'width="{_n(placed.width)}" height="{geometry.CELL_LINE}"'
+                size = f'width="{_n(width)}" height="{geometry.CELL_LINE}"'
                 yield f'<rect x="{_n(x)}" y="{_n(y)}" {size} rx="4"/>'
             yield _text(middle, y + 14.5, cell.title, "part", geometry.CELL, "middle") + "</g>"
     lines = note_lines(box)

@@ -6,10 +6,9 @@ Differences have a heavy frame or the mark ≠, with or without colours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 
 from rich.cells import cell_len
-from rich.cells import cell_len as cells
 
 from zoo.describe.diagram.arrange import Element, align, elements
 from zoo.describe.diagram.model import ENDS, MARK, Box, Diagram, LayerStack
@@ -37,8 +36,8 @@ class Canvas:
         """The rows from top to bottom, neighbours of one style together, as pairs of a style and a text."""
         return [
             [
-                (style, "".join(text for text, _ in cells))
-                for style, cells in groupby(row, key=lambda cell: cell[1])
+                (style, "".join(character for character, _ in run))
+                for style, run in groupby(row, key=lambda cell: cell[1])
             ]
             for row in reversed(self.grid)
         ]
@@ -114,14 +113,11 @@ def _drawn(group: Sequence[tuple[Diagram, LayerStack]], width: int) -> list[Line
         name = f"{diagram.name} · {mark}{stack.title.lower()}" if stack.title else diagram.name
         told = wrapped(diagram.summary, room) if first else []
         heads.append([("title", line) for line in wrapped(name, room)] + [("quiet", line) for line in told])
-    lines: list[Line] = []
-    for row in range(max(map(len, heads))):
-        line: Line = []
-        for head in heads:
-            style, text = head[row] if row < len(head) else ("", "")
-            line.append((style, text + " " * (room + BETWEEN - cells(text))))
-        lines.append(_stripped(line))
-    return [*lines, *(_stripped(line) for line in canvas.lines())]
+    lines = [
+        [(style, text + " " * (room + BETWEEN - cell_len(text))) for style, text in row]
+        for row in zip_longest(*heads, fillvalue=("", ""))
+    ]
+    return [_stripped(line) for line in (*lines, *canvas.lines())]
 
 
 def _stripped(line: Line) -> Line:
@@ -178,8 +174,8 @@ class _Pen:
         count = f" {MARK if frame.differs else ''}{frame.count} × "
         canvas.put(left + 2, top, count, "differs" if frame.differs else "title")
         room = right - (left + self.middle) - 3
-        label = f" {frame.label} " if frame.label and cells(frame.label) + 2 <= room else ""
-        canvas.put(right - 1 - cells(label), top, label, style if frame.differs else "quiet")
+        label = f" {frame.label} " if frame.label and cell_len(frame.label) + 2 <= room else ""
+        canvas.put(right - 1 - cell_len(label), top, label, style if frame.differs else "quiet")
         if frame.label and not label:
             told = wrapped(frame.label, self.room - 6)[0]
             canvas.put(left + 2, bottom, f" {told} ", style if frame.differs else "quiet")
@@ -222,7 +218,7 @@ class _Pen:
         for number, (text_style, text) in enumerate(inside):
             row = y - 1 - number
             canvas.put(x, row, edges[3] + " " * (width - 2) + edges[3], edge_style)
-            canvas.put(x + 1 + (width - 2 - cells(text)) // 2, row, text, text_style)
+            canvas.put(x + 1 + (width - 2 - cell_len(text)) // 2, row, text, text_style)
         canvas.put(x, y - high + 1, edges[4] + edges[1] * (width - 2) + edges[5], edge_style)
         canvas.put(left + self.middle, y - high + 1, "▲", edge_style)
         if self.beside:
@@ -232,7 +228,7 @@ class _Pen:
                 canvas.put(x + width + 2, first - number, note, note_style)
 
     def _centred(self, canvas: Canvas, left: int, y: int, text: str, style: str) -> None:
-        canvas.put(left + self.middle - cells(text) // 2, y, text, style)
+        canvas.put(left + self.middle - cell_len(text) // 2, y, text, style)
 
     def _inside(self, box: Box) -> list[tuple[str, str]]:
         """The lines in a box, each with its style: title, parts from top to bottom, and notes if they stand inside."""
@@ -243,7 +239,7 @@ class _Pen:
             texts = [f"{MARK if cell.differs and not box.differs else ''}{cell.title}" for cell in row]
             style = "differs" if any(cell.differs for cell in row) else ""
             texts = [text for text in texts if text]
-            between = "   " if sum(map(cells, texts)) + 3 * len(texts) <= room else "  "
+            between = "   " if sum(map(cell_len, texts)) + 3 * len(texts) <= room else "  "
             lines += [(style, line) for line in _joined(texts, between, room)]
         if box.memory:
             lines.append(("", "↞ the encoder's output"))
@@ -273,7 +269,7 @@ def _joined(texts: Sequence[str], between: str, room: int) -> list[str]:
     lines = [""]
     for text in texts:
         longer = f"{lines[-1]}{between}{text}" if lines[-1] else text
-        if cells(longer) <= room or not lines[-1]:
+        if cell_len(longer) <= room or not lines[-1]:
             lines[-1] = longer
         else:
             lines.append(text)

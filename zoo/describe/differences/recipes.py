@@ -27,6 +27,11 @@ from zoo.describe.facts.structure import positions
 from zoo.describe.language import joined, message, reworded
 from zoo.recipe import Embedding, Head, Layer, Model, Spec
 
+SHAPES = {
+    frozenset((ENCODER, DECODER)): "An encoder reads the source, and a decoder writes the target.",
+    frozenset((ENCODER,)): "It is an encoder: it reads a text and writes none.",
+    frozenset((DECODER,)): "There is no encoder: one stack of layers reads and writes.",
+}
 SEES = {
     "causal": "A token sees only those before it.",
     "prefix": "The prompt's tokens see each other both ways; what is written sees only what came before.",
@@ -55,7 +60,8 @@ def differences(base: Model, other: Model, *, sizes: bool = True) -> list[str]:
         if base != other:
             found = ["What the layers of one are made of is not known here: another library's code runs it."]
         return found + (list(_sizes(base, other)) if sizes else [])
-    found += _shape(ours, theirs)
+    if set(ours) != set(theirs):
+        found.append(SHAPES[frozenset(theirs)])
     pairs = _pairs(ours, theirs)
     sentences_of = {role: list(_stack(*pair, sizes)) for role, pair in pairs.items()}
     everywhere = set.intersection(*map(set, sentences_of.values())) if sentences_of else set()
@@ -72,18 +78,6 @@ def differences(base: Model, other: Model, *, sizes: bool = True) -> list[str]:
     if sizes:
         found += _sizes(base, other)
     return found
-
-
-def _shape(ours: dict[str, Model], theirs: dict[str, Model]) -> Iterator[str]:
-    """Whether there is an encoder, a decoder or both."""
-    if set(ours) == set(theirs):
-        return
-    if set(theirs) == {ENCODER, DECODER}:
-        yield "An encoder reads the source, and a decoder writes the target."
-    elif set(theirs) == {ENCODER}:
-        yield "It is an encoder: it reads a text and writes none."
-    else:
-        yield "There is no encoder: one stack of layers reads and writes."
 
 
 def _pairs(ours: dict[str, Model], theirs: dict[str, Model]) -> dict[str, tuple[Any, Any]]:

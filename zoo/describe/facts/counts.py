@@ -41,9 +41,8 @@ def by_part(recipe: Model) -> dict[str, int]:
         recurrent = spec.kind == "mixer" and spec.recurrent
         label = "recurrent mixers" if recurrent else PARTS.get(spec.kind, "other")
         found[label] += spec.own_parameters(width)
-    found["other"] += (
-        recipe.parameters(recipe.dim) - found.total()
-    )  # of a spec that counts in a way of its own
+    # Those of a spec that counts in a way of its own:
+    found["other"] += recipe.parameters(recipe.dim) - found.total()
     order = [*PARTS.values(), "recurrent mixers", "other"]
     return {label: found[label] for label in order if found[label]}
 

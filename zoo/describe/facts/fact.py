@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from zoo.describe.language import Message, joined, message
+from zoo.describe.language import SIZES, Message, joined, message
 from zoo.errors import ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.recipe import Model
@@ -152,7 +152,7 @@ def amount(number: float) -> str:
 
 def billions(number: float) -> Message:
     """A count as a sentence has it: "46.7 billion"."""
-    for word, size in (("trillion", 1e12), ("billion", 1e9), ("million", 1e6)):
+    for word, size in SIZES.items():
         if number >= size * 0.9995:
             return message(f"{{n}} {word}", n=_three(number / size))
     return message("{n}", n=f"{int(number):,}")

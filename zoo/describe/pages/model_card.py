@@ -239,7 +239,7 @@ def box_data(box: Box, key: str) -> dict[str, Any]:
     """A box with its key, measured as if all of it were marked."""
     notes = tuple(dataclasses.replace(note, differs=True) for note in box.notes)
     whole = dataclasses.replace(box, notes=notes, differs=True)
-    content = geometry.inside(whole)
+    title, cells, inner = geometry.inside(whole)
     lines: list[list[str]] = []
     for _, line, begins in geometry.note_lines(whole):
         lines += [[]] if begins else []
@@ -249,20 +249,19 @@ def box_data(box: Box, key: str) -> dict[str, Any]:
         "key": key,
         "role": box.role,
         "title": whole.title,
-        "lines": _unmarked(content.title),
+        "lines": _unmarked(title),
         "path": box.path,
         "block": box.block,
         "height": geometry.box_height(whole),
-        "inner": content.height,
+        "inner": inner,
     }
     if notes:
         found["notes"] = [
             [note.name, note.text, _unmarked(own)] for note, own in zip(notes, lines, strict=True)
         ]
-    if content.cells:
+    if cells:
         found["cells"] = [
-            [placed.cell.title, round(placed.x, 1), round(placed.y, 1), round(placed.width, 1)]
-            for placed in content.cells
+            [cell.title, round(x, 1), round(y, 1), round(width, 1)] for cell, x, y, width in cells
         ]
     if box.memory:
         found["memory"] = True
