@@ -184,7 +184,7 @@ GB = 1e9
 
 
 def evaluate_weights(model: nn.Module, report: Report | None = None) -> str | None:
-    """Evaluate the weights; gives the path of one that holds NaN or infinity, if there is one."""
+    """Evaluate the weights. Returns the path of one that holds NaN or infinity, None where all are finite."""
     try:
         return evaluate(parameters_of(model), report)
     except RuntimeError as error:

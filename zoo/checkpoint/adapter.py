@@ -185,10 +185,12 @@ def fuse(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> No
 
 def fuse_plain(parameters: MutableMapping[str, Any], adapter: Mapping[str, Any]) -> dict[str, LowRankUpdate]:
     """Merge the changes of unpacked parameters, and return those of packed ones, which are applied at run time."""
-    packed = {path for path in adapter if isinstance(parameters[path], QuantizedMatrix)}
-    low_rank = {path: change for path, change in adapter.items() if isinstance(change, LowRankUpdate)}
-    waits = {path: change for path, change in low_rank.items() if path in packed}
-    fuse(parameters, {path: change for path, change in adapter.items() if path not in waits})
+    waits = {}
+    for path, change in adapter.items():
+        if isinstance(change, LowRankUpdate) and isinstance(parameters[path], QuantizedMatrix):
+            waits[path] = change
+        else:
+            fuse(parameters, {path: change})
     return waits
 
 

@@ -164,7 +164,7 @@ def _check_options(
 
 
 def _check_folder(out: Path, registry: Registry) -> None:
-    """SourceError for a folder that cannot be written anew."""
+    """SourceError for a folder that already exists, or has the name of a file of weights."""
     if out.name.endswith(suffixes_of(registry)):
         kind = out.suffix[1:].upper()
         raise SourceError(f"{out}: {kind} files are read, not written; give the name of a folder to write")
@@ -248,7 +248,7 @@ DEFAULTS = SaveOptions()
 def write(
     folder: Path, tensors: dict[str, Any], config: Mapping[str, Any], options: SaveOptions = DEFAULTS
 ) -> dict[str, int]:
-    """Write `tensors`, emptied on the way, in shards, and `config` with what they are; gives each tensor's bytes."""
+    """Write `tensors`, emptied on the way, in shards, and `config` with what they are. Returns the bytes of each."""
     folder.mkdir(parents=True, exist_ok=True)
     if options.layout == "mlx":
         dequantized = [n for n, t in tensors.items() if isinstance(t, QuantizedMatrix) and not is_mlx(n, t)]

@@ -181,7 +181,7 @@ def ask(hub_id: str, revision: str | None, suffixes: tuple[str, ...]) -> Listing
 
 
 def _cached_or_raise(error: SourceError, folder: Path | None) -> Path:
-    """The folder in the cache that serves although the hub does not, which is said; the error when there is none."""
+    """Return the folder in the cache, with a warning that the hub failed; raise the error when there is none."""
     from huggingface_hub import constants
 
     if folder is None:

@@ -56,7 +56,7 @@ class ExpectedResponse:
         return SourceError(f"{self.hub_id}: the hub {fault}; it may be broken, or not to be trusted")
 
     def check(self, response: Any) -> None:
-        """SourceError for an answer that must not be used: of another commit or size, with an etag that is none."""
+        """SourceError for a response of another commit or size, a compressed one, or one with an invalid etag."""
         headers = response.headers
         commit = headers.get("x-repo-commit")
         if commit is not None and not COMMIT.fullmatch(commit):

@@ -31,7 +31,7 @@ from zoo.errors import CheckpointError, warn
 GROUP = 32  # numbers that share a scale
 
 # The numbers q as MLX packs them (N, W) uint32, scale and bias (N, …) float32: what is meant is q · scale + bias.
-Apart = tuple[np.ndarray, np.ndarray, np.ndarray]
+Unpacked = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def half(data: np.ndarray) -> np.ndarray:  # (N, 2) -> (N,)
@@ -52,7 +52,7 @@ def nibbles(data: np.ndarray, run: int = 16) -> np.ndarray:  # (N, bytes) -> (N,
     return found.reshape(len(data), -1).view(np.uint32)
 
 
-def block_of_32(data: np.ndarray, bits: int, least: bool = False) -> Apart:
+def block_of_32(data: np.ndarray, bits: int, least: bool = False) -> Unpacked:
     """A scale d and, if `least`, a least value m; the fifth bits of all where there are such; the others of each number.
 
     It means (q − 2^(bits − 1)) · d, or q · d + m. Numbers of 8 bits are signed, made unsigned by adding 128.
@@ -71,12 +71,12 @@ def block_of_32(data: np.ndarray, bits: int, least: bool = False) -> Apart:
     return fives(four | fifth), scale, bias
 
 
-def q4_k(data: np.ndarray) -> Apart:
+def q4_k(data: np.ndarray) -> Unpacked:
     """Scales (see `scales_k`), then four bits: q · scale − least."""
     return nibbles(data[:, 16:], GROUP), *scales_k(data)
 
 
-def q5_k(data: np.ndarray) -> Apart:
+def q5_k(data: np.ndarray) -> Unpacked:
     """Scales, 32 bytes whose bit g is the fifth of a number in group g, then the other four bits."""
     numbers = np.empty((len(data), 4, 2, GROUP), np.uint8)
     halved(data[:, 48:].reshape(-1, 4, GROUP), numbers.swapaxes(1, 2))
@@ -138,7 +138,7 @@ def fives(numbers: np.ndarray) -> np.ndarray:  # (N, 32 or more) -> (N, W)
 
 
 # The kinds that affine quantizations hold as they are, their bits the first number of the name, and what unpacks them.
-AFFINE: dict[str, Callable[[np.ndarray], Apart]] = {
+AFFINE: dict[str, Callable[[np.ndarray], Unpacked]] = {
     "Q4_0": partial(block_of_32, bits=4),
     "Q4_1": partial(block_of_32, bits=4, least=True),
     "Q5_0": partial(block_of_32, bits=5),
@@ -147,7 +147,7 @@ AFFINE: dict[str, Callable[[np.ndarray], Apart]] = {
     "Q4_K": q4_k,
     "Q5_K": q5_k,
 }
-CHUNK = 2**18  # numbers that a thread takes apart at once: what it makes of them stays in a core's cache
+CHUNK = 2**18  # numbers that a thread unpacks at once, few enough for a core's cache
 
 QUANTIZATIONS = {kind: QuantizationSpec(int(kind[1]), GROUP) for kind in AFFINE}
 QUANTIZATIONS["MXFP4"] = QuantizationSpec(4, GROUP, "mxfp4")
@@ -166,24 +166,24 @@ def read_tensor(entry: TensorInfo, dtype: mx.Dtype, pool: Executor | None = None
         with unpacking_pool() as pool:
             return read_tensor(entry, dtype, pool)
     quantization = QUANTIZATIONS[entry.kind] if stays_packed(entry) else None
-    rooms = [_room(shape, kind) for shape, kind in _parts_of(entry, quantization, dtype)]
+    rooms = [_room(shape, kind) for shape, kind in _array_shapes(entry, quantization, dtype)]
 
     def store(first: int, data: np.ndarray) -> None:
         rows = slice(first, first + len(data))
-        for (_, part), found in zip(rooms, _apart(entry, data), strict=True):
+        for (_, part), found in zip(rooms, _unpacked(entry, data), strict=True):
             _put(part, rows, found.reshape(len(data), -1))
 
     _read_pieces(entry, store, pool)
     arrays = [array.view(mx.bfloat16) if array.dtype == mx.uint16 else array for array, _ in rooms]
-    return _made_of(entry, quantization, arrays)
+    return _assembled(entry, quantization, arrays)
 
 
 def unpacking_pool() -> Executor:
-    """The threads that take pieces of tensors apart side by side."""
+    """The threads that unpack pieces of tensors in parallel."""
     return ThreadPoolExecutor(runtime.threads())
 
 
-def _parts_of(
+def _array_shapes(
     entry: TensorInfo, quantization: QuantizationSpec | None, dtype: mx.Dtype
 ) -> list[tuple[tuple[int, ...], mx.Dtype]]:
     """The shape and type of each array that the tensor becomes: its numbers, or weight, scales and biases."""
@@ -196,7 +196,7 @@ def _parts_of(
     return [(weight, mx.uint32), *([(groups, dtype)] * 2 if affine else [(groups, mx.uint8)])]
 
 
-def _made_of(entry: TensorInfo, quantization: QuantizationSpec | None, arrays: list[mx.array]) -> Any:
+def _assembled(entry: TensorInfo, quantization: QuantizationSpec | None, arrays: list[mx.array]) -> Any:
     """The tensor of these arrays."""
     if quantization is None:
         return arrays[0]
@@ -230,8 +230,8 @@ def _read_pieces(entry: TensorInfo, store: Callable[[int, np.ndarray], None], po
         os.close(file)
 
 
-def _apart(entry: TensorInfo, data: np.ndarray) -> tuple[np.ndarray, ...]:  # (rows, size)
-    """What rows of a tensor hold, for each of the arrays that it becomes."""
+def _unpacked(entry: TensorInfo, data: np.ndarray) -> tuple[np.ndarray, ...]:  # (rows, size)
+    """Rows of a tensor, unpacked, for each of the arrays that it becomes."""
     if entry.kind == "BF16":
         return ((data.view(np.uint16).astype(np.uint32) << 16).view(np.float32),)
     if entry.kind in PLAIN:
@@ -242,7 +242,7 @@ def _apart(entry: TensorInfo, data: np.ndarray) -> tuple[np.ndarray, ...]:  # (r
     blocks = data.reshape(-1, GGML_QUANT_SIZES[kind][1])
     if stays_packed(entry):
         return (mxfp4 if entry.kind == "MXFP4" else AFFINE[entry.kind])(blocks)
-    # No quantization holds Q6_K; the gguf package takes several times as long to take it apart.
+    # No quantization holds Q6_K, which the gguf package unpacks several times more slowly.
     return (q6_k(blocks) if entry.kind == "Q6_K" else dequantize(data, kind),)
 
 
@@ -323,7 +323,7 @@ def check_kinds(entries: Iterable[TensorInfo]) -> None:
 def read_requantized(
     entry: TensorInfo, dtype: mx.Dtype, bits: int | None, losses: Requantized, pool: Executor
 ) -> Any:
-    """The tensor with its numbers; what no quantization holds exactly in so many `bits`, `losses` noting the error."""
+    """Read a tensor; one that no quantization holds exactly is quantized to `bits`, and its error added to `losses`."""
     quantization = quantization_of(entry, bits)
     if quantization is None or stays_packed(entry):
         return read_tensor(entry, dtype, pool)
@@ -379,5 +379,5 @@ def _listed(kinds: Counter[str]) -> str:
 def unread(entry: TensorInfo, dtype: mx.Dtype, repack: int | None = None) -> Any:
     """A placeholder of the tensor: zeros that take no memory until they are evaluated."""
     quantization = quantization_of(entry, repack)
-    arrays = [mx.zeros(shape, kind) for shape, kind in _parts_of(entry, quantization, dtype)]
-    return _made_of(entry, quantization, arrays)
+    arrays = [mx.zeros(shape, kind) for shape, kind in _array_shapes(entry, quantization, dtype)]
+    return _assembled(entry, quantization, arrays)

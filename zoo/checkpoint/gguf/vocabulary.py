@@ -59,7 +59,7 @@ class GGUFVocabulary:
             raise self.error("model", f"{shown(self.model)} is not implemented; known: {known}")
 
     def error(self, key: str, why: str) -> TokenizerError:
-        """The error that a key's value deserves, to be raised."""
+        """The error for an invalid value of a key, to be raised."""
         return TokenizerError(f"{self.path}: {KEY}{key} {why}")
 
     def value(self, key: str, kind: type, default: Any) -> Any:
@@ -87,7 +87,7 @@ class GGUFVocabulary:
 
     @property
     def ends(self) -> list[int]:
-        """The ids that end a text, each by itself."""
+        """The ids of the tokens that end a text."""
         return [id for id in map(self.id, ENDS) if id is not None]
 
     @property
@@ -122,7 +122,7 @@ UNIGRAM, BPE = 1, 2  # of the kinds of models
 def model_proto(vocabulary: GGUFVocabulary) -> bytes:
     """The vocabulary as the protocol buffer that sentencepiece reads, laid out by its sentencepiece_model.proto.
 
-    TokenizerError names the key of a value that cannot be.
+    TokenizerError names the key of an invalid value.
     """
     unknown, body = _unknown(vocabulary), []
     rows = zip(vocabulary.tokens, _scores(vocabulary), vocabulary.kinds, strict=True)
