@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -20,9 +19,6 @@ from zoo.cli.source_options import (
     revision_option,
     yes_option,
 )
-
-if TYPE_CHECKING:
-    import mlx.core as mx
 
 
 @click.command()
@@ -66,20 +62,15 @@ def embed(
     from zoo.generation.strategies.embedding import embed as vectors_of
 
     vectors = vectors_of(options.load(source), lines, pooling=pooling, normalise=normalise)
+    rows = [{"text": t, "embedding": v} for t, v in zip(lines, vectors.tolist(), strict=True)]
     if out is None:
-        for text, vector in zip(lines, vectors.tolist(), strict=True):
-            click.echo(json.dumps({"text": text, "embedding": vector}, ensure_ascii=False))
+        for row in rows:
+            click.echo(json.dumps(row, ensure_ascii=False))
+    elif out.suffix == ".json":
+        write_output(out, (json.dumps(rows, ensure_ascii=False) + "\n").encode("utf-8"), overwrite)
     else:
-        write_output(out, _file_of(out.suffix, lines, vectors), overwrite)
-
-
-def _file_of(suffix: str, texts: list[str], vectors: mx.array) -> bytes:
-    """The contents of a .npy or .json file of vectors."""
-    if suffix == ".npy":
         import numpy
 
         buffer = io.BytesIO()
         numpy.save(buffer, numpy.array(vectors))
-        return buffer.getvalue()
-    rows = [{"text": t, "embedding": v} for t, v in zip(texts, vectors.tolist(), strict=True)]
-    return (json.dumps(rows, ensure_ascii=False) + "\n").encode("utf-8")
+        write_output(out, buffer.getvalue(), overwrite)

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any, TextIO, cast
 
@@ -209,17 +209,14 @@ def _fitted(lines: Sequence[Sequence[str]], room: int | None) -> list[int]:
 
 
 def _drawn(lines: Sequence[Sequence[str]], widths: Sequence[int], head: bool) -> str:
-    drawn = [list(_row(row, widths)) for row in lines]
-    if head:
-        drawn.insert(1, [(" " * GAP).join("─" * w for w in widths)])
-    return "\n".join(line for row in drawn for line in row)
-
-
-def _row(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    """The lines of one row."""
-    for texts in zip_longest(*map(_lines, row, widths), fillvalue=""):
-        padded = (text + " " * (w - width(text)) for text, w in zip(texts, widths, strict=True))
-        yield (" " * GAP).join(padded).rstrip()
+    drawn = []
+    for number, row in enumerate(lines):
+        for texts in zip_longest(*map(_lines, row, widths), fillvalue=""):
+            padded = (text + " " * (w - width(text)) for text, w in zip(texts, widths, strict=True))
+            drawn.append((" " * GAP).join(padded).rstrip())
+        if head and number == 0:
+            drawn.append((" " * GAP).join("─" * w for w in widths))
+    return "\n".join(drawn)
 
 
 def _lines(text: str, room: int) -> list[str]:
