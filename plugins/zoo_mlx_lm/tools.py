@@ -27,7 +27,7 @@ from zoo.blocks.decoder import RECURRENT
 from zoo.errors import PluginError, PromptError, TokenizerError, ZooError, in_words
 from zoo.loading import Loaded
 from zoo.loading import load as load_model
-from zoo.recipe.memory import Memory
+from zoo.recipe.models import Memory
 
 # mlx-lm's commands that only run or train what they load; others write files by the names of its own models.
 TOOLS = ("generate", "chat", "server", "lora", "cache_prompt", "benchmark")

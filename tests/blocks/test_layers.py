@@ -26,7 +26,7 @@ from zoo.recipe import (
     LearnedPositions,
     Spec,
 )
-from zoo.recipe.memory import Memory, needs
+from zoo.recipe.models import Memory, needs
 from zoo.testing import check_architecture, same
 from zoo.training.loss import next_token_loss
 

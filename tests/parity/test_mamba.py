@@ -11,6 +11,7 @@ from transformers import MambaConfig, MambaForCausalLM
 
 import zoo
 from zoo.checkpoint.convert import save
+from zoo_mlx_lm.tools import Served
 
 from .support import TOLERANCE, agrees, agrees_from_folder, difference, reference, texts
 
@@ -88,5 +89,5 @@ def test_the_layout_of_mlx_conversions(tmp_path):
     loaded = zoo.load(tmp_path)
     agrees(model, loaded, VOCAB)
     tokens = mx.array(texts(VOCAB, 2, 17))
-    found, expected = loaded.model(tokens, theirs.make_cache()), theirs(tokens)
+    found, expected = Served(loaded.model, {}, "mamba")(tokens, theirs.make_cache()), theirs(tokens)
     assert mx.abs(found - expected).max() <= TOLERANCE * (expected.max() - expected.min())

@@ -18,7 +18,7 @@ from zoo.blocks.mask import Mask, attention_mask, biased
 from zoo.blocks.model import MakesCache, Tower
 from zoo.cache import CachePolicy, KVCache, PaddingCache, WindowCache, refused
 from zoo.errors import PluginError, PromptError
-from zoo.recipe.memory import Memory, kv_widths
+from zoo.recipe.models import Memory, kv_widths
 
 RECURRENT = "recurrent"
 
@@ -31,7 +31,7 @@ class Decoder(Tower):
     hold a token, (B, T) booleans, or None when all do. Where one is false, on the left of a row (or, with another
     library's caches, on the right of a prompt), the state must stay as if the column were not there.
 
-    What each layer is called with is declared by its spec (`zoo.recipe.memory`): the mask and the cache of its one
+    What each layer is called with is declared by its spec (`zoo.recipe.models`): the mask and the cache of its one
     mixer, or masks and caches by the names of its parts; and `passed`, the values that layers give to later ones.
     """
 

@@ -1,6 +1,6 @@
 """A layer: a mixer between tokens and a feed-forward for each token, both with a residual connection; and layers' caches.
 
-`zoo.recipe.memory` says what a layer needs. Axes: B batch, T length, S source length, D width.
+`zoo.recipe.models` says what a layer needs. Axes: B batch, T length, S source length, D width.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zoo.blocks.model import MakesCache
 from zoo.cache import CachePolicy, CrossCache, LayerCache
 from zoo.errors import PluginError, RecipeError
 from zoo.recipe import Spec
-from zoo.recipe.memory import Memory, Needs, needs
+from zoo.recipe.models import Memory, Needs, needs
 
 
 class CachedLayer(nn.Module):

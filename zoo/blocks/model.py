@@ -14,7 +14,7 @@ import mlx.nn as nn
 
 from zoo import recipe
 from zoo.cache import CachePolicy, flatten_caches, refused
-from zoo.recipe.memory import Needs, needs
+from zoo.recipe.models import Needs, needs
 
 Inputs = Literal["tokens", "source and target"]
 Side = Literal["left", "right"]

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
-from zoo.recipe.memory import union
 from zoo.recipe.spec import Matrix, Spec
 
 # What papers call the activations.
@@ -292,11 +291,11 @@ class Layer(Spec):
 
     @property
     def gives(self) -> tuple[str, ...]:
-        return union(self.mixer.gives, self.feedforward.gives)
+        return tuple(dict.fromkeys((*self.mixer.gives, *self.feedforward.gives)))
 
     @property
     def takes(self) -> tuple[str, ...]:
-        return union(self.mixer.takes, self.feedforward.takes)
+        return tuple(dict.fromkeys((*self.mixer.takes, *self.feedforward.takes)))
 
 
 @frozen(kw_only=True)
