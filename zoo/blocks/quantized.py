@@ -150,14 +150,18 @@ def wide(x: mx.array) -> mx.array:
     return x.astype(mx.float32) if x.dtype == mx.float16 else x
 
 
-class AdaptedLinear(nn.Module):
-    """layer(x) + B A x (LoRA: Hu et al., 2021, equation 3); DoRA multiplies each output by `growth` before the bias."""
+class AdaptedLayer(nn.Module):
+    """The base of layers with a low-rank change: `layer`, B, A and, for a linear one, DoRA's `growth` (O,)."""
 
     def __init__(
         self, layer: nn.Module, b: mx.array, a: mx.array, growth: mx.array | None = None
     ) -> None:  # (O, R), (R, I), (O,)
         super().__init__()
         self.layer, self.b, self.a, self.growth = layer, b, a, growth  # None is no parameter
+
+
+class AdaptedLinear(AdaptedLayer):
+    """layer(x) + B A x (LoRA: Hu et al., 2021, equation 3); DoRA multiplies each output by `growth` before the bias."""
 
     def __call__(self, x: mx.array) -> mx.array:  # (…, I) -> (…, O)
         y = self.layer(x)
@@ -168,12 +172,8 @@ class AdaptedLinear(nn.Module):
         return (y - bias + change) * self.growth.astype(y.dtype) + bias
 
 
-class AdaptedStackedLinear(nn.Module):
+class AdaptedStackedLinear(AdaptedLayer):
     """The same for matrices stacked over experts: B (E, O, R), A (E, R, I)."""
-
-    def __init__(self, layer: nn.Module, b: mx.array, a: mx.array) -> None:
-        super().__init__()
-        self.layer, self.b, self.a = layer, b, a
 
     def __call__(
         self, x: mx.array, indices: mx.array, in_order: bool = False
@@ -183,12 +183,8 @@ class AdaptedStackedLinear(nn.Module):
         return y + runtime.gather_matmul(low, self.b.swapaxes(-1, -2), indices, in_order).astype(y.dtype)
 
 
-class AdaptedEmbedding(nn.Module):
+class AdaptedEmbedding(AdaptedLayer):
     """An embedding (V, D) changed by B (V, R) times A (R, D), also used as the output projection."""
-
-    def __init__(self, layer: nn.Module, b: mx.array, a: mx.array) -> None:
-        super().__init__()
-        self.layer, self.b, self.a = layer, b, a
 
     def __call__(self, tokens: mx.array) -> mx.array:  # (…) -> (…, D)
         y = self.layer(tokens)
