@@ -108,10 +108,9 @@ def download(
 ) -> Path:
     """The folder of a repository's config, tokenizer and, with `weights`, safetensors files, fetched or from the cache.
 
-    `revision` is a branch, a tag or a commit; `registry` has the plugins whose files are fetched, too, `suffixes` are those
-    of files that are whole checkpoints. Without a
-    network, and with HF_HUB_OFFLINE=1, what is in the cache serves. SourceError says in one line what is wrong with the
-    id, the access, the network or the disk.
+    `revision` is a branch, a tag or a commit; `registry` has the plugins whose files are fetched, too; files with these
+    `suffixes` are whole checkpoints. Without a network, and with HF_HUB_OFFLINE=1, what is in the cache serves.
+    SourceError says in one line what is wrong with the id, the access, the network or the disk.
     """
     try:
         listing = ask(hub_id, revision, suffixes)

@@ -63,27 +63,20 @@ class ExpectedResponse:
             raise self.error(f"names a commit of {self.what} that is none, {commit[:80]!r}")
         if headers.get("content-encoding", "identity") != "identity":
             raise self.error(f"compresses {self.what}, which nobody asked it to")
-        if response.request.method == "HEAD":
-            self._check_file(response, commit)
-        elif response.status_code < 300 and (length := _whole(headers.get("content-length"))) is not None:
-            self._check_length(length)
-
-    def _check_file(self, response: Any, commit: str | None) -> None:
-        headers = response.headers
-        etag = headers.get("x-linked-etag") or headers.get("etag")
-        if etag is not None and not ETAG.fullmatch(etag.removeprefix("W/").strip('"')):
-            raise self.error(f"names an etag of {self.what} that is none, {etag[:80]!r}")
-        if commit is not None and self.commit is not None and commit != self.commit:
-            raise self.error(f"gives {self.what} of another commit, {commit[:8]}, than {self.commit[:8]}")
-        length = _whole(headers.get("x-linked-size"))
-        if length is None and response.status_code == 200:
+        length, ok = None, response.status_code < 300
+        if response.request.method == "HEAD":  # of a file
+            etag = headers.get("x-linked-etag") or headers.get("etag")
+            if etag is not None and not ETAG.fullmatch(etag.removeprefix("W/").strip('"')):
+                raise self.error(f"names an etag of {self.what} that is none, {etag[:80]!r}")
+            if commit is not None and self.commit is not None and commit != self.commit:
+                raise self.error(f"gives {self.what} of another commit, {commit[:8]}, than {self.commit[:8]}")
+            length, ok = _whole(headers.get("x-linked-size")), response.status_code == 200
+        if length is None and ok:
             length = _whole(headers.get("content-length"))
-        if length is not None:
-            if self.size is not None and length != self.size:
-                raise self.error(f"lists {self.what} with {self.size:,} bytes and gives {length:,}")
-            self._check_length(length)
-
-    def _check_length(self, length: int) -> None:
+        if length is None:
+            return
+        if response.request.method == "HEAD" and self.size is not None and length != self.size:
+            raise self.error(f"lists {self.what} with {self.size:,} bytes and gives {length:,}")
         if length > self.most:
             raise self.error(f"gives {length:,} bytes for {self.what}, which may have {self.most:,}")
 
@@ -181,9 +174,8 @@ def _before_body(response: Any) -> None:
     answer.check(response)
     _keep_from_xet(response)
     most = answer.most if response.status_code < 400 else ERROR_PAGE
-    response.stream = _bounded(import_module(type(response).__module__.partition(".")[0]))(
-        response.stream, answer, most
-    )
+    http = import_module(type(response).__module__.partition(".")[0])
+    response.stream = _bounded(http)(response.stream, answer, most)
 
 
 def _keep_from_xet(response: Any) -> None:
@@ -210,9 +202,8 @@ def _bounded(http: Any) -> Any:
             for chunk in self.stream:
                 left -= len(chunk)
                 if left < 0:
-                    raise self.answer.error(
-                        f"sends more of {self.answer.what} than the {self.most:,} bytes it may have"
-                    )
+                    more = f"more of {self.answer.what} than the {self.most:,} bytes it may have"
+                    raise self.answer.error(f"sends {more}")
                 self.answer.count(len(chunk))
                 yield chunk
 

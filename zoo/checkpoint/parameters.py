@@ -224,13 +224,13 @@ def choose(
     """
     if not isinstance(layer, Quantizable):
         return None
-    quantization = QuantizationSpec(ROUTER_BITS, ROUTER_GROUP) if path.endswith(f".{ROUTERS}") else asked
+    spec = QuantizationSpec(ROUTER_BITS, ROUTER_GROUP) if path.endswith(f".{ROUTERS}") else asked
     for choice in choices:
-        changed = choice(path, quantization)
+        changed = choice(path, spec)
         if changed is None:
             return None
-        quantization = changed
-    return None if layer.weight.shape[-1] % quantization.group_size else quantization
+        spec = changed
+    return None if layer.weight.shape[-1] % spec.group_size else spec
 
 
 def quantize(model: nn.Module, asked: QuantizationSpec, choices: Sequence[Choice] = ()) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -85,12 +85,12 @@ def _read(path: Path, file: BinaryIO, size: int) -> Header:
             raise ValueError(f"key {key} stands there twice")
         metadata[key] = cursor.value(cursor.number("I"), key)
     cursor.count(tensor_count, "tensors")
-    found = [_tensor(cursor) for _ in range(tensor_count)]
+    found = [_tensor(cursor, path) for _ in range(tensor_count)]
     alignment = metadata.get("general.alignment", ALIGNMENT)
     if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
         raise ValueError(f"general.alignment {shown(alignment)} is no power of two")
     start = -(-cursor.position // alignment) * alignment
-    return Header(path, metadata, _located(path, found, start, alignment, size))
+    return Header(path, metadata, _located(found, start, alignment, size))
 
 
 class Cursor:
@@ -155,40 +155,35 @@ def _scalar(kind: int, key: str) -> str:
     return SCALARS[kind]
 
 
-def _tensor(cursor: Cursor) -> tuple[str, tuple[int, ...], int, int]:
-    """The next tensor's name, shape, type and offset. The file has the inputs first."""
+def _tensor(cursor: Cursor, path: Path) -> TensorInfo:
+    """The next tensor, its offset counted from the first one's. The file has the inputs first."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
     name, axes = cursor.name("tensor"), cursor.number("I")
     if not 1 <= axes <= MOST_AXES:
         raise ValueError(f"tensor {name} has {axes} axes")
     shape = tuple(cursor.number("Q") for _ in range(axes))[::-1]
     if not all(shape) or math.prod(shape) >= 2**63:
         raise ValueError(f"tensor {name} has the shape {shown(shape)}")
-    return name, shape, cursor.number("I"), cursor.number("Q")
+    number, offset = cursor.number("I"), cursor.number("Q")
+    if number not in list(GGMLQuantizationType):
+        raise CheckpointError(f"{path}: tensor {name} is of the unknown type {number}")
+    kind = GGMLQuantizationType(number)
+    block, block_size = GGML_QUANT_SIZES[kind]
+    if shape[-1] % block:
+        raise ValueError(f"tensor {name}: rows of {shape[-1]} are no whole blocks of {kind.name}, {block}")
+    return TensorInfo(name, kind.name, shape, path, offset, math.prod(shape) // block * block_size)
 
 
-def _located(
-    path: Path, found: list[tuple[str, tuple[int, ...], int, int]], start: int, alignment: int, size: int
-) -> dict[str, TensorInfo]:
-    """The tensors by name; ValueError unless each lies within the file and overlaps no other."""
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-
-    kinds = {int(kind): kind for kind in GGMLQuantizationType}
+def _located(found: list[TensorInfo], start: int, alignment: int, size: int) -> dict[str, TensorInfo]:
+    """The tensors by name; ValueError unless each lies within the file, from `start`, and overlaps no other."""
     tensors: dict[str, TensorInfo] = {}
-    for name, shape, number, offset in found:
-        if name in tensors:
-            raise ValueError(f"tensor {name} stands there twice")
-        if number not in kinds:
-            raise CheckpointError(f"{path}: tensor {name} is of the unknown type {number}")
-        kind = kinds[number]
-        block, block_size = GGML_QUANT_SIZES[kind]
-        if shape[-1] % block:
-            raise ValueError(
-                f"tensor {name}: rows of {shape[-1]} are no whole blocks of {kind.name}, {block}"
-            )
-        length = math.prod(shape) // block * block_size
-        if offset % alignment or start + offset + length > size:
-            raise ValueError(f"tensor {name} does not lie within the file")
-        tensors[name] = TensorInfo(name, kind.name, shape, path, start + offset, length)
+    for entry in found:
+        if entry.name in tensors:
+            raise ValueError(f"tensor {entry.name} stands there twice")
+        if entry.offset % alignment or start + entry.offset + entry.size > size:
+            raise ValueError(f"tensor {entry.name} does not lie within the file")
+        tensors[entry.name] = replace(entry, offset=start + entry.offset)
     end = 0
     for entry in sorted(tensors.values(), key=lambda entry: entry.offset):
         if entry.offset < end:
