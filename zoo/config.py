@@ -201,11 +201,8 @@ class Config(Mapping[str, Any]):
         value, known = self.get(key, default), list(options)
         if value is None:
             return None
-        if (
-            not isinstance(value, list | tuple)
-            or len(value) != count
-            or any(item not in known for item in value)
-        ):
+        fits = isinstance(value, list | tuple) and len(value) == count
+        if not fits or any(item not in known for item in value):
             raise self.error(key, f"must be a list of {count}, each one of {', '.join(known)}")
         return tuple(value)
 

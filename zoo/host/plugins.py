@@ -81,11 +81,6 @@ class Plugin:
         return _bare(name) in map(_bare, filter(None, names))
 
     @property
-    def bridges(self) -> bool:
-        """Whether another library's code runs its architectures."""
-        return any(record.bridged for record in self.records.get("zoo_architectures", ()))
-
-    @property
     def gives(self) -> list[str]:
         """The names of its records; of drawings, probes and another library's architectures how many there are."""
         names: list[str] = []

@@ -57,9 +57,7 @@ class RecordTable(Generic[T]):
         """Every record that claims a name, plain or qualified, each with its plugin."""
         distribution, _, plain = ("", "", name) if name in self._claims else name.rpartition("::")
         claims = self._claims.get(plain, [])
-        return (
-            [claim for claim in claims if claim[0].distribution == distribution] if distribution else claims
-        )
+        return [claim for claim in claims if distribution in ("", claim[0].distribution)]
 
     def get(self, name: str) -> T | None:
         """The record of a name, None when no plugin claims it; PluginError when several third parties do."""

@@ -157,14 +157,17 @@ def _resolved(
 
     One that raises is skipped with a warning; when strict, it is a PluginError.
     """
-    for plugin in (plugin for plugin in registry.plugins if plugin.bridges == bridges):
+    for plugin in registry.plugins:
+        own = plugin.records.get("zoo_architectures", ())
+        if any(architecture.bridged for architecture in own) != bridges:
+            continue
         for function in plugin.records.get("zoo_resolve", ()):
             try:
                 with contained():
                     name = function(config=config)
                 if name:
-                    own = [a for a in plugin.records.get("zoo_architectures", ()) if a.name == name]
-                    yield plugin, own[0] if own else registry.architecture(name)
+                    named = next((a for a in own if a.name == name), None)
+                    yield plugin, named or registry.architecture(name)
             except Exception as error:
                 line = f"plugin {plugin.name}: zoo_resolve: {in_words(error)}"
                 if is_strict():

@@ -156,18 +156,16 @@ class Each(DecodingStage):
     """Decodes each token by itself; with `by_position`, the first one of a text differently."""
 
     def __init__(self, decoder: Decoder | None, by_position: bool) -> None:
-        self.decoder = decoder
+        # Without a decoder the library puts a space between tokens.
+        self.decode = " ".join if decoder is None else decoder.decode
         self.by_position = by_position
-        self.first = True
+        self.before: list[str] = []
 
     def push(self, texts: list[str]) -> list[str]:
         changed = []
         for text in texts:
-            texts_so_far = [text] if self.first or not self.by_position else ["", text]
-            self.first = False
-            # Without a decoder the library puts a space between tokens.
-            decode = " ".join if self.decoder is None else self.decoder.decode
-            changed.append(decode(texts_so_far))
+            changed.append(self.decode([*self.before, text]))
+            self.before = [""] if self.by_position else []
         return changed
 
 

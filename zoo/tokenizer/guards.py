@@ -127,7 +127,5 @@ def _growth(part: Mapping[str, Any]) -> float:
     """The most characters that a part makes of one."""
     if part["type"] != "Replace":
         return GROWTH.get(part["type"], 1)
-    replaced = len(
-        part["pattern"].get("String", "")
-    )  # an expression may match the empty text before a character
+    replaced = len(part["pattern"].get("String", ""))  # 0 for an expression, which may match the empty text
     return max(1, len(part["content"]) / replaced if replaced else 1 + len(part["content"]))

@@ -117,9 +117,8 @@ class TokenizersBackend(Backend):
             # An added token goes through the decoder, too, which may change it.
             texts = (None if id in self.special_ids else self.token(id) for id in range(self.vocab_size))
             tokens = tuple(None if text is None else self._bytes_of(text) for text in texts)
-        return TextBytes(
-            tokens, frozenset(i for i, token in enumerate(tokens) if token and altered_first(token))
-        )
+        altered = frozenset(i for i, token in enumerate(tokens) if token and altered_first(token))
+        return TextBytes(tokens, altered)
 
     def offsets(self, text: str) -> list[tuple[int, int]] | None:
         return self._encode(text, special_tokens=False).offsets
