@@ -64,8 +64,8 @@ class Attention(MultiHeadAttention):
         dim: int,
         index: int = 0,
         rope: nn.Module | None = None,
-        query_norm: nn.Module | None = None,
-        key_norm: nn.Module | None = None,
+        query_norm: Any = None,
+        key_norm: Any = None,
     ) -> None:
         super().__init__(spec, dim=dim)
         self.query_norm, self.key_norm, self.rope = query_norm, key_norm, rope  # None is no part

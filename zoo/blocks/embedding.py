@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -19,8 +20,8 @@ class Embedding(nn.Module):
         *,
         dim: int,
         index: int = 0,
-        positions: nn.Module | None = None,
-        norm: nn.Module | None = None,
+        positions: Any = None,
+        norm: Any = None,
     ) -> None:
         super().__init__()
         if not spec.shared:

@@ -6,6 +6,8 @@ k experts of a token, N = B·T·k rows of work.
 
 from __future__ import annotations
 
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn as nn
 
@@ -176,7 +178,7 @@ class MoE(nn.Module):
         index: int = 0,
         router: nn.Module,
         experts: nn.Module,
-        shared: nn.Module | None = None,
+        shared: Any = None,
     ) -> None:
         super().__init__()
         self.router, self.experts, self.shared = router, experts, shared  # None is no part

@@ -82,9 +82,9 @@ class Tower(Model, nn.Module):
         index: int = 0,
         embedding: nn.Module,
         layers: list[Any],
-        norm: nn.Module | None = None,
-        head: nn.Module | None = None,
-        relative: nn.Module | None = None,
+        norm: Any = None,
+        head: Any = None,
+        relative: Any = None,
     ) -> None:
         super().__init__()
         self.spec = spec

@@ -154,7 +154,7 @@ class AdaptedLayer(nn.Module):
     """The base of layers with a low-rank change: `layer`, B, A and, for a linear one, DoRA's `growth` (O,)."""
 
     def __init__(
-        self, layer: nn.Module, b: mx.array, a: mx.array, growth: mx.array | None = None
+        self, layer: nn.Module, b: mx.array, a: mx.array, growth: Any = None
     ) -> None:  # (O, R), (R, I), (O,)
         super().__init__()
         self.layer, self.b, self.a, self.growth = layer, b, a, growth  # None is no parameter

@@ -133,7 +133,7 @@ class Spec(Frozen):
         return bool(getattr(self, "tied", False))
 
     def __post_init__(self) -> None:
-        hints = field_types(type(self))
+        hints = field_types(type(self))  # type: ignore[arg-type]  # mypy takes the hash of its instances
         for field in dataclasses.fields(self):
             value, kind = getattr(self, field.name), field.metadata.get("kind")
             problem = mismatch(value, hints[field.name], field.metadata.get("least"))
