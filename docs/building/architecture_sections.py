@@ -12,8 +12,7 @@ from building.diagram import figure
 from building.family import Member, members, variants
 from building.markdown import plain, raw, table
 from zoo.describe import compare, describe
-from zoo.describe.described import command_of
-from zoo.describe.facts.checkpoint import pocket_facts
+from zoo.describe.described import command_of, pocket_facts
 from zoo.describe.facts.fact import ABSENT
 from zoo.describe.language import in_language
 from zoo.describe.pages.comparison import about_record

@@ -48,7 +48,7 @@ def record() -> dict[str, Any]:
 
 def cards(language: str) -> list[dict[str, Any]]:
     """The card of each model, in a language."""
-    from zoo.describe.facts.checkpoint import pocket_facts
+    from zoo.describe.described import pocket_facts
     from zoo.describe.language import LANGUAGES
     from zoo.describe.pages.model_card import card, with_words, words_between
     from zoo.host.registry import default_registry

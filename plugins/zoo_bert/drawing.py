@@ -3,7 +3,7 @@
 import dataclasses
 
 from zoo.describe.diagram import Cell, note, parts
-from zoo.describe.diagram.labels import activation
+from zoo.describe.diagram.draw import activation
 
 
 def typed_embedding(subject):

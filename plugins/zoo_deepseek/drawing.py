@@ -1,7 +1,7 @@
 """Drawings of latent attention and its router. Imports no mlx."""
 
 from zoo.describe.diagram import Note, note, parts
-from zoo.describe.diagram.labels import counted
+from zoo.describe.diagram.draw import counted
 from zoo.describe.language import message
 
 

@@ -1,7 +1,7 @@
 """Drawings of Mamba's mixer and layer. Imports no mlx."""
 
 from zoo.describe.diagram import Note, Residual, note
-from zoo.describe.diagram.labels import activation
+from zoo.describe.diagram.draw import activation
 
 
 def state_space(subject):

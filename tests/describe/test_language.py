@@ -10,11 +10,11 @@ import pytest
 from tests.helpers.known_texts import NAMES, WORD, is_known
 from zoo.architecture import Corpus, Experiment, FactSource, Objective, Sampler
 from zoo.describe import describe
+from zoo.describe.described import NOT_MEASURED, pocket_facts
 from zoo.describe.diagram import diagram_in, diagram_of, marked, to_svg
 from zoo.describe.diagram.svg import described
 from zoo.describe.diagram.text_width import lines_within, text_width
 from zoo.describe.differences import differences
-from zoo.describe.facts.checkpoint import NOT_MEASURED, pocket_facts
 from zoo.describe.language import in_language, joined, key_of, message
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry

@@ -65,7 +65,7 @@ def show(
     from zoo.describe.described import how_to_run
     from zoo.describe.diagram import to_svg
     from zoo.describe.differences import differences
-    from zoo.describe.facts.stacks import is_opaque
+    from zoo.describe.facts.counts import is_opaque
     from zoo.files.writing import check_outputs
     from zoo.host.registry import default_registry
 

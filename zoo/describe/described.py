@@ -1,7 +1,11 @@
-"""Resolves a model's name, folder or hub id to its recipe, without its weights, and says how to run it. Imports no mlx."""
+"""Resolves a model's name, folder or hub id to its recipe, without its weights. Imports no mlx.
+
+Also says how to run it, and the facts of its small checkpoint: its training and its accuracy.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +15,8 @@ from zoo.checkpoint.source import find, is_architecture, split_preset
 from zoo.config import Config
 from zoo.describe.facts.fact import Fact, Sheet
 from zoo.describe.facts.sheet import facts_of, tokenizer_facts
-from zoo.errors import SourceError, ZooError, warn
+from zoo.errors import CheckpointError, SourceError, ZooError, warn
+from zoo.files.reading import read_object
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
 from zoo.host.resolve import read_recipe, recipe_architecture, recipe_config
@@ -170,3 +175,56 @@ def how_to_run(found: Described) -> list[tuple[str, str]]:
     if not lines and architecture.preset("pocket") is not None:
         lines.append((f"zoo train {architecture.name}", "trains a small one"))
     return lines
+
+
+NOT_MEASURED = "not measured"
+
+
+def pocket_facts(architecture: Architecture, record: Mapping[str, Any] | None = None) -> tuple[Fact, ...]:
+    """The facts of an architecture's embedded checkpoint; none where it has none.
+
+    Training and answers are read beside the checkpoint. `record` has what `tools/measure_pockets.py` measured of it: a value
+    of None is one that it cannot have, one that is missing was not measured.
+    """
+    preset = next((one for one in architecture.presets if one.embedded), None)
+    if preset is None or preset.folder is None:
+        return ()
+    training, accuracy = (
+        read_object(preset.folder, name, CheckpointError) for name in ("training.json", "accuracy.json")
+    )
+    settings = training.get("settings", {})
+    return (
+        Fact("pocket", "checkpoint", f"{architecture.name}:{preset.name}"),
+        Fact("parameters", "parameters", training.get("parameters"), "parameters"),
+        Fact("corpus", "trained on", settings.get("corpus")),
+        Fact("steps", "training steps", settings.get("steps")),
+        *_answers(accuracy.get("scores", [])),
+        *_recorded(record or {}),
+    )
+
+
+def _answers(scores: list[dict[str, Any]]) -> Iterator[Fact]:
+    """The shares of right answers: to all questions, and to those that were not in the training text."""
+    for name, label, right, questions in (
+        ("right", "right answers", "right", "questions"),
+        ("unseen", "right answers to what it was not trained on", "unseen_right", "unseen"),
+    ):
+        total, good = (sum(score.get(key, 0) for score in scores) for key in (questions, right))
+        words = f"{100 * good / total:.1f} % ({good:,} / {total:,})" if total else NOT_MEASURED
+        yield Fact(name, label, good / total if total else None, words=words)
+
+
+def _recorded(record: Mapping[str, Any]) -> Iterator[Fact]:
+    """The figures of a record in which models can be compared.
+
+    Its speeds are not among them: they are medians without intervals.
+    """
+    for name, label, key, unit, shown in (
+        ("bits", "held-out text, bits a byte", "bits_per_byte", "bits", "{:.3f}"),
+        ("peak", "peak memory", "peak_memory_bytes", "bytes", ""),
+    ):
+        if key in record:
+            value = record[key]
+            yield Fact(name, label, value, unit, words="" if value is None else shown.format(value))
+        else:
+            yield Fact(name, label, None, words=NOT_MEASURED)

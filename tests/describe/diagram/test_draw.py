@@ -8,7 +8,7 @@ import pytest
 from zoo.architecture import Drawing, hookimpl
 from zoo.describe import describe
 from zoo.describe.diagram import Box, Frame, Residual, diagram_of
-from zoo.describe.diagram.labels import which
+from zoo.describe.diagram.draw import which
 from zoo.describe.diagram.model import boxes
 from zoo.describe.diagram.parts import side_by_side
 from zoo.errors import PluginError

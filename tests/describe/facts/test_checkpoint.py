@@ -3,7 +3,7 @@
 import json
 
 from zoo.architecture import Preset
-from zoo.describe.facts.checkpoint import NOT_MEASURED, pocket_facts
+from zoo.describe.described import NOT_MEASURED, pocket_facts
 from zoo.host.registry import default_registry
 
 

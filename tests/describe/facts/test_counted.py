@@ -14,7 +14,7 @@ from zoo.checkpoint.parameters import quantize
 from zoo.checkpoint.quantized_matrix import AFFINE_GROUPS, QuantizationSpec
 from zoo.config import Config
 from zoo.describe import facts_of
-from zoo.describe.facts.counts import prefill_flops
+from zoo.describe.facts.counts import prefill_flops, with_widths
 from zoo.describe.facts.memory import (
     FORMATS,
     GROUP,
@@ -24,7 +24,6 @@ from zoo.describe.facts.memory import (
     largest_context,
     weights_of,
 )
-from zoo.describe.facts.stacks import with_widths
 from zoo.host.registry import default_registry
 from zoo.testing import subject
 from zoo_deepseek.block import HeadLinear

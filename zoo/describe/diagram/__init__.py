@@ -6,8 +6,7 @@
 """
 
 from zoo.describe.diagram.arrange import marked
-from zoo.describe.diagram.draw import DrawnSpec, diagram_of
-from zoo.describe.diagram.labels import note
+from zoo.describe.diagram.draw import DrawnSpec, diagram_of, note
 from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, LayerStack, Note, Residual, diagram_in
 from zoo.describe.diagram.svg import to_svg
 from zoo.describe.diagram.terminal import to_text

@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from zoo.describe.diagram.draw import DrawnSpec, draw
-from zoo.describe.diagram.labels import activation, counted, note, number, spaced, which
+from zoo.describe.diagram.draw import DrawnSpec, activation, counted, draw, note, number, spaced, which
 from zoo.describe.diagram.model import Box, Frame, LayerStack, Note, Residual, boxes
 from zoo.describe.facts.fact import factor
 from zoo.describe.facts.structure import scaling_text

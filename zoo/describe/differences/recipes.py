@@ -20,9 +20,8 @@ from zoo.describe.differences.parts import (
     replaced,
     value_text,
 )
-from zoo.describe.facts.counts import has_idle_experts
+from zoo.describe.facts.counts import DECODER, ENCODER, has_idle_experts, is_opaque, stacks
 from zoo.describe.facts.fact import billions, factor, factor_words, text_of
-from zoo.describe.facts.stacks import DECODER, ENCODER, is_opaque, stacks
 from zoo.describe.facts.structure import positions
 from zoo.describe.language import joined, message, reworded
 from zoo.recipe import Embedding, Head, Layer, Model, Spec
@@ -248,15 +247,14 @@ POSITION_FIELDS = {
 
 def norms_changed(ours: Model, theirs: Model) -> Iterator[str]:
     """Sentences about the kind and places of norms, and about the final norm."""
-    titles = [list(dict.fromkeys(norm.title for norm in _all_norms(stack))) for stack in (ours, theirs)]
-    if titles[0] != titles[1]:
-        if not titles[1]:
-            yield "No norms."
-        else:
-            shown = next((norm for norm in _all_norms(theirs) if norm.title == titles[1][0]), None)
-            new = joined(", ", titles[1]) if shown is None or len(titles[1]) > 1 else replaced(shown)
-            template = "{new} instead of {old}." if titles[0] else "{new} as norm."
-            yield message(template, new=new, old=joined(", ", titles[0]))
+    norms = [_all_norms(stack) for stack in (ours, theirs)]
+    titles = [list(dict.fromkeys(norm.title for norm in found)) for found in norms]
+    if titles[0] != titles[1] and not titles[1]:
+        yield "No norms."
+    elif titles[0] != titles[1]:
+        new = replaced(norms[1][0]) if len(titles[1]) == 1 else joined(", ", titles[1])
+        template = "{new} instead of {old}." if titles[0] else "{new} as norm."
+        yield message(template, new=new, old=joined(", ", titles[0]))
     places = [stack.layers[0].norm_placement for stack in (ours, theirs)]
     untold = bool(titles[0]) and not places[0]  # a plugin's layer that does not say where its norms stand
     if places[0] != places[1] and places[1] and titles[1] and not untold:
@@ -277,8 +275,7 @@ def _all_norms(stack: Model) -> list[Spec]:
 
 def layers_changed(ours: Model, theirs: Model) -> Iterator[str]:
     """Sentences about another kind of layer, and about its plain fields."""
-    old, new = common(ours.layers), common(theirs.layers)
-    assert old is not None and new is not None
+    old, new = (Counter(stack.layers).most_common(1)[0][0] for stack in (ours, theirs))
     if type(old) is not type(new):
         same_placement = old.norm_placement == new.norm_placement
         if (text := explanation(new)) and (same_placement or not new.norm_placement):
@@ -312,13 +309,11 @@ def embedding_changed(old: Embedding, new: Embedding) -> Iterator[str]:
 def head_changed(base: Model, other: Model) -> Iterator[str]:
     """Sentences about the head."""
     old, new = base.head, other.head
-    if (old is None) != (new is None):
-        if new is None:
+    if old is None or new is None:
+        if old is not None:
             yield "No head: the model gives hidden states."
-        else:
+        elif new is not None:
             yield message("{kind} is added.", kind=capital(article(new.title)))
-        return
-    if old is None:
         return
     if type(old) is not type(new):
         text = replaced(new) if explanation(new) else "one projection to logits"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from zoo.describe.facts.counts import stacks
 from zoo.describe.facts.fact import ABSENT, Fact, Sheet, runs_text
-from zoo.describe.facts.stacks import stacks
 from zoo.describe.language import message
 from zoo.frozen import Frozen, frozen
 from zoo.recipe import Model, Spec

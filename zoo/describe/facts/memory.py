@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from zoo.checkpoint.quantization_settings import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP, ROUTERS
-from zoo.describe.facts.stacks import DECODER, is_opaque, memories, stacks, with_widths
+from zoo.describe.facts.counts import DECODER, is_opaque, memories, stacks, with_widths
 from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.recipe import Model

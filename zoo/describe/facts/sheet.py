@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 from zoo import runtime
 from zoo.architecture import FactSource
 from zoo.describe.facts.compare import FactRow, aligned
-from zoo.describe.facts.counts import by_part, decode_flops, has_idle_experts, prefill_flops
+from zoo.describe.facts.counts import (
+    DECODER,
+    by_part,
+    decode_flops,
+    has_idle_experts,
+    is_opaque,
+    prefill_flops,
+    stacks,
+)
 from zoo.describe.facts.fact import Fact, Sheet, text_of
 from zoo.describe.facts.memory import (
     FORMATS,
@@ -25,7 +33,6 @@ from zoo.describe.facts.memory import (
     source_numbers,
     weights_of,
 )
-from zoo.describe.facts.stacks import DECODER, is_opaque, stacks
 from zoo.describe.facts.structure import stack_facts
 from zoo.describe.language import Message, message
 from zoo.errors import ZooError, warn

@@ -11,10 +11,9 @@ from functools import partial
 from typing import Any
 
 from zoo.checkpoint.quantization_settings import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP
-from zoo.describe.described import Described
+from zoo.describe.described import Described, pocket_facts
 from zoo.describe.diagram.svg import rules
 from zoo.describe.differences import differences
-from zoo.describe.facts.checkpoint import pocket_facts
 from zoo.describe.facts.compare import compare as compared
 from zoo.describe.facts.fact import ABSENT, Fact
 from zoo.describe.facts.memory import FLOATS, POLICIES, STATE_BYTES, format_of

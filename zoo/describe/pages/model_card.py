@@ -16,12 +16,11 @@ from typing import Any
 from zoo.describe.described import Described, base_of, how_to_run
 from zoo.describe.diagram import diagram_in, diagram_of, geometry
 from zoo.describe.diagram.arrange import keyed
-from zoo.describe.diagram.labels import which
+from zoo.describe.diagram.draw import which
 from zoo.describe.diagram.model import MARK, Box, Diagram, Frame
 from zoo.describe.differences import differences
-from zoo.describe.facts.counts import decode_flops, prefill_flops
+from zoo.describe.facts.counts import decode_flops, is_opaque, prefill_flops
 from zoo.describe.facts.fact import Fact
-from zoo.describe.facts.stacks import is_opaque
 from zoo.describe.language import in_language
 from zoo.describe.source_code import bases_of, block_classes, block_parts, recipe_code, source_of
 from zoo.host.registry import Registry

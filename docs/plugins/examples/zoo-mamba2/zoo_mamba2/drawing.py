@@ -1,7 +1,7 @@
 """How Mamba-2's mixer is drawn. Imports no mlx."""
 
 from zoo.describe.diagram import Note, note
-from zoo.describe.diagram.labels import activation, counted
+from zoo.describe.diagram.draw import activation, counted
 
 
 def state_space(subject):
