@@ -83,7 +83,7 @@ def test_a_token_reads_the_matrices_of_the_experts_that_it_chooses():
     assert found["batch_rate"] * 2 < 4 * recipe.parameters(recipe.dim) and experts > 1
     recipe = subject("llama").recipe
     found = needs(recipe, 4.0, 4, Lengths(prompt=10, rows=2, context=1000))
-    cached = sum(kept.per_token for kept in cache_sizes(recipe))
+    cached = sum(kept.numbers_per_token for kept in cache_sizes(recipe))
     assert found["context_rate"] - found["decode_rate"] == pytest.approx(4 * cached * 990)
 
 

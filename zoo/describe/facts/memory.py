@@ -134,45 +134,35 @@ MOST = 2**40  # tokens: beyond any machine
 
 @frozen()
 class CacheSize(Frozen):
-    """The cache of `layers` parts of one kind: `per_token` numbers for each of the last `window` tokens, and `state`.
+    """The cache of `layers` parts of one kind: numbers for each of the last `window` tokens, and those of a state.
 
     `kind` is "full", "window", "latent", "state" or a plugin's own. The numbers are those of all `layers` together.
     """
 
     kind: str
     layers: int
-    per_token: int
-    state: int
-    window: int | None = None
+    numbers_per_token: int
+    window: int | None
+    state_numbers: int
 
     def bytes(self, tokens: int, policy: str = "16-bit") -> int:
         """Bytes after so many tokens; a state is never quantized."""
         held = tokens if self.window is None else min(tokens, self.window)
-        return round(self.per_token * held * POLICIES[policy]) + self.state * STATE_BYTES
-
-    def to_json(self) -> dict[str, Any]:
-        """The record as JSON."""
-        return {
-            "kind": self.kind,
-            "layers": self.layers,
-            "numbers_per_token": self.per_token,
-            "window": self.window,
-            "state_numbers": self.state,
-        }
+        return round(self.numbers_per_token * held * POLICIES[policy]) + self.state_numbers * STATE_BYTES
 
 
 def cache_sizes(recipe: Model) -> tuple[CacheSize, ...]:
     """The caches of a recipe, by the kind of layer and its window."""
     if is_opaque(recipe):
-        sizes = recipe.kv_cache_size(recipe.dim), recipe.state_size(recipe.dim)
-        return (CacheSize("full", len(recipe.layers), *sizes),)
+        keys, state = recipe.kv_cache_size(recipe.dim), recipe.state_size(recipe.dim)
+        return (CacheSize("full", len(recipe.layers), keys, None, state),)
     found: dict[tuple[str, int | None], list[tuple[int, int]]] = {}
     for part, width in memories(recipe):
         window = part.attention_window if not part.recurrent else None
         sizes = part.kv_cache_size(width), part.state_size(width)
         found.setdefault((part.cache_kind, window), []).append(sizes)
     return tuple(
-        CacheSize(kind, len(parts), sum(kv for kv, _ in parts), sum(state for _, state in parts), window)
+        CacheSize(kind, len(parts), sum(keys for keys, _ in parts), window, sum(state for _, state in parts))
         for (kind, window), parts in found.items()
     )
 

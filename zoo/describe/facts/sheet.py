@@ -111,7 +111,7 @@ def numbers_of(
     return {
         "context": context,
         "quantize": quantize,
-        "cache": [one.to_json() for one in kept],
+        "cache": [vars(one) for one in kept],
         "cache_bytes": POLICIES,
         "weights": None if weights is None else weights.to_json(),
         "parameters": recipe.parameters(recipe.dim),
@@ -145,11 +145,11 @@ def _model(recipe: Model) -> Iterator[Fact]:
 
 
 def _cache(recipe: Model, kept: tuple[CacheSize, ...], tokens: int) -> Iterator[Fact]:
-    growing = sum(one.per_token for one in kept)
+    growing = sum(one.numbers_per_token for one in kept)
     each = round(growing * POLICIES["16-bit"])
     note = "an upper bound: which layers have windows is not known" if is_opaque(recipe) else ""
     if growing:
-        endless = round(sum(one.per_token for one in kept if one.window is None) * POLICIES["16-bit"])
+        endless = round(sum(one.numbers_per_token for one in kept if one.window is None) * POLICIES["16-bit"])
         beyond = f"{text_of(endless, 'bytes')} a token once all windows are full" if endless < each else ""
         yield Fact("cache.token", "cache a token", each, "bytes", note or beyond)
     if state := sum(one.bytes(0) for one in kept):
@@ -329,10 +329,8 @@ def short(sheet: Sheet) -> list[SheetLine]:
     """The short sheet of a model, in the order of its facts. A fact without a shared row has a row of its own."""
     rows = [row for row in aligned([sheet.facts]) if not (row.detail or row.empty)]
     by_name = {row.name: row for row in rows}
-    words = {
-        "context": f"{sheet.numbers['context']:,}",
-        "quantize": format_label(sheet.numbers["quantize"]),
-    }
+    context, quantize = sheet.numbers["context"], sheet.numbers["quantize"]
+    words = {"context": f"{context:,}", "quantize": format_label(quantize)}
     found: list[SheetLine] = []
     done = {name for name, text in UNDERSTOOD.items() if name in by_name and by_name[name].texts[0] == text}
     for row in rows:
@@ -350,11 +348,10 @@ def _group(name: str, rows: dict[str, FactRow], done: set[str]) -> tuple[str, di
 
     Where the encoder's facts differ from the decoder's, each stack has a row of its own.
     """
+    role, _, key = name.partition(".")
     for label, members in TOGETHER.items():
         if name in members:
             return label, {key: text for key, text in members.items() if key in rows and key not in done}
-    role, _, key = name.partition(".")
-    for label, members in TOGETHER.items():
         if role in ("encoder", "decoder") and key in members:
             own = {f"{role}.{key}": text for key, text in members.items()}
             return f"{role} {label}", {key: text for key, text in own.items() if key in rows}

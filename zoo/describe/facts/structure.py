@@ -14,28 +14,6 @@ from zoo.describe.language import joined, message
 from zoo.recipe import Model, RoPE, Spec
 from zoo.recipe.parts import ACTIVATION_TITLES, AddedPositions
 
-LABELS = {  # of a layer's facts
-    "mixer": "mixer",
-    "heads": "heads",
-    "kv_heads": "key/value heads",
-    "head_width": "head width",
-    "head_norm": "query and key norm",
-    "latent": "latent width",
-    "state": "state numbers a layer",
-    "window": "window",
-    "cross": "cross-attention",
-    "feedforward": "feed-forward",
-    "hidden": "feed-forward width",
-    "experts": "experts",
-    "experts_used": "experts a token uses",
-    "expert_width": "expert width",
-    "shared_width": "shared expert width",
-    "activation": "activation",
-    "norm": "norm",
-    "placement": "norm placement",
-    "sums": "residual sums",
-    "residual_scale": "residual scale",
-}
 DETAILS = ("cross", "activation")
 
 
@@ -43,9 +21,10 @@ def stack_facts(role: str, stack: Model) -> Iterator[Fact]:
     """The facts of one stack; a value that differs from layer to layer is a tuple, one a layer."""
     yield Fact(f"{role}.layers", "layers", len(stack.layers), "layers", role=role)
     layers = {id(layer): layer for layer in stack.layers}  # equal ones mostly are one object
-    known = {key: _layer_values(layer, stack.dim) for key, layer in layers.items()}
-    for name, label in LABELS.items():
-        values = tuple(known[id(layer)][name] for layer in stack.layers)
+    known = {key: _layer_facts(layer, stack.dim) for key, layer in layers.items()}
+    for facts in zip(*(known[id(layer)] for layer in stack.layers), strict=True):
+        name, label, _ = facts[0]
+        values = tuple(value for _, _, value in facts)
         if any(value is not None for value in values):
             value = values[0] if len(set(values)) == 1 else values
             yield Fact(f"{role}.{name}", label, value, role=role, detail=name in DETAILS)
@@ -59,8 +38,8 @@ def _of_kind(layer: Spec, kind: str) -> list[Any]:
     return [part for _, part in layer.children() if part.kind == kind]
 
 
-def _layer_values(layer: Spec, dim: int) -> dict[str, Scalar]:
-    """The values of a layer's facts, by name; None for what it does not have.
+def _layer_facts(layer: Spec, dim: int) -> list[tuple[str, str, Scalar]]:
+    """The facts of a layer, each with its name, label and value; None for what it does not have.
 
     A layer usually has one mixer; of several, the first that has a value gives it. `dense` is the feed-forward that every
     token goes through, `shared` the one beside the experts.
@@ -80,28 +59,28 @@ def _layer_values(layer: Spec, dim: int) -> dict[str, Scalar]:
     def first(read: Callable[[Any], Scalar]) -> Scalar:
         return next((value for value in map(read, mixers) if value is not None), None)
 
-    return {
-        "mixer": joined(" and ", (mixer.title for mixer in mixers)) or None,
-        "heads": first(lambda mixer: vars(mixer).get("heads")),
-        "kv_heads": first(_kv_heads),
-        "head_width": first(lambda mixer: _head_width(mixer, dim)),
-        "head_norm": first(_head_norm),
-        "latent": first(lambda mixer: vars(mixer).get("kv_rank")),
-        "state": sum(mixer.state_size(dim) for mixer in mixers) or None,
-        "window": first(lambda mixer: mixer.attention_window or None),
-        "cross": getattr(cross, "title", None),
-        "feedforward": getattr(feedforward, "title", None),
-        "hidden": getattr(dense, "hidden", None),
-        "experts": getattr(experts, "count", None),
-        "experts_used": getattr(router, "top_k", None),
-        "expert_width": getattr(experts, "hidden", None),
-        "shared_width": getattr(shared, "hidden", None),
-        "activation": activation and ACTIVATION_TITLES.get(activation, activation),
-        "norm": joined(", ", dict.fromkeys(norm.title for norm in norms)) or None,
-        "placement": layer.norm_placement or (layer.title if norms else None),
-        "sums": "one for mixer and feed-forward" if vars(layer).get("parallel") else None,
-        "residual_scale": None if scale == 1.0 else scale,
-    }
+    return [
+        ("mixer", "mixer", joined(" and ", (mixer.title for mixer in mixers)) or None),
+        ("heads", "heads", first(lambda mixer: vars(mixer).get("heads"))),
+        ("kv_heads", "key/value heads", first(_kv_heads)),
+        ("head_width", "head width", first(lambda mixer: _head_width(mixer, dim))),
+        ("head_norm", "query and key norm", first(_head_norm)),
+        ("latent", "latent width", first(lambda mixer: vars(mixer).get("kv_rank"))),
+        ("state", "state numbers a layer", sum(mixer.state_size(dim) for mixer in mixers) or None),
+        ("window", "window", first(lambda mixer: mixer.attention_window or None)),
+        ("cross", "cross-attention", getattr(cross, "title", None)),
+        ("feedforward", "feed-forward", getattr(feedforward, "title", None)),
+        ("hidden", "feed-forward width", getattr(dense, "hidden", None)),
+        ("experts", "experts", getattr(experts, "count", None)),
+        ("experts_used", "experts a token uses", getattr(router, "top_k", None)),
+        ("expert_width", "expert width", getattr(experts, "hidden", None)),
+        ("shared_width", "shared expert width", getattr(shared, "hidden", None)),
+        ("activation", "activation", activation and ACTIVATION_TITLES.get(activation, activation)),
+        ("norm", "norm", joined(", ", dict.fromkeys(norm.title for norm in norms)) or None),
+        ("placement", "norm placement", layer.norm_placement or (layer.title if norms else None)),
+        ("sums", "residual sums", "one for mixer and feed-forward" if vars(layer).get("parallel") else None),
+        ("residual_scale", "residual scale", None if scale == 1.0 else scale),
+    ]
 
 
 def _kv_heads(mixer: Spec) -> Scalar:

@@ -58,22 +58,15 @@ def compare_page(
     """
     titles = [one.origin for one in found]
     words = words_between(dict(zip(titles, found, strict=True)))["en"]
-    cards = [
-        with_words(
-            card(one, registry, pocket=pocket_facts(one.architecture), measured=figures), words[one.origin]
-        )
-        for one, figures in zip(found, measured or [()] * len(found), strict=True)
-    ]
-    given = [f"zooCompare.card({as_data(one)});" for one in cards]
+    given = []
+    for one, figures in zip(found, measured or [()] * len(found), strict=True):
+        made = card(one, registry, pocket=pocket_facts(one.architecture), measured=figures)
+        given.append(f"zooCompare.card({as_data(with_words(made, words[one.origin]))});")
+    given.append(f"zooCompare.code = {as_data(code_table(found, registry))};")
     return filled(
         "compare.html",
         style=theme() + asset("page.css") + app_style(),
-        script="\n".join(
-            (
-                asset("page.js"),
-                app_script(before=(*given, f"zooCompare.code = {as_data(code_table(found, registry))};")),
-            )
-        ),
+        script=asset("page.js") + "\n" + app_script(before=given),
         title=" and ".join(titles),
         titles=titles,
         app=app_element(found, registry, context=context, quantize=quantize),
@@ -96,18 +89,14 @@ def app_script(language: str = "en", *, record: str = "", before: Sequence[str] 
 
 def common(language: str, record: str = "") -> dict[str, Any]:
     """The data that all cards share: words, formats, sizes, and the facts of each kind of box."""
-    words, formats = _words(language), {name: format_of(name) for name in FORMATS}
+    words, formats = _words(language), {}
+    for name in FORMATS:
+        label = words["bits"].format(bits=name) if name.isdecimal() else name
+        one = format_of(name)
+        formats[name] = {"bits": one.bits, "group": one.group, "scale_bytes": one.scale_bytes, "label": label}
     return {
         "words": words,
-        "formats": {
-            name: {
-                "bits": one.bits,
-                "group": one.group,
-                "scale_bytes": one.scale_bytes,
-                "label": words["bits"].format(bits=name) if name.isdecimal() else name,
-            }
-            for name, one in formats.items()
-        },
+        "formats": formats,
         "router": {"bits": ROUTER_BITS, "group": ROUTER_GROUP, "scale_bytes": 4},
         "policies": POLICIES,
         "state_bytes": STATE_BYTES,

@@ -19,7 +19,7 @@ from zoo.describe.diagram.arrange import keyed
 from zoo.describe.diagram.draw import which
 from zoo.describe.diagram.model import MARK, Box, Diagram, Frame
 from zoo.describe.differences import differences
-from zoo.describe.facts.counts import decode_flops, is_opaque, prefill_flops
+from zoo.describe.facts.counts import decode_flops, is_opaque
 from zoo.describe.facts.fact import Fact
 from zoo.describe.language import in_language
 from zoo.describe.source_code import bases_of, block_classes, block_parts, recipe_code, source_of
@@ -124,14 +124,13 @@ def flops_points(recipe: Model) -> dict[str, Any]:
         return {"decode": None, "prefill": None, "head": 0, "sums": False}
     windows = {part.attention_window for _, part in recipe.walk()}
     tokens = sorted({1, *filter(None, windows), FAR})
-    decode = None if decode_flops(recipe, 1) is None else [[n, decode_flops(recipe, n)] for n in tokens]
-    prefill, head = None, 0
-    if prefill_flops(recipe, 1) is not None:
-        prefill = [[n, recipe.flops(recipe.dim, n, True)] for n in tokens]
-        if recipe.task == "generate":
-            head = recipe.head.flops(recipe.dim, 1, True)
-    sums = recipe.task == "generate" and recipe.causality == "causal"
-    return {"decode": decode, "prefill": prefill, "head": head, "sums": sums}
+    generates, written = recipe.task == "generate", decode_flops(recipe, 1) is not None
+    return {
+        "decode": [[n, decode_flops(recipe, n)] for n in tokens] if written else None,
+        "prefill": [[n, recipe.flops(recipe.dim, n, True)] for n in tokens],
+        "head": recipe.head.flops(recipe.dim, 1, True) if generates else 0,
+        "sums": generates and recipe.causality == "causal",
+    }
 
 
 def recipe_lines(recipe: Model, say: Say = str) -> list[str]:
