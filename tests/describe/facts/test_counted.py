@@ -242,7 +242,7 @@ def test_cache_bytes_are_what_the_caches_hold(name, made):
         for position in range(2):  # a window is cut when a step follows
             tested.model(tested.tokens[:1, position : position + 1], cache)
         numbers = sum(one.held for one in cache)
-        states = sum(one.state for one in kept)
+        states = sum(one.state_numbers for one in kept)
         assert cache_bytes(kept, length + 2) == 2 * (numbers - states) + 4 * states
 
 
