@@ -74,8 +74,8 @@ def compare(
     if html is not None:
         from zoo.describe.pages.comparison import compare_page
 
-        page = compare_page(found, registry, measured=[one.facts() for one in figures], **counted)
-        write_file(html, page, overwrite)
+        facts = [one.facts() for one in figures]
+        write_file(html, compare_page(found, registry, measured=facts, **counted), overwrite)
     if (svg or html) and not as_json:
         return
     titles = [sheet.title for sheet in sheets]
@@ -84,14 +84,9 @@ def compare(
     fields = aligned([fields_of(one.recipe) for one in found]) if everything else []
     if as_json:
         record: dict[str, Any] = {"models": titles, "rows": rows, "sheets": sheets}
-        record["differences"] = [
-            {"from": titles[0], "to": title, "sentences": sentences}
-            for title, sentences in zip(titles[1:], words, strict=True)
-        ]
-        if everything:
-            record["fields"] = fields
-        if measured:
-            record["measured"] = [one.as_json() for one in figures]
+        record["differences"] = _differences(titles, words)
+        record |= {"fields": fields} if everything else {}
+        record |= {"measured": [one.as_json() for one in figures]} if measured else {}
         click.echo(json.dumps(record, default=lambda one: one.to_json(), ensure_ascii=False, indent=1))
         return
     print_diagrams(diagrams)
@@ -100,13 +95,16 @@ def compare(
         heading = wrapped(f"{title}, compared with {titles[0]}:")
         click.echo("\n" + bullets(sentences or ["nothing differs"], heading))
     if figures:
-        first = figures[0]
-        new = f", {first.new_tokens} new tokens" if first.new_tokens else ""
-        click.echo(f"\nMeasured on this machine, {first.prompt_tokens} tokens read{new}:")
-        _print_rows(aligned([one.facts() for one in figures]), "", titles)
+        _print_measured(figures, titles)
     if everything:
         click.echo()
         _print_rows(fields, "field", titles)
+
+
+def _differences(titles: list[str], words: list[list[str]]) -> list[dict[str, Any]]:
+    """The differences of each model from the first, for JSON."""
+    pairs = zip(titles[1:], words, strict=True)
+    return [{"from": titles[0], "to": title, "sentences": sentences} for title, sentences in pairs]
 
 
 def _measured(names: tuple[str, ...]) -> list[Measured]:
@@ -116,6 +114,15 @@ def _measured(names: tuple[str, ...]) -> list[Measured]:
 
     with Progress("measuring", waits=True) as report:
         return measure(names, report=report)
+
+
+def _print_measured(figures: Sequence[Measured], titles: list[str]) -> None:
+    from zoo.describe import aligned
+
+    first = figures[0]
+    new = f", {first.new_tokens} new tokens" if first.new_tokens else ""
+    click.echo(f"\nMeasured on this machine, {first.prompt_tokens} tokens read{new}:")
+    _print_rows(aligned([one.facts() for one in figures]), "", titles)
 
 
 def _print_rows(rows: Sequence[FactRow], label: str, titles: list[str]) -> None:

@@ -62,7 +62,6 @@ def show(
     """
     from zoo.checkpoint.weight_map import weight_names, weight_rules
     from zoo.describe import aligned, base_of, describe, fields_of
-    from zoo.describe.described import how_to_run
     from zoo.describe.diagram import to_svg
     from zoo.describe.differences import differences
     from zoo.describe.facts.counts import is_opaque
@@ -82,8 +81,8 @@ def show(
         write_file(svg, to_svg(diagrams), overwrite)
         if not as_json:
             return
-    counted = given["context"], given["quantize"]
-    sheet = found.sheet(registry, *counted, found.tokenizer(registry), policy_of(given))
+    tokenizer, policy = found.tokenizer(registry), policy_of(given)
+    sheet = found.sheet(registry, given["context"], given["quantize"], tokenizer, policy)
     base = base_of(found, registry)
     words = [] if base is None else differences(base[1], found.recipe, sizes=False)
     fields = fields_of(found.recipe) if everything or (is_opaque(found.recipe) and not as_json) else []
@@ -103,19 +102,25 @@ def show(
         click.echo(json.dumps(record, default=vars, ensure_ascii=False, indent=1))
         return
     print_diagrams(diagrams)
-    sections = [_head(found, registry), _sheet(sheet, everything)]
-    if base is not None:
-        title = f"What differs from {base[0]}:" if words else f"With the same numbers it is {base[0]}."
-        sections.append(bullets(words, title))
-    if found.architecture.references:
-        sections.append(bullets(found.architecture.references, "References:"))
-    if runs := how_to_run(found):
-        lines = (f"{command} ({remark})" if remark else command for command, remark in runs)
-        sections.append("\n".join(["Run it:", *(wrapped(line, first="  ", later="    ") for line in lines)]))
+    sections = [_head(found, registry), _sheet(sheet, everything), *_lists(found, base and base[0], words)]
     if fields:
         sections.append(table([[row.label, row.texts[0]] for row in aligned([fields])], ["field", "value"]))
     sections.append(table([[path, " or ".join(map(str, shapes))] for path, shapes in paths.items()]))
     click.echo("\n\n".join(filter(None, [*sections, *_weight_tables(names, declared)])))
+
+
+def _lists(found: Described, base: str | None, differences: Sequence[str]) -> Iterator[str]:
+    """The differences from the base architecture, the references, and the commands that run it or train a small one."""
+    from zoo.describe.described import how_to_run
+
+    if base is not None:
+        title = f"What differs from {base}:" if differences else f"With the same numbers it is {base}."
+        yield bullets(differences, title)
+    if found.architecture.references:
+        yield bullets(found.architecture.references, "References:")
+    if runs := how_to_run(found):
+        lines = (f"{command} ({remark})" if remark else command for command, remark in runs)
+        yield "\n".join(["Run it:", *(wrapped(line, first="  ", later="    ") for line in lines)])
 
 
 def bullets(sentences: Iterable[str], title: str) -> str:
