@@ -158,3 +158,18 @@ def test_a_trained_folder_is_complete_and_runs(tmp_path):
     assert json.loads((out / "training.json").read_text())["tokens"] == record.tokens == 2 * 2 * 16
     assert json.loads((out / "config.json").read_text())["torch_dtype"] == "float16"
     assert zoo.generate(zoo.load(out), "The", max_tokens=2).tokens
+
+
+@pytest.mark.parametrize("name", ["bert", "transformer", "gpt2", "lstm", "mamba", "deepseek-v3", "gpt-oss"])
+def test_the_seed_alone_decides_every_parameter_of_a_new_model(name):
+    registry = default_registry()
+    architecture = registry.architecture(name)
+    recipe = make_recipe(architecture, architecture.preset("tiny").config, registry)
+    models = []
+    for state in (1, 2):
+        mx.random.seed(state)  # what MLX draws by itself when a module is made
+        model = assemble(recipe, registry)
+        initialise(model, seed=7, layers=2)
+        models.append(dict(tree_flatten(model.parameters())))
+    first, second = models
+    assert [path for path, array in first.items() if not mx.array_equal(array, second[path])] == []

@@ -69,7 +69,7 @@ def schedule(settings: TrainingSettings) -> Callable[[mx.array], mx.array]:
 def initialise(model: nn.Module, seed: int, layers: float, init_std: float = 0.02) -> None:
     """GPT-2's initialisation: matrices from N(0, init_std²), those that end a residual branch scaled by 1/√(2 layers).
 
-    A module below the model that `Initialises` itself then starts its own parameters as it needs.
+    Biases of matrices are 0. A module below the model that `Initialises` itself then starts its own parameters as it needs.
     """
     keys = iter(mx.random.split(mx.random.key(seed), 10_000))
 
@@ -83,6 +83,8 @@ def initialise(model: nn.Module, seed: int, layers: float, init_std: float = 0.0
     parameters = tree_flatten(model.parameters())
     model.update(tree_unflatten([(path, start(path, array)) for path, array in parameters]))
     for _, module in sorted(model.named_modules(), key=lambda named: named[0]):
+        if isinstance(module, nn.Linear) and "bias" in module:
+            module.bias = mx.zeros_like(module.bias)  # MLX draws it, and without the seed
         if isinstance(module, Initialises):
             module.initialise(next(keys))
     mx.eval(model.parameters())
