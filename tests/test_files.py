@@ -146,7 +146,7 @@ def test_what_is_no_file_is_not_opened(tmp_path):
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(tmp_path / "socket"))
     for name in ("folder", "pipe", "socket"):
-        refused(lambda name=name: file_in_folder(tmp_path, name), f"is a {name}, where a file belongs")
+        refused(lambda name=name: file_in_folder(tmp_path, name), f"is a {name}, not a file")
     server.close()
 
 

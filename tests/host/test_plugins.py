@@ -306,7 +306,7 @@ def test_allow_and_block_lists(site):
         assert found["good_plugin"].state == "blocked" and found["llama"].state == "loaded"
         assert "good_plugin" not in sys.modules, "a blocked plugin is not even imported"
         assert loaded()["good_plugin"].gives == ["good"]
-    with pytest.warns(UserWarning, match="'lama', which is no plugin"):
+    with pytest.warns(UserWarning, match="'lama', which is not a plugin"):
         loaded({"ZOO_BLOCK": "lama"})
 
 
@@ -334,7 +334,7 @@ def forgets_to_return(config):
 @pytest.mark.parametrize(
     ("recipe", "words"),
     [
-        (forgets_to_return, "forgets_to_return returned NoneType, not a recipe: has it no `return`?"),
+        (forgets_to_return, "forgets_to_return returned NoneType, not a recipe: does it lack a `return`?"),
         (lambda config: zoo_llama.llama, "<lambda> returned function, not a recipe"),
     ],
 )

@@ -161,7 +161,7 @@ def test_what_cannot_be_is_one_line_with_the_fields_path(path, new, message, tmp
 
 
 def test_no_model_no_object_and_endless_nesting_are_refused():
-    with pytest.raises(RecipeError, match="block: norm/rmsnorm is no whole model"):
+    with pytest.raises(RecipeError, match="block: norm/rmsnorm is not a whole model"):
         recipe_from_json({"block": "norm/rmsnorm"}, REGISTRY)
     with pytest.raises(RecipeError, match="recipe: expected an object with a block, got 3"):
         recipe_from_json(3, REGISTRY)

@@ -205,7 +205,7 @@ class Architecture(Record):
         found = self.recipe(config)
         if not isinstance(found, Spec):
             function = getattr(self.recipe, "__qualname__", type(self.recipe).__name__)
-            hint = ": has it no `return`?" if found is None else ""
+            hint = ": does it lack a `return`?" if found is None else ""
             raise PluginError(
                 f"architecture {self.name}: its recipe function {function} returned "
                 f"{type(found).__name__}, not a recipe{hint}"

@@ -47,9 +47,9 @@ def file_in_folder(folder: Path, name: str) -> Path | None:
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
     except ValueError as error:  # a zero byte, or half a character
-        raise CheckpointError(f"{folder}: {name!r} can be no file's name") from error
+        raise CheckpointError(f"{folder}: {name!r} cannot be a file name") from error
     if not stat.S_ISREG(mode):
-        raise CheckpointError(f"{path}: is a {_KINDS.get(stat.S_IFMT(mode), 'device')}, where a file belongs")
+        raise CheckpointError(f"{path}: is a {_KINDS.get(stat.S_IFMT(mode), 'device')}, not a file")
     return path
 
 

@@ -126,7 +126,7 @@ def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
         plugins.append(plugin)
     known = {name for plugin in plugins for name in (plugin.name, plugin.distribution)}
     for name in sorted((allowed | denied) - known):
-        warnings.warn(f"ZOO_PLUGINS or ZOO_BLOCK names {name!r}, which is no plugin", stacklevel=2)
+        warnings.warn(f"ZOO_PLUGINS or ZOO_BLOCK names {name!r}, which is not a plugin", stacklevel=2)
     return plugins
 
 
@@ -175,7 +175,7 @@ def _newer(plugin: Plugin, error: BaseException) -> str | None:
     if (api := declared_api(plugin.module)) > API:
         return f"it needs contract version {api}; this zoo has {API}: upgrade mlx-zoo ({in_words(error)})"
     if missing := missing_from_zoo(error):
-        return f"it needs {missing}, which this zoo, of contract version {API}, has not: upgrade mlx-zoo"
+        return f"it needs {missing}, which this zoo, of contract version {API}, lacks: upgrade mlx-zoo"
     return None
 
 

@@ -42,7 +42,9 @@ def recipe_from_json(value: object, registry: Registry) -> Model:
 
     found = from_json(value, spec_of)
     if not isinstance(found, Model):
-        raise RecipeError(f"block: {found.block()} is no whole model that can be assembled from its recipe")
+        raise RecipeError(
+            f"block: {found.block()} is not a whole model that can be assembled from its recipe"
+        )
     return found
 
 

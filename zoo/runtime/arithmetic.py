@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import groupby
 from typing import Any
 
@@ -57,7 +57,7 @@ def attention(
 
 
 def memory(array: mx.array) -> np.ndarray:
-    """An array's own numbers, which numpy may change in place; the array must be nobody else's."""
+    """A numpy view of an array's memory, writable in place. Nothing else may use the array."""
     return np.array(array, copy=False)
 
 
@@ -68,7 +68,7 @@ def _triangle(size: int) -> np.ndarray:
 
 
 def _hide(scores: np.ndarray, mask: mx.array) -> None:  # (B, H, t, S), what broadcasts to it
-    """Add a mask to scores, or, of a mask of booleans, hide where it is False."""
+    """Add a mask to scores. A mask of booleans hides the keys where it is False."""
     if mask.dtype == mx.bool_:
         np.copyto(scores, LEAST, where=~np.array(mask))
     else:
@@ -76,7 +76,7 @@ def _hide(scores: np.ndarray, mask: mx.array) -> None:  # (B, H, t, S), what bro
 
 
 def in_pieces(function: Callable[[np.ndarray, np.ndarray], None], x: mx.array) -> mx.array:
-    """An elementwise function of numpy arrays, called with what it reads and what it writes, of some numbers at a time."""
+    """Apply an elementwise numpy function, `function(read, written)`, to some numbers at a time."""
     result = mx.zeros(x.shape)
     read, written = memory(mx.contiguous(x)).reshape(-1), memory(result).reshape(-1)
     with np.errstate(over="ignore"):  # exp of much gives ∞, by which x is divided
@@ -85,15 +85,9 @@ def in_pieces(function: Callable[[np.ndarray, np.ndarray], None], x: mx.array) -
     return result
 
 
-def silu(x: np.ndarray, y: np.ndarray) -> None:
-    """x · σ(x)."""
-    np.negative(x, out=y)
-    _times_sigmoid(x, y)
-
-
-def quick_gelu(x: np.ndarray, y: np.ndarray) -> None:
-    """x · σ(1.702 x)."""
-    np.multiply(x, -1.702, out=y)
+def silu(x: np.ndarray, y: np.ndarray, slope: float = 1) -> None:
+    """x · σ(slope · x)."""
+    np.multiply(x, -slope, out=y)
     _times_sigmoid(x, y)
 
 
@@ -113,7 +107,7 @@ def _times_sigmoid(x: np.ndarray, y: np.ndarray) -> None:
     np.divide(x, y, out=y)
 
 
-ACTIVATIONS = {"silu": silu, "quick_gelu": quick_gelu, "gelu_tanh": gelu_tanh}
+ACTIVATIONS = {"silu": silu, "quick_gelu": partial(silu, slope=1.702), "gelu_tanh": gelu_tanh}
 
 
 Groups = Sequence[tuple[slice, slice]]  # parts of the stack, and the rows that each multiplies

@@ -84,7 +84,7 @@ def assign_streams(sizes: Mapping[str, int]) -> dict[str, Any]:
 
 
 def on_stream(stream: mx.Stream | None) -> AbstractContextManager[Any]:
-    """Operations within are for this stream, one of `side_streams`."""
+    """A context whose operations run on this stream, one of `side_streams`."""
     import mlx.core as mx
 
     return nullcontext() if stream is None else mx.stream(stream)
@@ -111,21 +111,21 @@ def has_fused_kernels() -> bool:
 
 
 def joins_projections(nbytes: int) -> bool:
-    """Whether a decode step of a model of so many bytes gains by joining the projections of a vector in one product."""
+    """Whether the decode step of a model of `nbytes` is faster with the projections of a vector joined in one product."""
     return nbytes <= MOST_JOINED
 
 
 def keeps_floats(nbytes: int) -> bool:
-    """Whether packed matrices are best kept as floats, too, which take so many bytes more.
+    """Whether to keep a float copy of packed matrices, which takes `nbytes`.
 
-    The CPU backend multiplies packed numbers several times slower than floats; what is kept has to leave half of the memory.
+    The CPU backend multiplies packed numbers several times slower than floats. The copy may take half of the memory.
     """
     room = total_memory()
     return not on_gpu() and room is not None and nbytes <= room / 2
 
 
 def multiplies_floats(rows: int) -> bool:
-    """Whether so many rows are multiplied faster by the floats of a packed matrix, made for them, than by packed numbers."""
+    """Whether this many rows multiply faster with a dequantized matrix than with the packed one."""
     return rows >= DEQUANTIZED_ROWS and not on_gpu()
 
 

@@ -24,14 +24,14 @@ LEAST_DIVIDED = 2**15  # words of packed numbers from which on a product is divi
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as one kernel, where that is free; as it is on the CPU, which would call a C++ compiler."""
+    """The function as one kernel on a GPU; unchanged on the CPU, where MLX would call a C++ compiler."""
     import mlx.core as mx
 
     return mx.compile(function, shapeless=True) if device.on_gpu() else function
 
 
 def elementwise(function: Callable[[mx.array], mx.array], name: str) -> Callable[[mx.array], mx.array]:
-    """An activation as one kernel where that is free; inside `eager()`, for many numbers, numpy's form of that name."""
+    """An activation as one kernel on a GPU; on the CPU inside `eager()`, for many numbers, numpy's of that name."""
     import mlx.core as mx
 
     if device.on_gpu():
@@ -49,10 +49,9 @@ def elementwise(function: Callable[[mx.array], mx.array], name: str) -> Callable
 
 
 def as_columns(size: int) -> range:
-    """The numbers of vectors that are multiplied faster as the columns of the second factor, W xᵀ for x Wᵀ.
+    """The batch sizes at which W xᵀ is faster than x Wᵀ, for a matrix of `size` numbers.
 
-    `size` is the matrix's, in numbers. MKL packs a transposed matrix for each product, which for few vectors takes as long
-    as the product.
+    MKL packs a transposed matrix for each product, which for few vectors takes as long as the product.
     """
     return COLUMNS if size > MATRIX_IN_CACHE and blas() == "MKL" and not device.on_gpu() else range(0)
 
