@@ -60,7 +60,7 @@ class SandwichLayer(CachedLayer):
         return self.add("feedforward", self.add("mixer", x, mask, cache))
 
     def add(self, name: str, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
-        """One residual sum: x and what the part of that name makes of it, called with `inputs`."""
+        """One residual sum: x plus the output of the part of that name, called with `inputs`."""
         return x + self[f"{name}_output_norm"](self[name](self[f"{name}_norm"](x), *inputs))
 
 

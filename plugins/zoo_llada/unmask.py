@@ -27,7 +27,7 @@ def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iter
 
     The answer is made in blocks of at most `block_length` from left to right, each in its share of the steps (by
     default one a token). A step without a token carries a draft of the block under way; once that is whole, each of its
-    tokens is a step. Ends after an end token. PromptError, before anything runs, for a setting that cannot be.
+    tokens is a step. Ends after an end token. PromptError, before anything runs, for an impossible setting.
     """
     return (step for _, step in batch(loaded, [prompt], **settings))
 
@@ -45,7 +45,7 @@ def batch(
 ) -> Iterator[tuple[int, Step]]:
     """The steps of `stream` for each prompt, with its index; `batch_size` prompts run in the same passes.
 
-    PromptError, before anything runs, for a setting or a prompt that cannot be, with the prompt's index.
+    PromptError, before anything runs, for an impossible setting or prompt, with the prompt's index.
     """
     # Masks are filled by draws alone: the penalties of a generation_config.json have no part in them.
     settings = settings_for(loaded, {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, **given})

@@ -85,7 +85,7 @@ class Layer(CachedLayer):
        └──────────────── ┘          └───────── ┘                 ├─ norm ─ feedforward ─ ┤
                                                                  └────────────────────── ┘
 
-    A parallel layer without a norm for the feed-forward gives it what the mixer's norm gives.
+    In a parallel layer without a norm for the feed-forward, the feed-forward reads the mixer's normalised input.
 
     Where the feed-forward is recurrent too, `mask` and `cache` hold those of both parts, by name. `passed` is given to
     the parts whose specs have `gives` or `takes`.
@@ -123,7 +123,7 @@ class Layer(CachedLayer):
         return self.add("feedforward", x, mask, cache, passed)
 
     def add(self, name: str, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
-        """One residual sum: x and what the part of that name makes of it, called with `inputs`."""
+        """One residual sum: x plus the output of the part of that name, called with `inputs`."""
         if self.placement == "pre":
             return x + self.scaled(self.run(name, self.normed(name, x), *inputs))
         return self.normed(name, x + self.scaled(self.run(name, x, *inputs)))

@@ -55,19 +55,19 @@ class Model:
         return quantization
 
     def select(self, caches: Iterable[Any], rows: mx.array) -> None:
-        """Keep these rows of the batch, (B,), in the caches that `make_cache` gave: the steps of a beam search."""
+        """Keep these rows of the batch, (B,), in the caches that `make_cache` made: the steps of a beam search."""
         for cache in caches:
             cache.select(rows)
 
     def plain_caches(self, caches: Iterable[Any]) -> list[Any]:
-        """The plain caches among those that `make_cache` gave, each with what `zoo.cache.Cache` has to go back.
+        """The plain caches among those that `make_cache` made, each with the methods of `zoo.cache.Cache` that roll back.
 
         That is `trims` and `trim`, `restores`, `snapshot` and `restore`.
         """
         return list(flatten_caches(caches))
 
     def refused(self, caches: Iterable[Any], policy: CachePolicy) -> str | None:
-        """The reason, naming the setting, why the caches that `make_cache(policy)` gave cannot follow it; None when they can."""
+        """The reason, naming the setting, why the caches of `make_cache(policy)` cannot follow it; None when they can."""
         return refused(caches, policy)
 
 

@@ -39,7 +39,7 @@ class Cache:
     """The base of every cache: its length, and each row's left padding (B,), which the model sets.
 
     What a cache can do is declared. `by_column`: it keeps one column a token, cut on axis 2. `trims`: `trim` can drop the
-    last columns. `restores`: it has `snapshot` and `restore`. `mergeable`: `merged` can put its rows in a batch with
+    last columns. `restores`: it has `snapshot` and `restore`. `mergeable`: `merge` can put its rows in a batch with
     others'; never so while it is empty. `obeys`: the parts of a policy that it follows, "max_size" and "bits"; one whose
     `constant` is true keeps the same for any text, and there is nothing in it to bound.
     """
@@ -109,7 +109,7 @@ class Cache:
 
     @property
     def mergeable(self) -> bool:
-        """Whether `merged` can put its rows in a batch with those of others of its kind and policy, as it is now."""
+        """Whether `merge` can put its rows in a batch with those of others of its kind and policy, as it is now."""
         return False
 
     def counterpart(self) -> Any:

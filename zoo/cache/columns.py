@@ -140,7 +140,7 @@ class Columns:
     def add(
         self, new: mx.array, length: int, padding: mx.array | None = None, most_padding: int = 0
     ) -> mx.array:
-        """Append (B, G, T, K) after `length` columns and give those that the new ones may see, (B, G, S, K).
+        """Append (B, G, T, K) after `length` columns and return those that the new ones may see, (B, G, S, K).
 
         When columns were dropped, the first are the first `keep` tokens of each row.
         """
@@ -174,7 +174,7 @@ class Columns:
         return view if self.exact is None else self._exact(view, dropped, padding, most_padding)
 
     def _append(self, new: mx.array, kept: int) -> int:
-        """Write the new columns behind the last `kept`, and give the index of the first of these in the buffer."""
+        """Write the new columns behind the last `kept`, and return the index of the first of these in the buffer."""
         count = new.shape[2]
         if self.buffer is None or self.used + count > self.buffer.shape[2]:
             self._move(new, kept, count)
@@ -237,7 +237,7 @@ class Columns:
         return [a[row : row + 1] * mx.array(1, dtype=a.dtype) for a in found if a is not None]
 
     def fill(self, arrays: Sequence[mx.array]) -> None:
-        """Hold what `row` gave, of one row or of several."""
+        """Hold the arrays that `row` returned, of one row or of several."""
         newest, *first = arrays
         for own, array in zip(self.firsts, first, strict=True):
             own.array = array

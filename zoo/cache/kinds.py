@@ -96,7 +96,7 @@ class KVCache(Cache):
         return cache.KVCache()
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Append (B, G, T, K) and give all that the new tokens may see, (B, G, S, K).
+        """Append (B, G, T, K) and return all columns that the new tokens may see, (B, G, S, K).
 
         After the first `keep` tokens, where columns were dropped, they are in order up to the newest.
         """
@@ -188,7 +188,7 @@ class PaddingCache(Cache):
     state: tuple[mx.array, ...] = ()
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Give the keys and values as they are."""
+        """Return the keys and values as they are."""
         return keys, values
 
 

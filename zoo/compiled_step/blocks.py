@@ -345,7 +345,7 @@ def _norm_of_both(compiler: StepCompiler, block: Attention) -> tuple[Function | 
 
 
 def _parts(joined: Function | None, apart: list[Function], block: Attention) -> Function:
-    """(B, D) -> what the three projections give, (B, H, 1, K) and two of (B, G, 1, K)."""
+    """(B, D) -> the outputs of the three projections, (B, H, 1, K) and two of (B, G, 1, K)."""
     heads, kv_heads, width = block.heads, block.kv_heads, block.head_dim
     if joined is not None:
         ends = [heads, heads + kv_heads]

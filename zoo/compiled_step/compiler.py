@@ -28,7 +28,7 @@ _compilers: list[tuple[type, tuple[str, ...], Compile]] = []
 def compiles(base: type, *methods: str) -> Callable[[Compile], Compile]:
     """Register what makes functions of modules of `base` and its subclasses, as long as these keep its `methods`.
 
-    It gives None for one that has to run as it is.
+    It returns None for a module that has to run as it is.
     """
 
     def register(make: Compile) -> Compile:
@@ -100,7 +100,7 @@ class StepCompiler:
         return as_it_is
 
     def joined(self, *layers: nn.Module) -> Function | None:
-        """The outputs of linear layers side by side, (…, I) -> (…, ΣO), as one product; None where that cannot be."""
+        """The outputs of linear layers side by side, (…, I) -> (…, ΣO), as one product; None where they cannot be joined."""
         if not self.joins or len({_kind(layer) for layer in layers}) > 1 or _kind(layers[0]) is None:
             return None
         ends = list(accumulate(layer.weight.shape[0] for layer in layers))[:-1]

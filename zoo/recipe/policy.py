@@ -17,7 +17,7 @@ class CachePolicy(Frozen):
     `max_size`: the most tokens whose keys and values are kept, the first `keep` of a text and the newest; None keeps all.
     A key stays the one of its own position, so that distances are the true ones. `key_bits` and `value_bits`, 4 or 8:
     keys and values are quantized, `group_size` numbers to a scale and a bias; None keeps them as they are. The first
-    `start` tokens stay as they are, too. PromptError for what cannot be.
+    `start` tokens stay as they are, too. PromptError for an impossible setting.
     """
 
     reserve: int = 0

@@ -21,7 +21,7 @@ def from_json(value: Any, spec_of: SpecOf, path: str = "", *, _depth: int = 0) -
 
     Fields that have a default may be left out. RecipeError, which starts with the path of the field
     ("layers.3.mixer.heads: …"), for an unknown block or field, a missing field, a wrong type, a value out of bounds and
-    a combination that cannot be. `path` is that of the object itself.
+    an impossible combination. `path` is that of the object itself.
     """
     if not isinstance(value, Mapping):
         raise _error(path, f"expected an object with a block, got {reprlib.repr(value)}")
