@@ -64,10 +64,9 @@ class Listing:
         return file.lfs.sha256 if file.lfs else file.blob_id
 
     def fetch(self, names: Sequence[str]) -> None:
-        """See to it that the cache has these files at this commit; what it has already costs no request.
+        """Download these files at this commit, one after the other; those in the cache cost no request.
 
-        One after the other. SourceError, before anything is fetched, when the disk has no room for them, or
-        a person who is asked says no.
+        SourceError, before anything is fetched, when the disk has no room for them, or a person who is asked declines.
         """
         from huggingface_hub import constants
 
@@ -89,7 +88,7 @@ class Listing:
             self.fetch_file(name, self.commit, tqdm_class=_bar(name))
 
     def fetch_file(self, name: str, revision: str | None, **options: Any) -> None:
-        """See to it that the cache has a file, and knows this commit by the name `revision`."""
+        """Download a file unless the cache has it; the cache then knows this commit by the name `revision`."""
         from huggingface_hub import hf_hub_download
 
         size = self.files[name].size

@@ -81,7 +81,7 @@ class ExpectedResponse:
             raise self.error(f"gives {length:,} bytes for {self.what}, which may have {self.most:,}")
 
     def count(self, amount: int) -> None:
-        """Count bytes that came; SourceError when the download was given up, or they start over without end."""
+        """Count received bytes; SourceError when the download was given up, or is retried without end."""
         self.received += amount
         if self.given_up.is_set():
             raise self.error(f"was given up on {self.what}")
@@ -179,7 +179,7 @@ def _before_body(response: Any) -> None:
 
 
 def _keep_from_xet(response: Any) -> None:
-    """Leave the storage that hf_xet reaches, past this client and with the token, to the public hub's own word."""
+    """Remove what makes hf_xet fetch a file, past these checks and with the token, unless the public hub says it."""
     from huggingface_hub import constants
 
     link = response.links.get("xet-auth", {}).get("url") or response.headers.get("x-xet-refresh-route", "")
@@ -214,7 +214,7 @@ def _bounded(http: Any) -> Any:
 
 
 def _origin(url: str) -> tuple[str, str, int]:
-    """The scheme, host and port of a URL; what is malformed equals none that is asked for."""
+    """The scheme, host and port of a URL; empty for a malformed one, which then equals none that is asked for."""
     try:
         parts = urlsplit(url)
         return parts.scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(parts.scheme, 0)

@@ -1,7 +1,7 @@
 """Quantized matrices that pass through the weight rules as arrays do.
 
 A rule renames a tensor, cuts its outputs apart, stacks it with others; all that can be done to packed numbers without
-unpacking them. What cannot (cutting or joining along the inputs) gives the numbers themselves, and is put on record.
+unpacking them. What cannot (cutting or joining along the inputs) unpacks the numbers, and records the matrix.
 
 Axes: … stacked matrices, O outputs, I inputs, W words of 32 bits a row, G groups of inputs that share a scale.
 """
@@ -75,7 +75,7 @@ class QuantizedMatrix(Frozen):
 
     @property
     def dtype(self) -> mx.Dtype:
-        """Of the numbers when they are unpacked."""
+        """The dtype of the numbers when they are unpacked."""
         return self.floats or (mx.bfloat16 if self.biases is None else self.scales.dtype)
 
     @property
@@ -115,7 +115,7 @@ class QuantizedMatrix(Frozen):
         return replace(self, quantization=found)
 
     def dequantize(self, dtype: mx.Dtype | None = None) -> mx.array:
-        """The numbers themselves, and the matrix on record as unpacked."""
+        """Unpack the numbers, and record the matrix in `dequantized`."""
         self.dequantized.add(self.name)
         return self.numbers(dtype)
 

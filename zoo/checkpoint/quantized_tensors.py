@@ -79,7 +79,7 @@ class FormatReader:
         self.arrays[name] = matrix
 
     def result(self) -> Tensors:
-        """The tensors with all changes made."""
+        """The tensors after all matrices were read."""
         return replace(self.tensors, arrays=self.arrays)
 
 

@@ -94,7 +94,7 @@ def _read(path: Path, file: BinaryIO, size: int) -> Header:
 
 
 class Cursor:
-    """Reads a header from its start; ValueError where it goes on past its end or grows beyond measure."""
+    """Reads a header from its start; ValueError when it exceeds the file or the limits."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
@@ -128,7 +128,7 @@ class Cursor:
         return name
 
     def count(self, count: int, what: str) -> None:
-        """Allow so many values more."""
+        """Subtract from the values that are still allowed; ValueError when these are fewer."""
         if count > self._values:
             raise ValueError(f"{count} {what}")
         self._values -= count

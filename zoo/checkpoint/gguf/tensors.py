@@ -282,7 +282,7 @@ class Requantized:
     tensors: dict[str, tuple[str, float, float]] = field(default_factory=dict)
 
     def add(self, entry: TensorInfo, matrix: mx.array, packed: QuantizedMatrix) -> None:
-        """Note one more."""
+        """Add the error of one tensor."""
         error = total = 0.0
         for piece, other in zip(_parts(matrix), _parts(packed), strict=True):
             error += mx.square(piece - other.numbers(mx.float32)).sum().item()
@@ -290,7 +290,7 @@ class Requantized:
         self.tensors[entry.name] = entry.kind, error, total
 
     def warn(self) -> None:
-        """Say in one line what was lost."""
+        """Warn of the error of all tensors in one line."""
         if self.tensors:
             kinds, errors, totals = zip(*self.tensors.values(), strict=True)
             lost = (sum(errors) / sum(totals)) ** 0.5 if sum(totals) else 0.0
@@ -365,7 +365,7 @@ def quantization_of(entry: TensorInfo, repack: int | None = None) -> Quantizatio
 
 
 def warn_of_dequantized(entries: Iterable[TensorInfo], dtype: mx.Dtype, repack: int | None = None) -> None:
-    """Say which kinds have no packed form."""
+    """Warn of the kinds that have no packed form."""
     kinds = Counter(e.kind for e in entries if e.kind not in PLAIN and quantization_of(e, repack) is None)
     if kinds:
         name = str(dtype).removeprefix("mlx.core.")

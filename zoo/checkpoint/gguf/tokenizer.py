@@ -22,7 +22,7 @@ class PreTokenizer:
     """One rule: the `steps` that cut a text one after the other, the last of them into bytes where none does before.
 
     A step is a name and its setting: "split" (each match of a pattern is a word), "digits" (True: each apart; False:
-    runs of them), "punctuation" (runs of it), "bytes" (True: into GPT-2's words first). PreTokenizer that the vocabulary has
+    runs of them), "punctuation" (runs of it), "bytes" (True: into GPT-2's words first). Words that the vocabulary has
     `whole` are not put together from merges. `start`: the start token stands before a text where the file does not say.
     `composed`: characters are brought to Unicode's composed form first.
     """
