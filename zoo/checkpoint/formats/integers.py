@@ -71,10 +71,11 @@ def scattered(name: str, index: mx.array, groups: int) -> Grouping:
     """
     with mx.stream(mx.cpu):  # each answer is waited for
         index = index.astype(mx.int32)
-        low, high = index.min().item(), index.max().item()
+        mixed = (index[1:] < index[:-1]).any().astype(mx.int32)
+        low, high, unordered = mx.stack([index.min(), index.max(), mixed]).tolist()
         if low < 0 or high >= groups:
             raise CheckpointError(f"{name}: groups {low} to {high}, but there are {groups}")
-        order = mx.argsort(index) if (index[1:] < index[:-1]).any().item() else None
+        order = mx.argsort(index) if unordered else None
         ordered = index if order is None else index[order]
         block = next((block for block in BLOCKS if _fits(ordered, block)), None)
         return Grouping(index, block, None if block is None else ordered[::block], order)
@@ -232,7 +233,7 @@ def _gptq_matrix(reader: FormatReader, owner: str, settings: Mapping[str, Any], 
     points: mx.array | int = middle
     # Zero points in the middle by either layout, since some writers name the wrong one, make biases of
     # −scale · 2^(bits − 1), which are exact in a half. They are read for it.
-    if not (settings.get("sym", True) and any(_all_are(zeros, bits, middle - less) for less in (0, 1))):
+    if not (settings.get("sym", True) and any(_all_are(zeros, bits, middle - less) for less in (1, 0))):
         points = unpack(zeros, bits).T  # (O, G)
         points = (points + 1) & (2**bits - 1) if less_one else points
     affine(reader, f"{owner}.weight", codes.T, bits, scales.T, points, grouping)
