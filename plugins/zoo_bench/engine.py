@@ -30,10 +30,9 @@ class Lengths:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if type(value) is not int or value < (2 if name == "new" else 1):
-                raise PromptError(
-                    f"`{name}` must be a number of at least {2 if name == 'new' else 1}, got {value!r:.60}"
-                )
+            least = 2 if name == "new" else 1
+            if type(value) is not int or value < least:
+                raise PromptError(f"`{name}` must be a number of at least {least}, got {value!r:.60}")
 
     def longest(self, works: Collection[str]) -> int:
         """The most tokens of a text in these works."""

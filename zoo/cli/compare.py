@@ -21,7 +21,7 @@ from zoo.cli.source_options import (
 from zoo.cli.terminal import table, wrapped, write_with_bold_lines
 
 if TYPE_CHECKING:
-    from zoo.describe.facts.compare import FactRow
+    from zoo.describe.facts.fact import FactRow
     from zoo.inspect.measure import Measured
 
 

@@ -4,8 +4,7 @@ Nothing here knows a family: a third party's specs are described like the zoo's 
 """
 
 from zoo.describe.described import Described, base_of, describe
-from zoo.describe.facts.compare import FactRow, aligned, compare, fields_of
-from zoo.describe.facts.fact import Fact, Sheet, amount, text_of
+from zoo.describe.facts.fact import Fact, FactRow, Sheet, aligned, amount, compare, fields_of, text_of
 from zoo.describe.facts.sheet import SheetLine, common_context, facts_of, short
 
 __all__ = [

@@ -145,10 +145,9 @@ def base_of(found: Described, registry: Registry) -> tuple[str, Model] | None:
     if found.config:
         with suppress(ZooError):
             return base, registry.architecture(base).recipe_of(Config(found.config))
-    try:
+    with suppress(ZooError):
         return base, _of_preset(base, registry).recipe
-    except ZooError:
-        return None
+    return None
 
 
 def command_of(task: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from zoo.architecture import Architecture
 from zoo.describe.described import base_of, describe
 from zoo.describe.differences import differences
-from zoo.describe.facts.compare import aligned
+from zoo.describe.facts.fact import aligned
 from zoo.errors import ZooError
 from zoo.files.writing import is_stream, write_output
 from zoo.host.plugins import Plugin

@@ -51,18 +51,16 @@ class SourceCode(Frozen):
         """The text as HTML, its keywords, strings, comments and numbers in spans."""
         from pygments.lexers.python import PythonLexer
 
-        parts: list[tuple[str, str]] = []
+        parts: list[list[str]] = []
         for kind, text in PythonLexer(stripnl=False).get_tokens(self.text.rstrip()):
             name = str(kind)
             colour = next((short for start, short in COLOURED if name.startswith(start)), "")
             if parts and (parts[-1][0] == colour or not text.strip()):
-                parts[-1] = (parts[-1][0], parts[-1][1] + text)
+                parts[-1][1] += escape(text, quote=False)
             else:
-                parts.append((colour, text))
-        plain = ((colour, escape(text, quote=False)) for colour, text in parts)
-        return "".join(
-            f'<span class="{colour}">{text}</span>' if colour else text for colour, text in plain
-        ).rstrip()
+                parts.append([colour, escape(text, quote=False)])
+        spans = (f'<span class="{colour}">{text}</span>' if colour else text for colour, text in parts)
+        return "".join(spans).rstrip()
 
 
 def source_of(target: Any) -> SourceCode | None:
@@ -125,28 +123,24 @@ def recipe_code(function: Any) -> list[Any]:
     The vocabulary that all plugins share, the zoo's own, is left out.
     """
     found: dict[str, Any] = {}
-    _follow(function, found)
+
+    def follow(target: Any) -> None:
+        while isinstance(target, partial):
+            target = target.func
+        if not isinstance(target, FunctionType | type):
+            target = type(target)
+        if target.__module__.partition(".")[0] in OUTSIDE or _name(target) in found:
+            return
+        found[_name(target)] = target
+        members = vars(target).values() if isinstance(target, type) else [target]
+        for member in (one for one in members if isinstance(one, FunctionType)):
+            for name in _names(member.__code__):
+                used = member.__globals__.get(name)
+                if isinstance(used, FunctionType | type):
+                    follow(used)
+
+    follow(function)
     return list(found.values())
-
-
-def _follow(target: Any, found: dict[str, Any]) -> None:
-    while isinstance(target, partial):
-        target = target.func
-    if not isinstance(target, FunctionType | type):
-        target = type(target)
-    if target.__module__.partition(".")[0] in OUTSIDE or _name(target) in found:
-        return
-    found[_name(target)] = target
-    functions = (
-        [target]
-        if isinstance(target, FunctionType)
-        else [value for value in vars(target).values() if isinstance(value, FunctionType)]
-    )
-    for function in functions:
-        for name in _names(function.__code__):
-            used = function.__globals__.get(name)
-            if isinstance(used, FunctionType | type):
-                _follow(used, found)
 
 
 def _names(code: CodeType) -> Iterator[str]:

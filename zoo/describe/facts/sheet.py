@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from zoo import runtime
 from zoo.architecture import FactSource
-from zoo.describe.facts.compare import FactRow, aligned
 from zoo.describe.facts.counts import (
     DECODER,
     by_part,
@@ -17,7 +16,7 @@ from zoo.describe.facts.counts import (
     prefill_flops,
     stacks,
 )
-from zoo.describe.facts.fact import Fact, Sheet, text_of
+from zoo.describe.facts.fact import Fact, FactRow, Sheet, aligned, text_of
 from zoo.describe.facts.memory import (
     FORMATS,
     GROUP,

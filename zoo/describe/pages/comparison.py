@@ -14,8 +14,8 @@ from zoo.checkpoint.quantization_settings import AFFINE_BITS, FLOAT_MODES, ROUTE
 from zoo.describe.described import Described, pocket_facts
 from zoo.describe.diagram.svg import rules
 from zoo.describe.differences import differences
-from zoo.describe.facts.compare import compare as compared
 from zoo.describe.facts.fact import ABSENT, Fact
+from zoo.describe.facts.fact import compare as compared
 from zoo.describe.facts.memory import FLOATS, POLICIES, STATE_BYTES, format_of
 from zoo.describe.facts.sheet import CONTEXT, WEIGHTS, common_context
 from zoo.describe.language import in_language

@@ -226,7 +226,7 @@ def _items(items: Sequence[Any], keys: Iterator[tuple[str, Any]]) -> Iterator[di
         if isinstance(item, Box):
             yield box_data(item, key)
             continue
-        found = {"kind": "residual", "key": key, "items": list(_items(item.items, keys))}
+        found: dict[str, Any] = {"kind": "residual", "key": key, "items": list(_items(item.items, keys))}
         if isinstance(item, Frame):
             about = {"count": item.count, "label": item.label, "path": item.path, "block": item.block}
             found |= {"kind": "frame", **about}

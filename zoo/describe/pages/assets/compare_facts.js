@@ -2,7 +2,7 @@
 
 // Facts side by side: which stand in one row, and those that follow a context, a format and a cache.
 Object.assign(zooCompare, {
-  // Rows of several cards' facts, as zoo/describe/facts/compare.py aligns them: {name, label, texts, differs, detail}.
+  // Rows of several cards' facts, as zoo/describe/facts/fact.py aligns them: {name, label, texts, differs, detail}.
   rows(columns) {
     const absent = zooCompare.common.absent;
     const lists = columns.map((column) =>
