@@ -271,3 +271,14 @@ def test_a_bias_of_distances_refuses_a_bound():
     bound, plain = CachePolicy(max_size=8), CachePolicy()
     assert "`max_kv_size`: the bias" in model.refused(model.make_cache(bound), bound)
     assert model.refused(model.make_cache(plain), plain) is None
+
+
+@pytest.mark.parametrize("keep", [0, 2])
+def test_a_bounded_target_is_the_same_in_pieces(keep):
+    made, policy = subject("transformer"), CachePolicy(max_size=6, keep=keep)
+    target = mx.random.randint(3, made.vocab, (1, 15), key=mx.random.key(0))
+    memory = made.model.encode(target[:, :5])
+    for size in (1, 5):
+        whole, caches = made.model.make_cache(policy), made.model.make_cache(policy)
+        pieces = [made.model.decode(target[:, i : i + size], memory, caches) for i in range(0, 15, size)]
+        same(mx.concatenate(pieces, axis=1), made.model.decode(target, memory, whole), f"{size} at once")

@@ -99,8 +99,8 @@ class Cache:
 
     @property
     def restores(self) -> bool:
-        """Whether `snapshot` and `restore` take everything that it keeps."""
-        return False
+        """Whether it has `snapshot` and `restore`, and these take everything that it keeps."""
+        return type(self).snapshot is not Cache.snapshot and not self.keeps_more
 
     @property
     def keeps_more(self) -> bool:

@@ -105,11 +105,6 @@ class KVCache(Cache):
         return self.keys.add(keys, *rows), self.values.add(values, *rows)
 
     @property
-    def restores(self) -> bool:
-        """Whether its snapshots have all that it keeps."""
-        return not self.keeps_more
-
-    @property
     def mergeable(self) -> bool:
         """Whether it has a token, and keeps nothing beside keys and values."""
         return self.length > 0 and not self.keeps_more
@@ -225,11 +220,6 @@ class StateCache(Cache):
     def advance(self, tokens: int) -> None:
         """Count the columns that the arrays have taken in."""
         self.length += tokens
-
-    @property
-    def restores(self) -> bool:
-        """Whether its snapshots have all that it keeps."""
-        return not self.keeps_more
 
     @property
     def mergeable(self) -> bool:

@@ -101,7 +101,7 @@ class CrossCache(LayerCache):
 
     def __init__(self, mixer: Any) -> None:
         super().__init__({"mixer": mixer})
-        self.mixer = mixer
+        self.mixer, self.bound = mixer, mixer.bound
         self.keys: Any = None
         self.values: Any = None
         self.mask: mx.array | None = None
