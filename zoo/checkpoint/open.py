@@ -10,10 +10,12 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo import weights
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.checkpoint import Checkpoint, open_checkpoint
-from zoo.checkpoint.parameters import match, placed
+from zoo.checkpoint.parameters import match, resolved
+from zoo.checkpoint.quantized_matrix import join
 from zoo.checkpoint.quantized_tensors import ExpectedQuantization, check_method, warn_of_differences
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import find
@@ -57,7 +59,10 @@ class Opened:
         return self._placed(self.checkpoint.read(dtype, names))
 
     def _placed(self, tensors: Tensors) -> dict[str, Any]:
-        return placed(self.model, self.checkpoint.architecture, self.recipe, tensors, self.layout)
+        """The parameters made of some of the tensors, which were matched as a whole."""
+        rules = self.checkpoint.architecture.layouts_of(tensors.metadata.get("format"))[self.layout]
+        parameters, _ = weights.apply(rules, tensors.arrays, self.recipe, join)
+        return resolved(self.model, parameters)
 
     def read(self, dtype: mx.Dtype | None) -> None:
         """Read what is not lazy, floats cast to `dtype`; lazy parameters are read when they are evaluated."""

@@ -65,24 +65,16 @@ def match(
     else:
         _, nearest = min(problems, key=lambda problem: problem[0])
         raise CheckpointError(nearest)
-    resolved = _resolved(model, parameters, wanted)
+    found = resolved(model, parameters)
     packed = (tensor for tensor in tensors.arrays.values() if isinstance(tensor, QuantizedMatrix))
     warn_of_dequantized(tensors.dequantized.union(*(matrix.dequantized for matrix in packed)))
-    return resolved, layout
+    return found, layout
 
 
-def placed(
-    model: nn.Module, architecture: Architecture, recipe: Model, tensors: Tensors, layout: str
-) -> dict[str, Any]:
-    """The parameters made of some tensors of a checkpoint that `match` has accepted as a whole, in this layout."""
-    rules = architecture.layouts_of(tensors.metadata.get("format"))[layout]
-    parameters, _ = weights.apply(rules, tensors.arrays, recipe, join)
-    return _resolved(model, parameters, dict(tree_flatten(model.parameters())))
-
-
-def _resolved(model: nn.Module, parameters: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def resolved(model: nn.Module, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters, packed ones in the quantization that their rows have, or unpacked where a layer cannot hold them so."""
-    found, layers = dict(parameters), dict(model.named_modules())
+    wanted, layers = dict(tree_flatten(model.parameters())), dict(model.named_modules())
+    found = dict(parameters)
     for path, tensor in parameters.items():
         if isinstance(tensor, QuantizedMatrix):
             layer = layers.get(path.removesuffix(".weight"))
