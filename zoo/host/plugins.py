@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
-from threading import Lock
+from threading import RLock
 from types import FrameType
 from typing import Any
 
@@ -183,7 +183,7 @@ MOST_RECORDS = 10_000  # of one hook: a bridge to a large library gives some hun
 
 _manager = pluggy.PluginManager("zoo")
 _manager.add_hookspecs(hookspecs)
-_one_at_a_time = Lock()
+_one_at_a_time = RLock()  # looking a plugin up may import another one
 
 
 class NewerContract(PluginError):
@@ -237,11 +237,12 @@ def _functions(plugin: object) -> dict[str, Callable[..., Any]]:
     # breaks the contract leaves nothing behind.
     with _one_at_a_time:
         try:
-            _manager.register(plugin, "plugin")
+            _manager.register(plugin)
             found = {
                 caller.name: _with_known_arguments(implementation)
                 for caller in _manager.get_hookcallers(plugin) or ()
                 for implementation in caller.get_hookimpls()
+                if implementation.plugin is plugin
             }
         except pluggy.PluginValidationError as error:
             _, *lines = str(error).splitlines()  # the first names the plugin, as the caller will
