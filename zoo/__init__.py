@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import ZooError
-from zoo.runtime import preload_blas
+from zoo.machine import preload_blas
 from zoo.version import __version__ as __version__
 
 if TYPE_CHECKING:

@@ -1,14 +1,13 @@
 """The device, and operations in its fastest way. Nothing else in the zoo asks which device this is.
 
-The product is for Metal; on Linux MLX computes on the CPU or by CUDA. Imports no mlx at module level, so that `import zoo`
-can load a faster BLAS first.
+The product is for Metal; on Linux MLX computes on the CPU or by CUDA. What must work without mlx is in `zoo.machine`.
 """
 
+from zoo.machine import blas, total_memory
 from zoo.runtime.device import (
     DTYPES,
     assign_streams,
     backend,
-    blas,
     check_not_forked,
     compute_dtype,
     dequantized_dtype,
@@ -22,13 +21,11 @@ from zoo.runtime.device import (
     on_stream,
     peak_memory,
     prefill_chunk,
-    preload_blas,
     release_memory,
     set_up_device,
     speed_advice,
     synchronize,
     threads,
-    total_memory,
     versions,
 )
 from zoo.runtime.operations import (

@@ -107,7 +107,11 @@ def _times_sigmoid(x: np.ndarray, y: np.ndarray) -> None:
     np.divide(x, y, out=y)
 
 
-ACTIVATIONS = {"silu": silu, "quick_gelu": partial(silu, slope=1.702), "gelu_tanh": gelu_tanh}
+ACTIVATIONS: dict[str, Callable[[np.ndarray, np.ndarray], None]] = {
+    "silu": silu,
+    "quick_gelu": partial(silu, slope=1.702),
+    "gelu_tanh": gelu_tanh,
+}
 
 
 Groups = Sequence[tuple[slice, slice]]  # parts of the stack, and the rows that each multiplies

@@ -1,8 +1,4 @@
-"""The device: backend, dtypes, streams, memory, BLAS, and which way of computing is faster on it. Imports no mlx.
-
-On Linux, MLX's CPU backend brings a reference BLAS on one thread. An optimised one whose `cblas_sgemm` is loaded globally
-before `mlx.core` replaces it, so `import zoo` loads the fastest one of this machine.
-"""
+"""The device: backend, dtypes, streams, memory, and which way of computing is faster on it."""
 
 from __future__ import annotations
 
@@ -13,13 +9,12 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import mlx.core as mx
 
 from zoo.errors import ZooError
-
-if TYPE_CHECKING:
-    import mlx.core as mx
+from zoo.machine import blas, total_memory
 
 MOST_THREADS = 8  # beyond that, reading memory bounds them
 MOST_CASTS = 4  # arrays at once: reading memory bounds more of them
@@ -31,15 +26,11 @@ MOST_KEPT = 64 * 2**20  # bytes freed that may wait for the next text
 @cache
 def on_gpu() -> bool:
     """Whether MLX's default device is a GPU."""
-    import mlx.core as mx
-
     return mx.default_device().type == mx.DeviceType.gpu
 
 
 def backend() -> str:
     """ "Metal", "CUDA" or "CPU"."""
-    import mlx.core as mx
-
     if not on_gpu():
         return "CPU"
     return "Metal" if mx.metal.is_available() else "CUDA"
@@ -50,8 +41,6 @@ DTYPES = ("float32", "float16", "bfloat16")
 
 def compute_dtype(asked: str | None = None) -> Any:
     """The dtype that floats are cast to; None keeps the checkpoint's. On the CPU float32 is fastest by far."""
-    import mlx.core as mx
-
     if asked is None:
         return None if on_gpu() else mx.float32
     if asked not in DTYPES:
@@ -61,8 +50,6 @@ def compute_dtype(asked: str | None = None) -> Any:
 
 def dequantized_dtype() -> Any:
     """The dtype of matrices whose quantization this library lacks: half precision on a GPU, float32 where that is fastest."""
-    import mlx.core as mx
-
     return mx.float16 if on_gpu() else mx.float32
 
 
@@ -85,8 +72,6 @@ def assign_streams(sizes: Mapping[str, int]) -> dict[str, Any]:
 
 def on_stream(stream: mx.Stream | None) -> AbstractContextManager[Any]:
     """A context whose operations run on this stream, one of `side_streams`."""
-    import mlx.core as mx
-
     return nullcontext() if stream is None else mx.stream(stream)
 
 
@@ -96,8 +81,6 @@ def side_streams() -> tuple[Any, ...]:
 
     They are made once: each has a thread that never ends.
     """
-    import mlx.core as mx
-
     if on_gpu():
         return (None,)
     # Where streams belong to the thread that made them, these are one in each thread that uses them.
@@ -149,8 +132,6 @@ def synchronize() -> None:
 
     A program that ends while MLX's thread computes may be aborted: the interpreter takes down what the thread uses.
     """
-    import mlx.core as mx
-
     mx.synchronize()
 
 
@@ -160,8 +141,6 @@ def release_memory() -> None:
     On Linux the C library keeps what many small arrays took, the caches of a thousand texts for example.
     """
     global _peak
-    import mlx.core as mx
-
     if sys.platform != "linux" or on_gpu():
         return
     active = mx.get_active_memory()
@@ -192,8 +171,6 @@ def evaluates_by_layer() -> bool:
 
 def set_up_device() -> None:
     """Set the device up for a model: on Metal, keep as much memory wired as the system recommends."""
-    import mlx.core as mx
-
     global _process
     _process = os.getpid()
     if on_gpu() and mx.metal.is_available():
@@ -202,17 +179,7 @@ def set_up_device() -> None:
 
 def peak_memory() -> int:
     """The most bytes that MLX has held at once."""
-    import mlx.core as mx
-
     return mx.get_peak_memory()
-
-
-def total_memory() -> int | None:
-    """Bytes of memory in the machine."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 def speed_advice() -> list[str]:
@@ -252,43 +219,3 @@ def versions() -> dict[str, str]:
         "blas": blas(),
         "machine": machine(),
     }
-
-
-_blas = "not looked for"
-
-
-def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str:
-    """Load MKL or OpenBLAS globally on Linux, before `mlx.core` is imported; gives what `blas()` will say.
-
-    `ZOO_BLAS=none` leaves MLX's own.
-    """
-    global _blas
-    if sys.platform != "linux":
-        _blas = "Accelerate" if sys.platform == "darwin" else "MLX's own"
-    elif environ.get("ZOO_BLAS") == "none":
-        _blas = "MLX's own (ZOO_BLAS=none)"
-    elif "mlx.core" in sys.modules:
-        _blas = "MLX's own: mlx was imported before zoo, too late to load a faster one"
-    else:
-        folder = Path(sys.prefix) / "lib"
-        mkl = [*folder.glob("libiomp5.so"), *sorted(folder.glob("libmkl_rt.so.*"))[-1:]]
-        if any("mkl" in library.name for library in mkl) and _load_globally(*map(str, mkl)):
-            _blas = "MKL"
-        else:
-            _blas = "OpenBLAS" if _load_globally("libopenblas.so.0") else "MLX's own"
-    return _blas
-
-
-def _load_globally(*libraries: str) -> bool:
-    """Whether shared libraries could be loaded, whose functions then come before those of libraries loaded later."""
-    try:
-        for library in libraries:
-            ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
-    except OSError:
-        return False
-    return True
-
-
-def blas() -> str:
-    """Which BLAS serves matrix products on the CPU."""
-    return _blas

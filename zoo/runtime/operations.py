@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
+import mlx.core as mx
+
+from zoo.machine import blas
 from zoo.runtime import device
-from zoo.runtime.device import blas
-
-if TYPE_CHECKING:
-    import mlx.core as mx
 
 MANY_NUMBERS = 2**16  # whose exp takes the CPU longer than it takes to call numpy's
 COLUMNS = range(8, 48)  # vectors at once that MKL multiplies faster as columns
@@ -25,15 +24,11 @@ LEAST_DIVIDED = 2**15  # words of packed numbers from which on a product is divi
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as one kernel on a GPU; unchanged on the CPU, where MLX would call a C++ compiler."""
-    import mlx.core as mx
-
     return mx.compile(function, shapeless=True) if device.on_gpu() else function
 
 
 def elementwise(function: Callable[[mx.array], mx.array], name: str) -> Callable[[mx.array], mx.array]:
     """An activation as one kernel on a GPU; on the CPU inside `eager()`, for many numbers, numpy's of that name."""
-    import mlx.core as mx
-
     if device.on_gpu():
         return fused(function)
 
@@ -71,8 +66,6 @@ def quantized_matmul(
 
     The CPU backend multiplies packed numbers on one core: the outputs are divided among the side streams there.
     """
-    import mlx.core as mx
-
     streams = device.side_streams()
     if len(streams) == 1 or weight.ndim != 2 or weight.size < LEAST_DIVIDED:
         return lambda x: mx.quantized_matmul(x, weight, scales, biases, transpose=True, **how)
@@ -104,8 +97,6 @@ def dequantize(
 
     The CPU backend computes each on one core: where there is no table, they are divided among the side streams there.
     """
-    import mlx.core as mx
-
     bits = how["bits"]
     if weight.size >= MANY_NUMBERS and how["mode"] == "affine" and scales.dtype == mx.float32:
         from zoo.runtime import arithmetic
@@ -141,8 +132,6 @@ def evaluates(*arrays: mx.array | None) -> bool:
     """Whether this is inside `eager()`; the arrays then have their values."""
     if not _evaluates.get():
         return False
-    import mlx.core as mx
-
     try:
         mx.eval(arrays)
     except ValueError:  # a block of a plugin is traced by mx.compile or mx.vmap of its own
@@ -157,8 +146,6 @@ def attention(
 
     `mask` is any that `mx.fast.scaled_dot_product_attention` takes.
     """
-    import mlx.core as mx
-
     many = queries.size // queries.shape[3] * keys.shape[2] >= MANY_NUMBERS and queries.dtype == mx.float32
     if not (many and evaluates(queries, keys, values)):
         return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=mask)
@@ -181,8 +168,6 @@ def gather_matmul(x: mx.array, matrices: mx.array, indices: mx.array, in_order: 
 
     `in_order` promises that `indices` (N,) ascend. The CPU backend knows this product in float32 only.
     """
-    import mlx.core as mx
-
     if in_order and (groups := row_groups(indices)):
         from zoo.runtime import arithmetic
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from zoo import runtime
 from zoo.architecture import FactSource
 from zoo.describe.facts.counts import (
     DECODER,
@@ -36,6 +35,7 @@ from zoo.describe.facts.structure import stack_facts
 from zoo.describe.language import Message, message
 from zoo.errors import ZooError, warn
 from zoo.frozen import Frozen, frozen
+from zoo.machine import total_memory
 from zoo.recipe import Model
 from zoo.recipe.policy import CachePolicy
 
@@ -194,7 +194,7 @@ def _weights(
     for name in FORMATS:
         if (number := held(name)) is not None:
             yield Fact(f"weights.{name}", weights_label(name), number, "bytes", detail=True)
-    room, taken = runtime.total_memory(), held(chosen)
+    room, taken = total_memory(), held(chosen)
     if room is not None and taken is not None:
         note = f"{room / 1e9:.1f} GB, weights in {format_label(chosen)}, 16-bit cache"
         if taken > room:
