@@ -15,7 +15,6 @@ from zoo.errors import PluginError, PromptError, ZooError, did_you_mean
 from zoo.frozen import Frozen, frozen
 from zoo.generation.generation_config import warn_of_ignored
 from zoo.generation.loop.step import PromptRead, Step, check_step, kind_of
-from zoo.host.registry import Registry
 from zoo.loading import Loaded
 
 
@@ -85,10 +84,18 @@ def resolve_strategy(
     if strategy is not None and not isinstance(strategy, str):
         raise PromptError(f"`strategy` must be a name, got {strategy!r:.60}")
     registry, architecture = loaded.registry, loaded.architecture
-    given = {name: value for name, value in settings.items() if not _unset(value)}
+    # An empty list of texts is as if it was not given.
+    given = {
+        name: value
+        for name, value in settings.items()
+        if value is not None and not (isinstance(value, list | tuple) and not value)
+    }
     chosen = registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
     if unknown := next((name for name in given if name not in chosen.setting_names), None):
-        raise PromptError(_refused(registry, chosen, unknown))
+        others = [name for name, other in registry.strategies.items() if unknown in other.setting_names]
+        hint = f"; it is a setting of {', '.join(others)}" if others else ""
+        hint = hint or did_you_mean(unknown, [f"`{known}`" for known in chosen.setting_names])
+        raise PromptError(f"`{unknown}`: {chosen.name} generation has no such setting{hint}")
     warn_of_ignored(loaded, chosen)
     return chosen, chosen.arguments(given)
 
@@ -97,19 +104,6 @@ def label_of(loaded: Loaded, chosen: Strategy) -> str:
     """What messages call a strategy."""
     plugin = loaded.registry.plugin_of(chosen)
     return f"strategy {chosen.name}{'' if plugin.first_party else f' of the plugin {plugin.name}'}"
-
-
-def _unset(value: Any) -> bool:
-    """Whether a setting is as if it was not given: None, or an empty list of texts."""
-    return value is None or (isinstance(value, list | tuple) and not value)
-
-
-def _refused(registry: Registry, chosen: Strategy, name: str) -> str:
-    """Why a strategy does not take a setting, and which do."""
-    others = [label for label, strategy in registry.strategies.items() if name in strategy.setting_names]
-    hint = f"; it is a setting of {', '.join(others)}" if others else ""
-    hint = hint or did_you_mean(name, [f"`{known}`" for known in chosen.setting_names])
-    return f"`{name}`: {chosen.name} generation has no such setting{hint}"
 
 
 def check_loaded(loaded: Any, call: str) -> None:

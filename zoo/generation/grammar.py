@@ -19,8 +19,9 @@ from weakref import WeakKeyDictionary
 import mlx.core as mx
 import numpy as np
 
-from zoo.errors import PromptError, TokenizerError, ZooError
+from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
+from zoo.generation.loop.prompt import written_token
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -209,22 +210,20 @@ def _check_count(schema: Any) -> None:
 def _of_regex(regex: str) -> Grammar:
     from llguidance import LLMatcher
 
-    if not isinstance(regex, str):
-        raise PromptError(f"`regex` must be text, got {regex!r:.60}")
-    _check_length("regex", regex)
+    _check_text("regex", regex)
     plain = LLMatcher.grammar_from_regex(regex)
     return _checked("regex", f"{NO_FORCING}\n{json.loads(plain)['grammars'][0]['lark_grammar']}", plain)
 
 
-def _check_length(name: str, text: str) -> None:
+def _check_text(name: str, text: Any) -> None:
+    if not isinstance(text, str):
+        raise PromptError(f"`{name}` must be text, got {text!r:.60}")
     if len(text) > MOST_CHARACTERS:
         raise PromptError(f"`{name}` has {len(text)} characters, more than {MOST_CHARACTERS}")
 
 
 def _of_grammar(grammar: str) -> Grammar:
-    if not isinstance(grammar, str):
-        raise PromptError(f"`grammar` must be text, got {grammar!r:.60}")
-    _check_length("grammar", grammar)
+    _check_text("grammar", grammar)
     if next(itertools.islice(RULE.finditer(grammar), MOST_RULES, None), None):
         raise PromptError(f"`grammar` has more than {MOST_RULES} rules")
     for place in SCHEMA.finditer(grammar):
@@ -289,7 +288,10 @@ def vocabulary_of(tokenizer: Tokenizer, size: int) -> Vocabulary | None:
     known = text.tokens[:size]
     silent = [id for id, token in enumerate(known) if token is None]
     # A grammar can name a special token as it is written; an id without a token is never allowed.
-    tokens = [_written(tokenizer, id) if token is None else token for id, token in enumerate(known)]
+    tokens = [
+        (written_token(tokenizer, id) or "").encode() if token is None else token
+        for id, token in enumerate(known)
+    ]
     tokens += [b""] * (size - len(tokens)) + [b"<end of text>"]
     library = LLTokenizer(_TokenizerWrapper(tokens, [*(id for id in silent if tokens[id]), size], size))  # type: ignore[arg-type]
     everything = bits_of(range(size), size)
@@ -303,14 +305,6 @@ def bits_of(ids: Iterable[int], size: int) -> np.ndarray:
     chosen = np.zeros(-(-size // BITS) * BITS, np.uint8)
     chosen[list(ids)] = 1
     return np.packbits(chosen, bitorder="little").view(np.uint32)
-
-
-def _written(tokenizer: Tokenizer, id: int) -> bytes:
-    """A special token as the vocabulary writes it; nothing for an id without a token."""
-    try:
-        return tokenizer.token(id).encode("utf-8")
-    except TokenizerError:
-        return b""
 
 
 def token_mask(

@@ -46,16 +46,13 @@ class Parser:
         self.pending = ""
         self.parsed = Parsed()  # since the last call of `add`
 
-    def add(self, text: str) -> Parsed:
-        """What is certain after more text."""
-        self.pending += text
-        return self._advance(last=False)
-
     def finish(self) -> Parsed:
         """What was held back, at the end of the answer. Half a call is text."""
-        return self._advance(last=True)
+        return self.add("", last=True)
 
-    def _advance(self, last: bool) -> Parsed:
+    def add(self, text: str, last: bool = False) -> Parsed:
+        """What is certain after more text."""
+        self.pending += text
         self.parsed = Parsed()
         while self.state(last):
             pass
@@ -260,8 +257,11 @@ class HarmonyParser(Parser):
         before, tag = self.take((START, CHANNEL, *ENDS), last)
         if self._recipient:
             self._call += before
-            if tag or last:
-                self._add_call()
+            arguments = parse_model_json(self._call) if tag or last else None
+            if isinstance(arguments, dict):
+                self.parsed += Parsed(calls=(ToolCall(new_id(), self._recipient, arguments),))
+            elif tag or last:
+                self.parsed += Parsed(f"{self._header}{MESSAGE}{self._call}")
         elif self._channel == "analysis":
             self.parsed += Parsed(thinking=before)
         else:
@@ -272,13 +272,6 @@ class HarmonyParser(Parser):
         if tag in (START, CHANNEL):
             self._header, self.state = tag, self._in_header
         return True
-
-    def _add_call(self) -> None:
-        arguments = parse_model_json(self._call)
-        if isinstance(arguments, dict):
-            self.parsed += Parsed(calls=(ToolCall(new_id(), self._recipient, arguments),))
-        else:
-            self.parsed += Parsed(f"{self._header}{MESSAGE}{self._call}")
 
 
 ARGS, CALL_ID = "[ARGS]", "[CALL_ID]"
@@ -294,8 +287,7 @@ def hermes(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
     if found := _FUNCTION.fullmatch(body):
         arguments = _parameters(found[2], _properties(found[1], tools))
         return None if arguments is None else (ToolCall(new_id(), found[1], arguments),)
-    call = call_of(parse_model_json(body))
-    return None if call is None else (call,)
+    return _all_calls([parse_model_json(body)])
 
 
 def _properties(name: str, tools: Tools) -> Mapping[str, Any]:
@@ -322,8 +314,7 @@ def mistral(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
     """The calls after `[TOOL_CALLS]`: a JSON list, or a name, `[ARGS]` and the arguments."""
     if found := _NAMED.fullmatch(body):
         name, id, arguments = found.groups()
-        call = call_of({"name": name, "id": id, "arguments": arguments})
-        return None if call is None else (call,)
+        return _all_calls([{"name": name, "id": id, "arguments": arguments}])
     values = parse_model_json(body)
     return _all_calls(values) if isinstance(values, list) else None
 
@@ -364,12 +355,7 @@ FORMATS = (
     CallFormat("hermes", ("<tool_call>",), "<tool_call>", "</tool_call>", hermes),
     CallFormat("mistral", ("[TOOL_CALLS]",), "[TOOL_CALLS]", None, mistral, tokens=(ARGS, CALL_ID)),
     CallFormat(
-        "llama3",
-        ("<|start_header_id|>", '"parameters"'),
-        "<|python_tag|>",
-        None,
-        llama,
-        may_be_llama,
+        "llama3", ("<|start_header_id|>", '"parameters"'), "<|python_tag|>", None, llama, may_be_llama
     ),
 )
 
@@ -407,7 +393,5 @@ def answer_format(tokenizer: Tokenizer) -> AnswerFormat:
     format = next((f for f in FORMATS if all(marker in template for marker in f.template_markers)), None)
     if format is not None and format.parse is None:
         return AnswerFormat(None, format)
-    for tags in THINKING:
-        if tags[1] in template or all(tokenizer.id(tag) is not None for tag in tags):
-            return AnswerFormat(tags, format)
-    return AnswerFormat(None, format)
+    thinking = (tags for tags in THINKING if tags[1] in template or None not in map(tokenizer.id, tags))
+    return AnswerFormat(next(thinking, None), format)

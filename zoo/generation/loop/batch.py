@@ -141,6 +141,7 @@ class Batch:
         model: Any,
         policy: CachePolicy,
         merges: bool,
+        joining: abc.Sequence[Prefilled],
         finished: Finished | None = None,
     ) -> None:
         self.model = model
@@ -150,6 +151,7 @@ class Batch:
         self.cache: list[Any] = []
         self.upcoming: list[SampledTokens] = []  # of the sequences, in their order
         self._finished = finished
+        self.join(joining)
 
     def join(self, joining: abc.Sequence[Prefilled]) -> None:
         """Add sequences whose prompts were read."""

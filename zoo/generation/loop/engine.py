@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import abc, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from threading import RLock, current_thread
 from typing import TYPE_CHECKING, Any
 
@@ -135,16 +136,13 @@ class Engine:
         the others go on.
         """
         with self._one_thread("step"):
-            steps = [(sequence.handle, step) for sequence, step in self._admit()]
-            for handle, _ in steps:
-                del self._sequences[handle]
-            for group in self._groups:
-                for sequence, step in group.step():
+            steps: list[tuple[int, Step]] = []
+            for made in chain([self._admit()], (group.step() for group in self._groups)):
+                for sequence, step in made:
                     steps.append((sequence.handle, step))
                     if step.finish_reason is not None:
                         del self._sequences[sequence.handle]
-            if any(not group.sequences for group in self._groups):
-                self._groups = [group for group in self._groups if group.sequences]
+            self._groups = [group for group in self._groups if group.sequences]
             return steps
 
     def run(self) -> Iterator[tuple[int, Step]]:
@@ -213,9 +211,8 @@ class Engine:
             following = self._waiting[0]
             length = max(longest, len(following.ids))
             fits = (len(sequences) + 1) * length <= runtime.prefill_chunk()
-            if not fits or following.settings.policy() != policy:
-                break
-            if not pads and len(following.ids) != longest:
+            aligned = pads or len(following.ids) == longest
+            if not (fits and aligned and following.settings.policy() == policy):
                 break
             longest = length
             sequences.append(self._waiting.popleft())
@@ -261,60 +258,52 @@ class Engine:
 
     def _join(self, ready: abc.Sequence[Prefilled]) -> None:
         """Add sequences whose prompts were read to a batch, or, where their caches cannot be merged, to one of their own."""
-        joining: dict[CachePolicy, list[Prefilled]] = {}
+        model, joining = self.loaded.model, dict[CachePolicy, list[Prefilled]]()
         for read in ready:
             sequence = read.sequences[0]
             policy = sequence.settings.policy()
             if sequence.drafting is not None:
                 from zoo.generation.loop.speculative_batch import SpeculativeBatch
 
-                model, finished = self.loaded.model, self._finished
-                self._groups.append(SpeculativeBatch(model, sequence, read.cache, read.logits, finished))
+                self._groups.append(
+                    SpeculativeBatch(model, sequence, read.cache, read.logits, self._finished)
+                )
             elif can_merge(read.cache):
                 joining.setdefault(policy, []).append(read)
             else:
-                self._batch(policy, merges=False).join([read])
+                self._groups.append(Batch(model, policy, False, [read], self._finished))
         for policy, reads in joining.items():
-            self._batch(policy, merges=True).join(reads)
-
-    def _batch(self, policy: CachePolicy, merges: bool) -> Batch:
-        """The batch of this policy, or a new one."""
-        for group in self._groups:
-            if merges and isinstance(group, Batch) and group.merges and group.policy == policy:
-                return group
-        made = Batch(self.loaded.model, policy, merges, self._finished)
-        self._groups.append(made)
-        return made
+            batches = (group for group in self._groups if isinstance(group, Batch) and group.merges)
+            batch = next((each for each in batches if each.policy == policy), None)
+            if batch is None:
+                self._groups.append(Batch(model, policy, True, reads, self._finished))
+            else:
+                batch.join(reads)
 
 
 def run_prompts(
-    engine: Engine,
-    prompts: abc.Sequence[str | abc.Sequence[int]],
-    settings: Settings,
-    report: Report | None = None,
+    engine: Engine, prompts: abc.Sequence[str | abc.Sequence[int]], settings: Settings, **options: Any
 ) -> Iterator[tuple[int, Step]]:
-    """The steps of several prompts that an engine runs side by side, each with the index of its prompt.
+    """The steps of several prompts that a new engine runs side by side, each with the index of its prompt.
 
-    PromptError, before anything runs, names the prompt that cannot be.
+    The `options` are those of `Engine.add_sequence`. PromptError, before anything runs, names the prompt that cannot be.
+    The error of a sequence is raised and, of several, names its prompt. Who stops early cancels what still runs, so that
+    a prompt cache keeps it.
     """
-    added = each_prompt(prompts, partial(engine.add_sequence, settings=settings, report=report))
-    return indexed_steps(engine, {handle: index for index, handle in enumerate(added)})
+    # The handles of a new engine count from 0, as the prompts do.
+    added = each_prompt(prompts, partial(engine.add_sequence, settings=settings, **options))
 
+    def run() -> Iterator[tuple[int, Step]]:
+        try:
+            for handle, step in engine.run():
+                if step.error is not None:
+                    name = f"prompts[{handle}]: " if len(added) > 1 else ""
+                    raise type(step.error)(f"{name}{step.error}")
+                yield handle, step
+        except GeneratorExit:
+            if engine.busy and engine.prompt_cache is not None:
+                runtime.check_not_forked()
+                engine.cancel_all()
+            raise
 
-def indexed_steps(engine: Engine, indices: Mapping[int, int]) -> Iterator[tuple[int, Step]]:
-    """The steps of an engine by the indices of its prompts, whose handles are the keys of `indices`.
-
-    The error of a sequence is raised and, of several, names its prompt. Who stops early cancels what still
-    runs, so that a prompt cache keeps it.
-    """
-    try:
-        for handle, step in engine.run():
-            if step.error is not None:
-                name = f"prompts[{indices[handle]}]: " if len(indices) > 1 else ""
-                raise type(step.error)(f"{name}{step.error}")
-            yield indices[handle], step
-    except GeneratorExit:
-        if engine.busy and engine.prompt_cache is not None:
-            runtime.check_not_forked()
-            engine.cancel_all()
-        raise
+    return run()

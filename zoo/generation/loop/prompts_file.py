@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 LINE_KEYS = ("prompt", "messages", "id")  # the keys of a line that are no settings
 MADE_BY = "made_by"  # the first key of an answer: the run that wrote it
-FIRST_BYTES = f'{{"{MADE_BY}": {{"zoo": '
 
 
 @frozen()
@@ -150,25 +149,22 @@ def answer_prompts(
 
     def run() -> Iterator[Mapping[str, Any]]:
         with _opened(output, checked, made_by) as (file, done):
-            held: dict[int, Mapping[str, Any]] = {
-                line.index: {
-                    MADE_BY: made_by,
-                    "line": line.number,
-                    **_repeated(line.values),
-                    "error": line.error,
-                }
-                for line in checked
-                if line.error is not None
-            }
-            left = [line for line in checked[done:] if line.error is None]
-            for found in chain(
-                [None], answers(left)
-            ):  # None: lines with errors may come before the first answer
-                if found is not None:
-                    line, answer = found
-                    held[line.index] = {MADE_BY: made_by, **_record(line, answer, loaded.tokenizer is None)}
+            failed, left = [], list[Line]()
+            for line in checked[done:]:
+                if line.error is None:
+                    left.append(line)
+                else:
+                    values = {"line": line.number, **_repeated(line.values), "error": line.error}
+                    failed.append((line.index, values))
+            answered = (
+                (line.index, _record(line, answer, loaded.tokenizer is None))
+                for line, answer in answers(left)
+            )
+            held: dict[int, Mapping[str, Any]] = {}
+            for index, found in chain(failed, answered):
+                held[index] = found
                 while done in held:
-                    values = held.pop(done)
+                    values = {MADE_BY: made_by, **held.pop(done)}
                     try:
                         file.write(json.dumps(values, ensure_ascii=False) + "\n")
                         file.flush()
@@ -211,25 +207,19 @@ def _repeated(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _record(line: Line, answer: Generated, with_ids: bool) -> dict[str, Any]:
     """An answer as JSON values: its text, or its ids where there is no tokenizer."""
-    values: dict[str, Any] = {
-        **_repeated(line.values),
-        **({"tokens": answer.tokens} if with_ids else {"text": answer.text}),
+    values = {
+        "tokens" if with_ids else "text": answer.tokens if with_ids else answer.text,
         "finish_reason": answer.finish_reason,
         "prompt_tokens": len(line.ids),
         "generated_tokens": len(answer.tokens),
+        "error": answer.error and str(answer.error),
+        "logprobs": answer.logprobs,
+        "alternatives": answer.alternatives,
+        "cached_tokens": answer.prompt and answer.prompt.cached_tokens,
+        "prompt_logprobs": answer.prompt and answer.prompt.logprobs,
+        "candidates": list(answer.candidates) or None,
     }
-    if answer.error is not None:
-        values["error"] = str(answer.error)
-    for name, value in (("logprobs", answer.logprobs), ("alternatives", answer.alternatives)):
-        if value is not None:
-            values[name] = value
-    if answer.prompt is not None:
-        values["cached_tokens"] = answer.prompt.cached_tokens
-        if answer.prompt.logprobs is not None:
-            values["prompt_logprobs"] = answer.prompt.logprobs
-    if answer.candidates:
-        values["candidates"] = list(answer.candidates)
-    return values
+    return _repeated(line.values) | {key: value for key, value in values.items() if value is not None}
 
 
 @contextmanager
@@ -261,7 +251,7 @@ def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str])
     """How many of the lines a file answers, and the bytes of these answers; PromptError for anything but answers of this run."""
     content = output.read_bytes()
     *whole, torn = content.split(b"\n")
-    start = FIRST_BYTES.encode()
+    start = f'{{"{MADE_BY}": {{"zoo": '.encode()
     strange = next((text for text in (*whole, torn) if not text.startswith(start[: len(text)])), None)
     if strange is not None:
         raise PromptError(

@@ -98,7 +98,17 @@ class Tree:
             length = max(usable, default=0)
         path = [node for node in path if node.start < length]
         self._touch(path, now)
-        return Found(length, agreed, at_end, self._snapshots(path, length) if length else ())
+        if not length:
+            return Found(0, agreed, at_end)
+        columns = iter(range(len(self.forms)))
+        states = iter(path[-1].states or ())
+        snapshots = tuple(
+            replace(form, length=length, arrays=_joined(path, next(columns), length))
+            if form.by_column
+            else copied(next(states))
+            for form in self.forms
+        )
+        return Found(length, agreed, at_end, snapshots)
 
     def insert(self, ids: array[int], caches: Sequence[Cache], now: int) -> None:
         """Add a text and the contents of `caches`; what is already held is not added again.
@@ -203,17 +213,6 @@ class Tree:
         lower.ids, lower.columns, lower.parent = lower.ids[count:], columns, upper
         upper.children[lower.ids[0]] = lower
         return upper
-
-    def _snapshots(self, path: Sequence[Node], length: int) -> tuple[Snapshot, ...]:
-        """A snapshot of each cache for the first `length` tokens of a path."""
-        columns = iter(range(len(self.forms)))
-        states = iter(path[-1].states or ())
-        return tuple(
-            replace(form, length=length, arrays=_joined(path, next(columns), length))
-            if form.by_column
-            else copied(next(states))
-            for form in self.forms
-        )
 
 
 def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:

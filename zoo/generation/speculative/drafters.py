@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.blocks.position import rope_stable_length
 from zoo.cache import evaluate_caches, flatten_caches
-from zoo.errors import PromptError, TokenizerError, ZooError
+from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
+from zoo.generation.loop.prompt import written_token
 from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.generation.sampling.filters import draw_processors
 from zoo.generation.sampling.logits import LogitsProcessor, stages_of
@@ -28,7 +30,6 @@ from zoo.generation.settings import Settings
 from zoo.generation.speculative.verification import Rollback, can_roll_back
 from zoo.loading import Loaded, load
 from zoo.recipe import learned_context
-from zoo.tokenizer import Tokenizer
 
 DRAFT_SEED = 0x9E3779B97F4A7C15  # makes the random keys of drafts others than those of the tokens
 
@@ -79,15 +80,13 @@ class DraftSampler:
 
     def draft(self, count: int, logits: mx.array, following: Callable[[mx.array], mx.array]) -> Draft:
         """`count` tokens: the first one by `logits` (1, V'), each later one by those `following` the one before it."""
-        tokens: list[mx.array] = []
-        probs: list[mx.array] = []
-        for index in range(count):
-            token, distribution = self.sample(following(tokens[-1]) if index else logits)
-            tokens.append(token)
-            if distribution is not None:
-                probs.append(distribution)
-        ids, stacked = mx.concatenate(tokens), mx.concatenate(probs) if probs else None  # (k,), (k, V)
-        mx.eval(ids, *([] if stacked is None else [stacked]))
+        drawn = [self.sample(logits)]
+        while len(drawn) < count:
+            drawn.append(self.sample(following(drawn[-1][0])))
+        ids = mx.concatenate([token for token, _ in drawn])  # (k,)
+        probs = [each for _, each in drawn if each is not None]
+        stacked = mx.concatenate(probs) if probs else None  # (k, V)
+        mx.eval(ids, stacked)
         return Draft(tuple(ids.tolist()), stacked)  # type: ignore[arg-type]
 
     def sample(self, logits: mx.array) -> tuple[mx.array, mx.array | None]:  # (1, V') -> (1,), (1, V) or None
@@ -156,7 +155,7 @@ class DraftModel(Drafter):
     `model` may be any decoder of the zoo; `context` is the most tokens that it can take, None without a limit.
     """
 
-    def __init__(self, model: Any, sampler: DraftSampler, *, context: int | None = None) -> None:
+    def __init__(self, model: Any, context: int | None, sampler: DraftSampler) -> None:
         super().__init__()
         self.model, self.sampler, self.context = model, sampler, context
         self.caches = model.make_cache()
@@ -208,9 +207,7 @@ class MTPDrafter(Drafter):
         super().__init__()
         self.target, self.layer, self.sampler = target, layer, sampler
         self.caches = layer.make_cache()
-        self.unread: mx.array | None = (
-            None  # hidden states of the target (1, T, D) that the layer has not read
-        )
+        self.unread: mx.array | None = None  # the target's hidden states (1, T, D), not yet read by the layer
         self.position = 0  # of the first of these in the text
         self.cached_drafts = 0
         self._rollback = Rollback(list(flatten_caches(self.caches)))
@@ -319,24 +316,17 @@ def draft_config(loaded: Loaded, settings: Settings) -> DraftConfig | None:
     max_length = rope_stable_length(model)
     if settings.prompt_lookup:
         return DraftConfig(settings.prompt_lookup, PromptLookup, False, max_length)
+    if settings.own_draft:
+        count, drafter = 1, partial(MTPDrafter, model, mtp_layer(loaded))
+    else:
+        draft = load_draft_model(loaded, settings.draft_model)
+        count, drafter = DRAFT_TOKENS, partial(DraftModel, draft.model, learned_context(draft.recipe))
     vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab
 
-    def sampler() -> DraftSampler:
-        return DraftSampler(vocab, draw_processors(settings), seed=settings.seed)
+    def create() -> Drafter:
+        return drafter(DraftSampler(vocab, draw_processors(settings), seed=settings.seed))
 
-    if settings.own_draft:
-        layer, count = mtp_layer(loaded), settings.draft_tokens or 1
-        return DraftConfig(
-            count, lambda: MTPDrafter(model, layer, sampler()), not settings.greedy, max_length
-        )
-    draft, count = load_draft_model(loaded, settings.draft_model), settings.draft_tokens or DRAFT_TOKENS
-    context = learned_context(draft.recipe)
-    return DraftConfig(
-        count,
-        lambda: DraftModel(draft.model, sampler(), context=context),
-        not settings.greedy,
-        max_length,
-    )
+    return DraftConfig(settings.draft_tokens or count, create, not settings.greedy, max_length)
 
 
 def load_draft_model(loaded: Loaded, source: Loaded | str | Path) -> Loaded:
@@ -360,7 +350,7 @@ def load_draft_model(loaded: Loaded, source: Loaded | str | Path) -> Loaded:
             raise PromptError(f"{name}: its vocabulary has {theirs} tokens, that of {loaded.folder} {ours}")
     else:
         for token in range(max(loaded.tokenizer.vocab_size, draft.tokenizer.vocab_size)):
-            theirs, ours = piece(draft.tokenizer, token), piece(loaded.tokenizer, token)
+            theirs, ours = written_token(draft.tokenizer, token), written_token(loaded.tokenizer, token)
             if theirs != ours:
                 raise PromptError(
                     f"{name}: its tokenizer is another: token {token} is {theirs!r} there and {ours!r} in {loaded.folder}"
@@ -368,11 +358,3 @@ def load_draft_model(loaded: Loaded, source: Loaded | str | Path) -> Loaded:
     if not isinstance(source, Loaded):
         loaded.drafters[str(source)] = draft
     return draft
-
-
-def piece(tokenizer: Tokenizer, id: int) -> str | None:
-    """The token of an id, None where there is none."""
-    try:
-        return tokenizer.token(id)
-    except TokenizerError:
-        return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zoo.generation.loop.engine import Engine, indexed_steps, run_prompts
+from zoo.generation.loop.engine import Engine, run_prompts
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import settings_for
 from zoo.loading import Loaded
@@ -44,10 +44,9 @@ def stream(
     '' True 2
     """
     engine = Engine(loaded, rows=1, prompt_cache=prompt_cache)
-    handle = engine.add_sequence(
-        prompt, settings_for(loaded, settings), checkpoints=checkpoints, report=report
-    )
-    return (step for _, step in indexed_steps(engine, {handle: 0}))
+    checked = settings_for(loaded, settings)
+    steps = run_prompts(engine, [prompt], checked, checkpoints=checkpoints, report=report)
+    return (step for _, step in steps)
 
 
 def batch(

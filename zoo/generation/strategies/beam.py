@@ -65,7 +65,7 @@ def batch(
     settings = settings_for(loaded, given)
     check_prefill(loaded, settings)
     if beams.count == 1:
-        return run_prompts(Engine(loaded, rows=batch_size), prompts, settings, report)
+        return run_prompts(Engine(loaded, rows=batch_size), prompts, settings, report=report)
     if settings.temperature:
         raise PromptError(
             "`beams`: several are searched, not sampled; give a `temperature` of 0, or one beam"
@@ -308,20 +308,16 @@ class BeamSearch:
         if chosen:
             counts = np.bincount(chosen, minlength=scores.shape[-1]).astype(np.float32)
             scores = scores - self.beams.diversity * mx.array(counts)
-        if self.processors.chain:
-            scores = self._processed(scores, group.running)
+        if self.processors.looks_back:
+            processed = [
+                self.processors.after(hypothesis.tokens)(scores[row : row + 1])
+                for row, hypothesis in enumerate(group.running)
+            ]
+            scores = mx.concatenate(processed)
+        elif self.processors.chain:  # all hypotheses have tokens of the same number
+            scores = self.processors.after(group.running[0].tokens)(scores)
         totals = [[hypothesis.score] for hypothesis in group.running]
         return np.array(scores) + np.array(totals, np.float32)
-
-    def _processed(self, scores: mx.array, running: Sequence[Hypothesis]) -> mx.array:
-        """The scores (H, V) after the logits processors; the hypotheses have tokens of the same number."""
-        if not self.processors.looks_back:
-            return self.processors.after(running[0].tokens)(scores)
-        rows = [
-            self.processors.after(hypothesis.tokens)(scores[row : row + 1])
-            for row, hypothesis in enumerate(running)
-        ]
-        return mx.concatenate(rows)
 
 
 def likeliest(scores: mx.array | np.ndarray, count: int) -> list[tuple[int, int, float]]:

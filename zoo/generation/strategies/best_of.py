@@ -53,8 +53,7 @@ def stream(
         logits = decoder.first()  # (1, V)
         decoder.select([0] * best_of)
         logits = mx.broadcast_to(logits, (best_of, logits.shape[-1]))
-        batch = Batch(loaded.model, settings.policy(), merges=False)
-        batch.join([Prefilled(sequences, decoder.cache, logits)])
+        batch = Batch(loaded.model, settings.policy(), False, [Prefilled(sequences, decoder.cache, logits)])
         texts: list[list[Step]] = [[] for _ in sequences]
         draft = ""
         while batch.sequences:
