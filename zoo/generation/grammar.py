@@ -19,9 +19,8 @@ from weakref import WeakKeyDictionary
 import mlx.core as mx
 import numpy as np
 
-from zoo.errors import PromptError, ZooError
+from zoo.errors import PromptError, TokenizerError, ZooError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.loop.prompt import written_token
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -288,10 +287,7 @@ def vocabulary_of(tokenizer: Tokenizer, size: int) -> Vocabulary | None:
     known = text.tokens[:size]
     silent = [id for id, token in enumerate(known) if token is None]
     # A grammar can name a special token as it is written; an id without a token is never allowed.
-    tokens = [
-        (written_token(tokenizer, id) or "").encode() if token is None else token
-        for id, token in enumerate(known)
-    ]
+    tokens = [_written(tokenizer, id) if token is None else token for id, token in enumerate(known)]
     tokens += [b""] * (size - len(tokens)) + [b"<end of text>"]
     library = LLTokenizer(_TokenizerWrapper(tokens, [*(id for id in silent if tokens[id]), size], size))  # type: ignore[arg-type]
     everything = bits_of(range(size), size)
@@ -305,6 +301,14 @@ def bits_of(ids: Iterable[int], size: int) -> np.ndarray:
     chosen = np.zeros(-(-size // BITS) * BITS, np.uint8)
     chosen[list(ids)] = 1
     return np.packbits(chosen, bitorder="little").view(np.uint32)
+
+
+def _written(tokenizer: Tokenizer, id: int) -> bytes:
+    """A special token as the vocabulary writes it; nothing for an id without a token."""
+    try:
+        return tokenizer.token(id).encode("utf-8")
+    except TokenizerError:
+        return b""
 
 
 def token_mask(

@@ -150,9 +150,7 @@ def checked_shared(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_policy(model: Any, policy: CachePolicy) -> None:
     """PromptError, naming the setting, where the caches of a model cannot follow a policy."""
-    if policy.plain:
-        return
-    if reason := model.refused(model.make_cache(policy), policy):
+    if not policy.plain and (reason := model.refused(model.make_cache(policy), policy)):
         raise PromptError(reason)
 
 

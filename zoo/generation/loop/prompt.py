@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import mlx.core as mx
 
 from zoo import tokenizer
-from zoo.errors import NothingToPredict, PromptError, TokenizerError
+from zoo.errors import NothingToPredict, PromptError
 from zoo.generation.generation_config import (
     Constraints,
     constraints_of,
@@ -202,14 +202,6 @@ def split_special_ids(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[
     around = len(ids) - len(own)
     start = next((index for index in range(around + 1) if ids[index : index + len(own)] == own), 0)
     return ids[:start], ids[start : start + len(own)], ids[start + len(own) :]
-
-
-def written_token(tokenizer: Tokenizer, id: int) -> str | None:
-    """The token of an id as the vocabulary writes it; None for an id without a token."""
-    try:
-        return tokenizer.token(id)
-    except TokenizerError:
-        return None
 
 
 def mask_id(loaded: Loaded) -> int:

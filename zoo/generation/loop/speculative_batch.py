@@ -57,29 +57,24 @@ class SpeculativeBatch:
         self._first: mx.array | None = logits
 
     def step(self) -> list[tuple[Sequence, Step]]:
-        """The steps of one pass. Logits that are no numbers end the text with a step that has the error."""
+        """The steps of the prompt's logits, then of a pass. Logits that are no numbers end the text with their error."""
         sequence = self.sequences[0]
         if sequence.cancelled:
             self._finish()
             return []
         try:
-            return self._steps(sequence)
+            if self._first is not None:
+                steps = self._choose(self._first[:, None], Draft())
+                self._first = None
+                self._append(steps)
+            else:
+                steps = self._pass(sequence)
         except ZooError as error:
             self.sequences, self.cache = [], []
             return [(sequence, sequence.failed(error))]
-
-    def _steps(self, sequence: Sequence) -> list[tuple[Sequence, Step]]:
-        """The steps of the prompt's logits, then of a pass."""
-        if self._first is not None:
-            steps = self._choose(self._first[:, None], Draft())
-            self._first = None
-            self._append(steps)
-        else:
-            steps = self._pass(sequence)
-        if not sequence.finished:
-            return steps
-        steps[-1] = (sequence, replace(steps[-1][1], drafted=self.drafted))
-        self._finish()
+        if sequence.finished:
+            steps[-1] = (sequence, replace(steps[-1][1], drafted=self.drafted))
+            self._finish()
         return steps
 
     def _pass(self, sequence: Sequence) -> list[tuple[Sequence, Step]]:

@@ -23,12 +23,14 @@ from zoo.loading import Loaded
 def sampler(settings: Settings) -> Callable[[mx.array], mx.array]:
     """A function from logits (…, V) to ids (…) that applies the temperature and the filters. With a seed its draws repeat."""
     processors, record = draw_processors(settings), record_of(settings)
-    keys = random_keys(settings.seed)
+    key = first_key(settings.seed)
 
     def draw(logits: mx.array) -> mx.array:
+        nonlocal key
+        key, use = mx.random.split(key)
         stages = list(stages_of(logits, processors))
         last = stages[-1].logits
-        tokens = greedy(last) if settings.greedy else mx.random.categorical(last, key=next(keys))
+        tokens = greedy(last) if settings.greedy else mx.random.categorical(last, key=use)
         if record is not None:
             record(stages, tokens)
         return tokens
@@ -39,14 +41,6 @@ def sampler(settings: Settings) -> Callable[[mx.array], mx.array]:
 def first_key(seed: int | None) -> mx.array:
     """The random key of a seed, of a random one where it is None."""
     return mx.random.key(secrets.randbits(63) if seed is None else seed)
-
-
-def random_keys(seed: int | None) -> Iterator[mx.array]:
-    """Independent random keys without end."""
-    key = first_key(seed)
-    while True:
-        key, use = mx.random.split(key)
-        yield use
 
 
 def greedy(logits: mx.array) -> mx.array:
@@ -153,18 +147,17 @@ class TokenSampler:
         if settings.greedy:
             return
         yield from draw_processors(settings)
-        if settings.xtc_probability:
-            yield LogitsProcessor("xtc_probability", settings.xtc_probability, self._xtc)
+        if chance := settings.xtc_probability:
+            least, exempt = settings.xtc_threshold, self._exempt
+            yield LogitsProcessor(
+                "xtc_probability",
+                chance,
+                lambda logits: xtc(logits, chance, least, key=self._coin, exempt=exempt),
+            )
         for each in self.filters:
             yield LogitsProcessor(each.name, None, each)
         if self._mirostat is not None:
             yield LogitsProcessor("mirostat", settings.mirostat, self._mirostat)
-
-    def _xtc(self, logits: mx.array) -> mx.array:
-        settings = self.settings
-        return xtc(
-            logits, settings.xtc_probability, settings.xtc_threshold, key=self._coin, exempt=self._exempt
-        )
 
     def _follow(self, token: mx.array) -> None:
         """What the next choice needs of a token (1,), evaluated or not."""

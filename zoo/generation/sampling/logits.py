@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 
@@ -128,19 +128,15 @@ def stages_of(logits: mx.array, processors: Iterable[LogitsProcessor]) -> Iterat
 RecordChoice = Callable[[Sequence[LogitsStage], mx.array], None]
 
 
-class Observer(Protocol):
-    """Observes how tokens are chosen."""
-
-    def sequence(self, settings: Settings) -> RecordChoice:
-        """Called before the first choice of a sequence. The function that it returns is called with each choice."""
-
+# Called before the first choice of a sequence. The function that it returns is called with each choice.
+Observer = Callable[[Settings], RecordChoice]
 
 _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
 
 
 @contextmanager
 def observed(observer: Observer) -> Iterator[None]:
-    """Let `observer` see the choices of every sequence that begins within the block."""
+    """Let `observer` see how the tokens of every sequence that begins within the block are chosen."""
     token = _OBSERVER.set(observer)
     try:
         yield
@@ -151,4 +147,4 @@ def observed(observer: Observer) -> Iterator[None]:
 def record_of(settings: Settings) -> RecordChoice | None:
     """What records the choices of a sequence that begins now, None where nobody observes."""
     observer = _OBSERVER.get()
-    return None if observer is None else observer.sequence(settings)
+    return None if observer is None else observer(settings)

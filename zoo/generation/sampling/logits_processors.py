@@ -48,15 +48,6 @@ class TokenStrings(Frozen):
     lines: tuple[int, ...] = ()
 
 
-def token_strings_of(tokenizer: Tokenizer | None, settings: Settings) -> TokenStrings:
-    """The strings of the settings in tokens; PromptError for a string that the tokenizer cannot encode."""
-    return TokenStrings(
-        banned=banned_sequences(tokenizer, settings.banned),
-        breakers=breaker_sequences(tokenizer, settings.dry_breakers) if settings.dry_multiplier else (),
-        lines=line_tokens(tokenizer) if settings.xtc_probability else (),
-    )
-
-
 def encodings(tokenizer: Tokenizer, text: str) -> set[TokenSequence]:
     """The token sequences that encode `text` at the start of a text, at the start of a line, and after a space.
 
@@ -144,7 +135,7 @@ class LogitsProcessors:
         self.strings, self.mask, self.count = strings, mask, len(generated)
         self._counts: list[Counts] = []
         tokens = (*constraints.prompt, *generated)
-        self.chain = (*self._biases(), *self._penalties(tokens), *self._bans(tokens), *self._positions())
+        self.chain = (*self._changes(tokens), *self._removals(tokens))
         functions = [processor.function for processor in self.chain]
         bans = [each for each in functions if isinstance(each, BannedSequences | NoRepeatNgrams)]
         penalties = [each for each in functions if isinstance(each, Dry)]
@@ -176,15 +167,13 @@ class LogitsProcessors:
         for tracker in self._trackers:
             tracker.update(token)
 
-    def _biases(self) -> Iterator[LogitsProcessor]:
-        if self.settings.logit_bias:
-            ids, values = zip(*self.settings.logit_bias.items(), strict=True)
+    def _changes(self, tokens: Sequence[int]) -> Iterator[LogitsProcessor]:
+        """The bias, and penalties of tokens that the text has; those of presence and frequency leave the prompt out."""
+        settings = self.settings
+        if settings.logit_bias:
+            ids, values = zip(*settings.logit_bias.items(), strict=True)
             bias = mx.zeros(self.vocab).at[mx.array(ids)].add(mx.array(values))
             yield LogitsProcessor("logit_bias", None, lambda logits: logits + bias)
-
-    def _penalties(self, tokens: Sequence[int]) -> Iterator[LogitsProcessor]:
-        """Penalties of tokens that the text has; those of presence and frequency leave the prompt out."""
-        settings = self.settings
         if (again := settings.repetition_penalty) != 1:
             inside = [token for token in tokens if token < self.vocab]
             recent = Counts(self.vocab, inside, settings.repetition_context_size)
@@ -210,18 +199,15 @@ class LogitsProcessors:
             )
             yield LogitsProcessor("dry_multiplier", multiplier, dry)
 
-    def _bans(self, tokens: Sequence[int]) -> Iterator[LogitsProcessor]:
-        """Tokens that would complete a sequence which must not come."""
+    def _removals(self, tokens: Sequence[int]) -> Iterator[LogitsProcessor]:
+        """Bans of sequences which must not come, what depends on the number of tokens, and a grammar."""
+        settings, constraints = self.settings, self.constraints
         if self.strings.banned:
             yield LogitsProcessor("banned", None, BannedSequences(self.vocab, self.strings.banned, tokens))
-        if size := self.settings.no_repeat_ngram_size:
+        if size := settings.no_repeat_ngram_size:
             yield LogitsProcessor("no_repeat_ngram_size", size, NoRepeatNgrams(size, tokens))
-        if banned := self.constraints.banned:
+        if banned := constraints.banned:
             yield LogitsProcessor(CHECKPOINT, None, BannedSequences(self.vocab, banned, tokens))
-
-    def _positions(self) -> Iterator[LogitsProcessor]:
-        """What depends on the number of tokens, and a grammar."""
-        settings, constraints = self.settings, self.constraints
         if constraints.min_tokens or constraints.min_length:
             name = "min_tokens" if settings.min_tokens else CHECKPOINT
             yield LogitsProcessor(name, settings.min_tokens or None, self._long_enough)
@@ -231,8 +217,7 @@ class LogitsProcessors:
         if (mask := self.mask) is not None:
             from zoo.generation.grammar import apply_mask
 
-            asked = (name for name in ONE_OF if getattr(settings, name) is not None)
-            name = next(asked, "grammar")
+            name = next((name for name in ONE_OF if getattr(settings, name) is not None), "grammar")
             yield LogitsProcessor(name, None, lambda logits: apply_mask(logits, mask.allowed()))
 
     def _long_enough(self, logits: mx.array) -> mx.array:
@@ -257,12 +242,16 @@ class LogitsProcessors:
 
 def processors_of(loaded: Loaded, settings: Settings, constraints: Constraints) -> LogitsProcessors:
     """The logits processors of one sequence of a loaded model; PromptError for a string that cannot be encoded."""
-    vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab
-    strings = token_strings_of(loaded.tokenizer, settings)
+    vocab, tokenizer = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab, loaded.tokenizer
+    strings = TokenStrings(
+        banned=banned_sequences(tokenizer, settings.banned),
+        breakers=breaker_sequences(tokenizer, settings.dry_breakers) if settings.dry_multiplier else (),
+        lines=line_tokens(tokenizer) if settings.xtc_probability else (),
+    )
     forms = {name: form for name in ONE_OF if (form := getattr(settings, name)) is not None}
     mask = None
     if forms:  # else nothing heavy is imported
         from zoo.generation.grammar import token_mask
 
-        mask = token_mask(loaded.tokenizer, vocab, constraints.eos_ids, **forms)
+        mask = token_mask(tokenizer, vocab, constraints.eos_ids, **forms)
     return LogitsProcessors(settings, constraints, vocab, strings, mask)

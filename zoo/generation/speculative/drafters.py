@@ -20,9 +20,8 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.blocks.position import rope_stable_length
 from zoo.cache import evaluate_caches, flatten_caches
-from zoo.errors import PromptError, ZooError
+from zoo.errors import PromptError, TokenizerError, ZooError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.loop.prompt import written_token
 from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.generation.sampling.filters import draw_processors
 from zoo.generation.sampling.logits import LogitsProcessor, stages_of
@@ -30,6 +29,7 @@ from zoo.generation.settings import Settings
 from zoo.generation.speculative.verification import Rollback, can_roll_back
 from zoo.loading import Loaded, load
 from zoo.recipe import learned_context
+from zoo.tokenizer import Tokenizer
 
 DRAFT_SEED = 0x9E3779B97F4A7C15  # makes the random keys of drafts others than those of the tokens
 
@@ -350,7 +350,7 @@ def load_draft_model(loaded: Loaded, source: Loaded | str | Path) -> Loaded:
             raise PromptError(f"{name}: its vocabulary has {theirs} tokens, that of {loaded.folder} {ours}")
     else:
         for token in range(max(loaded.tokenizer.vocab_size, draft.tokenizer.vocab_size)):
-            theirs, ours = written_token(draft.tokenizer, token), written_token(loaded.tokenizer, token)
+            theirs, ours = piece(draft.tokenizer, token), piece(loaded.tokenizer, token)
             if theirs != ours:
                 raise PromptError(
                     f"{name}: its tokenizer is another: token {token} is {theirs!r} there and {ours!r} in {loaded.folder}"
@@ -358,3 +358,11 @@ def load_draft_model(loaded: Loaded, source: Loaded | str | Path) -> Loaded:
     if not isinstance(source, Loaded):
         loaded.drafters[str(source)] = draft
     return draft
+
+
+def piece(tokenizer: Tokenizer, id: int) -> str | None:
+    """The token of an id, None where there is none."""
+    try:
+        return tokenizer.token(id)
+    except TokenizerError:
+        return None

@@ -343,7 +343,7 @@ def trace(
         settings.setdefault("beams", 1)
     steps: list[Step] = []
     chosen = ChoiceRecorder()
-    with hooked(loaded.model, recorder, loaded.registry), observed(chosen):
+    with hooked(loaded.model, recorder, loaded.registry), observed(chosen.sequence):
         try:
             for step in stream(loaded, prompt, **settings):
                 steps.append(step)
