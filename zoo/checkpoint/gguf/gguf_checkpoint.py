@@ -73,7 +73,8 @@ class GGUFCheckpoint(Checkpoint):
         self.header = read_headers(path)
         if repack not in (None, *REQUANTIZATIONS):
             raise CheckpointError(f"`repack` {repack!r} is not one of {', '.join(map(str, REQUANTIZATIONS))}")
-        check_kinds(self.header.tensors.values())
+        self._entries = list(self.header.tensors.values())
+        check_kinds(self._entries)
         self._repack, self._losses = repack, Requantized(repack or 0)
 
     @cached_property
@@ -91,39 +92,35 @@ class GGUFCheckpoint(Checkpoint):
         return origin_of(self.header, gguf_of(self.architecture, self.header))
 
     def tensors(self, dtype: mx.Dtype | None = None) -> Tensors:
-        entries = self.header.tensors.values()
-        dtype = dtype or own_dtype(entries)
-        return self._named({entry.name: unread(entry, dtype, self._repack) for entry in entries})
+        dtype = dtype or own_dtype(self._entries)
+        return self._named({entry.name: unread(entry, dtype, self._repack) for entry in self._entries})
 
     def _named(self, arrays: dict[str, Any]) -> Tensors:
-        kinds = {name: entry.kind for name, entry in self.header.tensors.items()}
+        kinds = {entry.name: entry.kind for entry in self._entries}
         return Tensors(arrays, kinds, {"format": "gguf"})
 
     def groups(self) -> list[list[str]]:
         return layer_groups(self.header.tensors)
 
     def read(self, dtype: mx.Dtype | None, names: Collection[str] | None = None) -> Tensors:
-        entries = self.header.tensors.values()
-        dtype = dtype or own_dtype(entries)
+        dtype = dtype or own_dtype(self._entries)
         with unpacking_pool() as pool:
             arrays = {
                 entry.name: read_requantized(entry, dtype, self._repack, self._losses, pool)
-                for entry in entries
+                for entry in self._entries
                 if names is None or entry.name in names
             }
         return self._named(arrays)
 
     def warn_of_losses(self, dtype: mx.Dtype | None) -> None:
-        entries = self.header.tensors.values()
-        warn_of_dequantized(entries, dtype or own_dtype(entries), self._repack)
+        warn_of_dequantized(self._entries, dtype or own_dtype(self._entries), self._repack)
         self._losses.warn()
 
     def weight_files(self) -> list[Path]:
-        return list(dict.fromkeys(entry.path for entry in self.header.tensors.values()))
+        return list(dict.fromkeys(entry.path for entry in self._entries))
 
     def find_not_finite(self) -> tuple[Path, str] | None:
-        entries = self.header.tensors.values()
-        return next(((e.path, e.name) for e in entries if not finite(read_tensor(e, mx.float32))), None)
+        return next(((e.path, e.name) for e in self._entries if not finite(read_tensor(e, mx.float32))), None)
 
     def tokenizer(self) -> Tokenizer | None:
         from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer
