@@ -82,9 +82,11 @@ def initialise(model: nn.Module, seed: int, layers: float, init_std: float = 0.0
 
     parameters = tree_flatten(model.parameters())
     model.update(tree_unflatten([(path, start(path, array)) for path, array in parameters]))
-    for _, module in sorted(model.named_modules(), key=lambda named: named[0]):
+    modules = [module for _, module in sorted(model.named_modules(), key=lambda named: named[0])]
+    for module in modules:
         if isinstance(module, nn.Linear) and "bias" in module:
             module.bias = mx.zeros_like(module.bias)  # MLX draws it, and without the seed
+    for module in modules:
         if isinstance(module, Initialises):
             module.initialise(next(keys))
     mx.eval(model.parameters())
