@@ -49,21 +49,16 @@ def deepseek_v3(config):
     return Decoder(
         embedding=Embedding(vocab=config.count("vocab_size"), dim=config.count("hidden_size")),
         layers=tuple(layer(index) for index in range(config.layers())),
-        norm=norm_of(config),
+        norm=RMSNorm(eps=config.number("rms_norm_eps", 1e-6)),
         head=Head(tied=config.flag("tie_word_embeddings", False)),
         context=config.count("max_position_embeddings", 4096),
     )
 
 
-def norm_of(config):
-    """The norm of layers and of the model."""
-    return RMSNorm(eps=config.number("rms_norm_eps", 1e-6))
-
-
 def layers_of(config):
     """The function from a layer's index to its spec: dense at first, then with a mixture of experts."""
-    norm, activation = norm_of(config), config.activation("hidden_act", "silu")
-    attention = latent_attention(config)
+    norm, attention = RMSNorm(eps=config.number("rms_norm_eps", 1e-6)), latent_attention(config)
+    activation = config.activation("hidden_act", "silu")
     dense = GatedMLP(hidden=config.count("intermediate_size"), activation=activation)
     experts = moe(config, activation)
     first = config.count("first_k_dense_replace", 3, least=0)

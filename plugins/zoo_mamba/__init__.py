@@ -101,7 +101,7 @@ class MixerLayer(Spec):
 
 def mamba(config):
     """Pre-RMSNorm around one selective state space a layer (Gu and Dao, 2023)."""
-    dim = config.count("hidden_size")
+    dim, rank = config.count("hidden_size"), config.get("time_step_rank", "auto")
     config.refuse("use_bcdt_rms")  # norms of dt, B and C, which Falcon Mamba adds
     config.refuse("rms_norm", False)
     config.refuse("ssm_cfg")
@@ -109,7 +109,7 @@ def mamba(config):
     norm = RMSNorm(eps=config.number("layer_norm_epsilon", 1e-5))
     mixer = SelectiveStateSpace(
         hidden=config.count("intermediate_size", config.count("expand", 2) * dim),
-        dt_rank=time_step_rank(config, dim),
+        dt_rank=math.ceil(dim / 16) if rank == "auto" else config.count("time_step_rank"),
         state=config.count("state_size", 16),
         kernel=config.count("conv_kernel", 4),
         activation=config.activation("hidden_act", "silu"),
@@ -123,13 +123,6 @@ def mamba(config):
         norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", True)),
     )
-
-
-def time_step_rank(config, dim):
-    """A number, or "auto", a sixteenth of the width."""
-    if config.get("time_step_rank", "auto") == "auto":
-        return math.ceil(dim / 16)
-    return config.count("time_step_rank")
 
 
 # How training starts and which kernel runs; and the first release's names of what the other keys say too.

@@ -45,7 +45,12 @@ def cache_of_parts(layer: Any, spec: Spec, need: Needs, policy: CachePolicy | No
     blocks = {below: part.block() for below, part in spec.walk()}
     caches = {}
     for below in need.caches:
-        part = _part(layer, below, path)
+        part = layer  # the module of a part has the same path below the layer as the spec that it runs
+        try:
+            for step in below.split("."):
+                part = part[int(step)] if isinstance(part, list) else part[step]
+        except (LookupError, TypeError) as error:
+            raise PluginError(f"{path}: the module does not keep its part {below} under that name") from error
         if not isinstance(part, MakesCache):
             raise RecipeError(
                 f"{path}.{below}: {blocks[below]} has no make_cache(policy), which gives what it keeps from token to "
@@ -53,16 +58,6 @@ def cache_of_parts(layer: Any, spec: Spec, need: Needs, policy: CachePolicy | No
             )
         caches[below] = part.make_cache(policy)
     return LayerCache(caches) if need.by_part or not caches else next(iter(caches.values()))
-
-
-def _part(layer: Any, below: str, path: str) -> Any:
-    """The module of a layer's part: it has the same path below the layer as the spec that it runs."""
-    try:
-        for step in below.split("."):
-            layer = layer[int(step)] if isinstance(layer, list) else layer[step]
-    except (LookupError, TypeError) as error:
-        raise PluginError(f"{path}: the module does not keep its part {below} under that name") from error
-    return layer
 
 
 def layer_inputs(
