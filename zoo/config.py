@@ -20,7 +20,7 @@ REQUIRED: Any = object()  # the default of a key that has none
 MOST_LAYERS = 2_000
 # Widths, heads, vocabulary, positions, in configs and recipes: far above any published model, far below harm.
 MOST = 16_777_216
-# Of what is no count, either sign: beyond these, squares and quotients leave what float32 can hold.
+# Bounds of other numbers, of either sign: beyond these, squares and quotients exceed float32.
 LEAST_NUMBER, MOST_NUMBER = 1e-30, 1e15
 
 
@@ -279,7 +279,7 @@ class Config(Mapping[str, Any]):
         }
 
     def was_read(self, key: str) -> bool:
-        """Whether something has asked for a key that is there."""
+        """Whether a key that is present was read."""
         return key in self._read
 
     def unread(self) -> list[str]:

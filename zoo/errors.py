@@ -144,7 +144,7 @@ def warn(message: str) -> None:
 
 @contextmanager
 def deferred_warnings() -> Iterator[None]:
-    """Hold back the warnings of what is done inside until it has succeeded; drop them when it fails."""
+    """Hold back the warnings of the block until it has succeeded; drop them when it fails."""
     if _deferred.get() is not None:  # an outer one defers them
         yield
         return

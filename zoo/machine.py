@@ -15,7 +15,7 @@ _blas = "not looked for"
 
 
 def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str:
-    """Load MKL or OpenBLAS globally on Linux, before `mlx.core` is imported; gives what `blas()` will say.
+    """Load MKL or OpenBLAS globally on Linux, before `mlx.core` is imported; returns what `blas()` then says.
 
     `ZOO_BLAS=none` leaves MLX's own.
     """
@@ -37,7 +37,7 @@ def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str
 
 
 def _load_globally(*libraries: str) -> bool:
-    """Whether shared libraries could be loaded, whose functions then come before those of libraries loaded later."""
+    """Load shared libraries, whose functions precede those of libraries loaded later; returns whether that worked."""
     try:
         for library in libraries:
             ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)

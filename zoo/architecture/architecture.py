@@ -44,7 +44,7 @@ def check_tuples(label: str, record: object, fields: tuple[str, ...], *kinds: ty
 
 
 def check_tasks(label: str, tasks: Iterable[str], known: Iterable[str]) -> None:
-    """Raise PluginError for a task that is none of the zoo's, nor of `known`, those of the plugin itself."""
+    """Raise PluginError for a task that is neither the zoo's nor among `known`, the plugin's own."""
     if unknown := set(tasks) - set(known) - set(TASKS):
         raise PluginError(
             f"{label}: task {min(unknown)!r} is not one of {', '.join(TASKS)}, "
@@ -223,7 +223,7 @@ class Architecture(Record):
         return {"hf": self.weights, "mlx": self.mlx_weights or self.weights}
 
     def layouts_of(self, format: str | None) -> dict[str, tuple[Rule, ...]]:
-        """The layouts that a checkpoint may have whose metadata has this `format`."""
+        """The possible layouts of a checkpoint whose metadata has this `format`."""
         if format == "gguf":
             return {"gguf": self.gguf.weights if self.gguf else ()}
         return self.layouts

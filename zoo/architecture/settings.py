@@ -98,7 +98,7 @@ class Setting(Frozen):
         return value if isinstance(value, self.kind) else None
 
     def parsed(self, text: str) -> Any:
-        """The value that a text spells, "0.5" or "true"; PromptError when it spells none of this kind."""
+        """The value of a text, "0.5" or "true"; PromptError when it is not of this kind."""
         spelled = {str(extra).lower(): extra for extra in self.also}
         if self.kind is bool:
             spelled |= {"true": True, "false": False}

@@ -1,6 +1,6 @@
 """The registry: what the plugins gave, by name, and which of it serves a model.
 
-Among plugins that claim one name a third party comes before the zoo, and none of two third parties gets it.
+Of the plugins that claim one name, a third party gets it before the zoo; of two third parties, neither does.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class RecordTable(Generic[T]):
         }
 
     def listed(self) -> dict[str, T]:
-        """Every record under a name that gives it, qualified where the plain one gives another or is contested."""
+        """Every record by a name that finds it: qualified where the plain one finds another record or is contested."""
         found: dict[str, T] = {}
         for name, claims in self._claims.items():
             winner = _holder(claims)
@@ -207,7 +207,7 @@ class Registry:
 
     @property
     def architectures(self) -> dict[str, Architecture]:
-        """The architectures that can be asked for, by name; those whose name another has by their qualified names."""
+        """The architectures by name; qualified where the plain name finds another architecture."""
         return {name: a for name, a in self.table(Architecture).listed().items() if not a.bridged}
 
     @property
@@ -363,7 +363,7 @@ _in_use: Registry | None = None
 
 @contextmanager
 def using(registry: Registry) -> Iterator[Registry]:
-    """Make `registry` the one that `default_registry()` gives within the block, whatever else is installed."""
+    """Make `default_registry()` return `registry` within the block, whatever else is installed."""
     global _in_use
     before, _in_use = _in_use, registry
     try:

@@ -59,7 +59,7 @@ def read_recipe(path: Path, registry: Registry) -> Model:
 
 
 def recipe_config(recipe: Model) -> dict[str, Any]:
-    """What the config.json of a folder says whose model is this recipe's."""
+    """The config.json of a folder that holds this recipe's model."""
     return {"model_type": RECIPE_TYPE, "recipe": recipe.to_json()}
 
 

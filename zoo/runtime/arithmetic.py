@@ -79,7 +79,7 @@ def in_pieces(function: Callable[[np.ndarray, np.ndarray], None], x: mx.array) -
     """Apply an elementwise numpy function, `function(read, written)`, to some numbers at a time."""
     result = mx.zeros(x.shape)
     read, written = memory(mx.contiguous(x)).reshape(-1), memory(result).reshape(-1)
-    with np.errstate(over="ignore"):  # exp of much gives ∞, by which x is divided
+    with np.errstate(over="ignore"):  # exp of a large number is ∞, by which x is divided
         for start in range(0, x.size, PIECE):
             function(read[start : start + PIECE], written[start : start + PIECE])
     return result

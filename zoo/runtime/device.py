@@ -49,7 +49,7 @@ def compute_dtype(asked: str | None = None) -> Any:
 
 
 def dequantized_dtype() -> Any:
-    """The dtype of matrices whose quantization this library lacks: half precision on a GPU, float32 where that is fastest."""
+    """The dtype of matrices whose quantization MLX lacks: half precision on a GPU, else float32, which is fastest there."""
     return mx.float16 if on_gpu() else mx.float32
 
 
@@ -77,7 +77,7 @@ def on_stream(stream: mx.Stream | None) -> AbstractContextManager[Any]:
 
 @cache
 def side_streams() -> tuple[Any, ...]:
-    """The streams for what is done to many arrays at once, one a core; on a GPU the usual one.
+    """The streams for work on many arrays at once, one per core; on a GPU the default one.
 
     They are made once: each has a thread that never ends.
     """

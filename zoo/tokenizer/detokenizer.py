@@ -46,7 +46,7 @@ class DecodingStage(ABC):
 
 
 class TokenDetokenizer:
-    """Detokenizer over the strings of tokens; `token` gives None for an id that has no text."""
+    """Detokenizer over the strings of tokens; `token` returns None for an id without text."""
 
     def __init__(self, token: Callable[[int], str | None], stages: Sequence[DecodingStage]) -> None:
         self.token = token
@@ -107,7 +107,7 @@ class VisibleTokenDetokenizer:
 class PieceDetokenizer:
     """Detokenizer over sentencepiece pieces, by the rules of its own decoder.
 
-    `piece` gives a byte's value, a piece's text, or None for an id that has no text. `leading`: which pieces at the start
+    `piece` returns a byte's value, a piece's text, or None for an id without text. `leading`: which pieces at the start
     lose the space in front, which encoding added.
     """
 
