@@ -8,9 +8,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from zoo.checkpoint.source import find
 from zoo.errors import PromptError, SourceError, ZooError
 from zoo.files.reading import read_object_at
+from zoo.host.registry import default_registry
 from zoo.inspect.timing import alternating, run_in_subprocess
+from zoo.runtime import versions
 from zoo_bench.engine import Job, Lengths, check_installed
 from zoo_bench.limits import NEEDS
 from zoo_bench.workloads import METRICS, ON_REQUEST, WORKLOADS, BenchmarkMetric
@@ -49,10 +52,6 @@ def benchmark(
     >>> record["engines"]["zoo"]["decode_rate"] > 0
     True
     """
-    from zoo.checkpoint.source import find
-    from zoo.host.registry import default_registry
-    from zoo.runtime import versions
-
     lengths = lengths or Lengths()
     if type(runs) is not int or runs < 1:
         raise PromptError(f"`runs` must be a number of at least 1, got {runs!r:.60}")

@@ -6,6 +6,7 @@ An engine loads a folder; then it reads ids and writes the likeliest token each 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import PromptError, SourceError, ZooError
+from zoo.runtime import peak_memory
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,6 @@ class BenchmarkEngine:
     def peak(self) -> int:
         """The most bytes that MLX has held, or the process of an engine that does not run on it."""
         import resource
-        import sys
-
-        from zoo.runtime import peak_memory
 
         if self.on_mlx:
             return peak_memory()

@@ -10,9 +10,15 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
+from zoo import runtime
+from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.errors import SourceError, in_words
+from zoo.host.registry import default_registry
 from zoo.inspect.timing import timed_tokens
-from zoo.loading import Loaded
+from zoo.loading import Loaded, load
 from zoo_bench.engine import BenchmarkEngine, Job, Lengths
 from zoo_bench.limits import needs
 
@@ -24,8 +30,6 @@ DRAFT = 8  # tokens that are looked up a step
 
 def zoo(job: Job) -> BenchmarkEngine:
     """The zoo, with what its model does."""
-    from zoo.loading import load
-
     loaded = load(job.path, force=True, dtype=job.dtype, architecture=job.architecture, unpack=job.unpack)
     model, causality = loaded.model, loaded.architecture.causality
     if model.translates:
@@ -78,11 +82,6 @@ class ZooDecoder(ZooEngine):
 
     def needs(self, lengths: Lengths) -> dict[str, float]:
         """By metric, what a token takes of the machine's limit that bounds it."""
-        import mlx.core as mx
-        from mlx.utils import tree_flatten
-
-        from zoo import runtime
-
         recipe = self.loaded.recipe
         dtype = runtime.compute_dtype() or mx.bfloat16
         held = sum(array.nbytes for _, array in tree_flatten(self.loaded.model.parameters()))
@@ -126,8 +125,6 @@ class ZooDecoder(ZooEngine):
 
     def step(self) -> tuple[Callable[[Any], Any], Callable[[Any], list[Any]]]:
         """The function that builds one step after 4 tokens, ids (1, 1) -> next token, and the one for the arrays to evaluate."""
-        import mlx.core as mx
-
         from zoo.compiled_step import compiled_step
 
         model = self.loaded.model
@@ -146,11 +143,7 @@ class Mlx(BenchmarkEngine):
     """MLX's own reading of the same files, and nothing else: what no loading can be faster than."""
 
     def __init__(self, job: Job) -> None:
-        import mlx.core as mx
         import numpy
-
-        from zoo.checkpoint.checkpoint import open_checkpoint
-        from zoo.host.registry import default_registry
 
         files = open_checkpoint(job.path, default_registry()).weight_files()
         # Of other files the bytes: MLX's own reader of GGUF crashes at a damaged one.
@@ -167,7 +160,6 @@ class MlxLm(BenchmarkEngine):
     """mlx-lm, on the BLAS that the zoo uses."""
 
     def __init__(self, job: Job) -> None:
-        import mlx.core as mx
         from mlx_lm.utils import load_model
 
         self.model, config = load_model(job.path)
@@ -179,7 +171,6 @@ class MlxLm(BenchmarkEngine):
 
     def write(self, ids: list[int], new: int) -> tuple[float, float]:
         """Seconds to the first token, and of those after it."""
-        import mlx.core as mx
         from mlx_lm.generate import generate_step
 
         return timed_tokens(generate_step(mx.array(ids), self.model, max_tokens=new))
@@ -200,7 +191,6 @@ class MlxLm(BenchmarkEngine):
 
     def step(self) -> tuple[Callable[[Any], Any], Callable[[Any], list[Any]]]:
         """The function that builds one step as mlx-lm's own generation does, and the one for the arrays to evaluate."""
-        import mlx.core as mx
         from mlx_lm.models.cache import make_prompt_cache
 
         cache = make_prompt_cache(self.model)
@@ -256,8 +246,6 @@ class LlamaCpp(BenchmarkEngine):
     def __init__(self, job: Job) -> None:
         from llama_cpp import Llama
 
-        from zoo import runtime
-
         if job.path.suffix != ".gguf":
             raise SourceError(f"llama.cpp: {job.path} is no GGUF file, and it reads no other")
         threads, self.context = runtime.threads(), job.lengths.longest(job.works)
@@ -285,15 +273,13 @@ class CTranslate2(BenchmarkEngine):
     def __init__(self, job: Job) -> None:
         import ctranslate2
 
-        from zoo.runtime import threads
-
         dtype = job.dtype or "float32"
         with TemporaryDirectory() as made:
             began = time.perf_counter()
             self._tokens = converted(job.path, Path(made), dtype)
             self.converting = time.perf_counter() - began
             self._translator = ctranslate2.Translator(
-                made, device="cpu", compute_type=dtype, intra_threads=threads()
+                made, device="cpu", compute_type=dtype, intra_threads=runtime.threads()
             )
         self.vocab: int = len(self._tokens) - 1  # but for the padding
 

@@ -9,6 +9,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import mlx.core as mx
+
+from zoo import runtime
+from zoo.describe.facts.counts import decode_flops, prefill_flops
+from zoo.describe.facts.memory import cache_sizes
 from zoo.inspect.timing import answer, evaluation_seconds
 from zoo.recipe import Model
 from zoo_bench.engine import Lengths
@@ -26,9 +31,6 @@ def limits() -> dict[str, float]:
 
     Both are the best of several ways and runs, in the dtype that the zoo computes in.
     """
-    import mlx.core as mx
-
-    from zoo import runtime
 
     def seconds(read: Callable[[], Any]) -> float:
         return min(evaluation_seconds(read, RUNS))
@@ -44,8 +46,6 @@ def limits() -> dict[str, float]:
 
 def _products(dtype: Any) -> Iterator[float]:
     """Operations a second in products of larger and larger matrices, as long as they take little time."""
-    import mlx.core as mx
-
     for side in SIDES:
         matrix = _matrix(side, side, dtype)
         mx.eval(matrix)
@@ -57,8 +57,6 @@ def _products(dtype: Any) -> Iterator[float]:
 
 def _matrix(height: int, width: int, dtype: Any) -> Any:
     """Products of random numbers: to draw each number of it would take seconds."""
-    import mlx.core as mx
-
     return (mx.random.normal((height, 1)) * mx.random.normal((width,))).astype(dtype)
 
 
@@ -68,9 +66,6 @@ def needs(recipe: Model, weight_bytes: float, number_bytes: int, lengths: Length
     Every matrix is read once a step, whatever the rows; of a mixture those of the experts that a token chooses. What is
     cached is read once a token, in `number_bytes` a number.
     """
-    from zoo.describe.facts.counts import decode_flops, prefill_flops
-    from zoo.describe.facts.memory import cache_sizes
-
     written, read = decode_flops(recipe, 1), prefill_flops(recipe, lengths.prompt)
     if written is None or read is None:
         return {}

@@ -11,6 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
+from zoo import runtime
 from zoo.errors import SourceError
 from zoo.inspect.timing import answer
 from zoo_bench.engine import Job
@@ -54,9 +58,6 @@ class BlockClock:
 
 def evaluate(tree: Any) -> None:
     """Evaluate the arrays in lists, tuples and mappings."""
-    import mlx.core as mx
-    from mlx.utils import tree_flatten
-
     mx.eval([leaf for _, leaf in tree_flatten(tree) if isinstance(leaf, mx.array)])
 
 
@@ -65,10 +66,6 @@ def profile(asked: str) -> dict[str, dict[str, float]]:
 
     Of a translator "prefill" reads the sources of several texts, and "decode" is one token of each translation.
     """
-    import mlx.core as mx
-
-    from zoo import runtime
-
     job = Job.from_json(asked)
     engine, lengths = zoo(job), job.lengths
     if not isinstance(engine, ZooDecoder | ZooTranslator):

@@ -17,6 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import mlx.core as mx
+
 from zoo.errors import SourceError
 from zoo.inspect.timing import answer
 from zoo_bench.engine import BenchmarkEngine, Job, Lengths
@@ -175,8 +177,6 @@ def translation(task: Workload) -> Metrics:
 
 def host(task: Workload) -> Metrics:
     """The time that Python takes to build one step, and the primitives of its graph; nothing is computed meanwhile."""
-    import mlx.core as mx
-
     build, states = task.engine.step()
     taken: list[float] = []
     primitives = 0

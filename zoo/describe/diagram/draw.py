@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, LayerStack, Note, Residual, as_note, boxes
 from zoo.describe.facts.counts import has_idle_experts
@@ -18,11 +18,9 @@ from zoo.describe.facts.fact import billions
 from zoo.describe.language import joined, message
 from zoo.errors import PluginError
 from zoo.frozen import Frozen, frozen
+from zoo.host.registry import Registry
 from zoo.recipe import Model, Spec
 from zoo.recipe.parts import ACTIVATION_TITLES
-
-if TYPE_CHECKING:
-    from zoo.host.registry import Registry
 
 ROLES = {"mixer": "attention", "layer": "layer", "model": "model"}
 
