@@ -31,7 +31,7 @@ def benchmark(
     dtype: str | None = None,
     unpack: bool | None = None,
     profile: bool = False,
-    report: Callable[[int, int], None] | None = None,
+    report: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
     """Measure a checkpoint in the zoo and in the engines `against`, such as "mlx-lm"; gives a record.
 
@@ -69,8 +69,7 @@ def benchmark(
 
     def run(module: str, *arguments: str) -> dict[str, Any]:
         nonlocal done
-        if report is not None:
-            report(done, total)
+        report(done, total)
         name = f"{arguments[0] if len(arguments) > 1 else 'zoo'}, {source}"
         values = run_in_subprocess(f"zoo_bench.{module}", arguments, name)
         done += 1
@@ -91,8 +90,7 @@ def benchmark(
         **({"profile": run("profile", job)} if profile else {}),
         "versions": versions(),
     }
-    if report is not None:
-        report(total, total)
+    report(total, total)
     return record
 
 

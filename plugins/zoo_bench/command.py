@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from zoo.cli.progress import Progress
 from zoo.cli.source_options import (
     FILE,
     complete_source,
@@ -17,6 +18,7 @@ from zoo.cli.source_options import (
     unpack_option,
     yes_option,
 )
+from zoo.cli.terminal import columns, facts, table
 
 
 @click.command()
@@ -78,8 +80,6 @@ def bench(
     Percentages are shares of what the machine's memory, or its products of matrices, allow. The machine should do nothing
     else meanwhile.
     """
-    from zoo.cli.progress import Progress
-    from zoo.cli.terminal import table
     from zoo.files.writing import check_outputs, write_record
     from zoo_bench.benchmark import benchmark, compared, read_record
     from zoo_bench.engine import Lengths
@@ -154,7 +154,6 @@ def ratio(own: float | None, other: float | None) -> str:
 
 def _changes(changes: list[tuple[str, float, float, float]]) -> str:
     """A table of changes since an older record, with a mark where it is worse."""
-    from zoo.cli.terminal import table
     from zoo_bench.workloads import metric_named
 
     worse = 0.95
@@ -168,8 +167,6 @@ def _changes(changes: list[tuple[str, float, float, float]]) -> str:
 
 def _about(found: dict[str, Any]) -> str:
     """The machine, the versions and the sizes of a record, in a few lines."""
-    from zoo.cli.terminal import columns, facts
-
     versions, limits = found["versions"], found["limits"]
     parts = [
         f"prompt {found['prompt']}, new {found['new']}, rows {found['rows']}",

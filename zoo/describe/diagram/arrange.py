@@ -226,8 +226,6 @@ def _in_all(note: Note, theirs: Sequence[Any]) -> bool:
 
 
 def _marked_cell(cell: Cell, theirs: Sequence[Any]) -> Cell:
-    def has(other: Box) -> bool:
-        return any(cell.title == part.title for row in other.rows for part in row)
-
     named = any(character.isalnum() for character in cell.title)  # and no operator
-    return dataclasses.replace(cell, differs=named and not all(map(has, theirs)))
+    shared = all(any(cell.title == part.title for row in other.rows for part in row) for other in theirs)
+    return dataclasses.replace(cell, differs=named and not shared)

@@ -136,12 +136,8 @@ def generic(subject: DrawnSpec) -> Box:
             drawn = list(boxes(subject.part(field, part)))
             rows += [(box.title, field) for box in drawn[:1]]
             if spec.kind in ("layer", "model"):
-                notes += [
-                    Note(note.text, f"{field}.{note.name}")
-                    for box in drawn
-                    if box.role != "norm"
-                    for note in box.notes
-                ]
+                inner = [note for box in drawn if box.role != "norm" for note in box.notes]
+                notes += [Note(note.text, f"{field}.{note.name}") for note in inner]
     return subject.box(spaced(spec.name), *notes, rows=rows)
 
 
@@ -152,9 +148,8 @@ def field_notes(spec: Spec) -> Iterable[Note]:
         word = field.name.replace("_", " ")
         if value is True:
             yield Note(word, field.name)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            if field.name != "eps":
-                yield Note(f"{word} {number(value)}", field.name)
+        elif isinstance(value, int | float) and not isinstance(value, bool) and field.name != "eps":
+            yield Note(f"{word} {number(value)}", field.name)
         elif isinstance(value, str) and value and len(value) <= 24:
             yield Note(f"{word} {value}", field.name)
 

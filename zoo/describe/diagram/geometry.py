@@ -72,7 +72,7 @@ def inside(box: Box) -> tuple[list[str], list[tuple[Cell, float, float, float]],
         return [box.title], [], TITLE_LINE + 4
     room = BOX - 2 * PAD
     title = lines_within((MARK if box.differs else "") + box.title, room, TITLE, bold=True)
-    y = float(PAD + len(title) * TITLE_LINE)
+    y: float = PAD + len(title) * TITLE_LINE
     rows = [part for row in reversed(box.rows) for part in _rows(row, room)]
     placed = []
     for row in rows:

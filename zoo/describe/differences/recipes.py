@@ -6,7 +6,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from zoo.describe.differences.parts import (
     FIELDS,
@@ -41,8 +40,8 @@ SEES = {
 def differences(base: Model, other: Model, *, sizes: bool = True) -> list[str]:
     """What `other`, a recipe, has that `base` has not, as sentences; [] when they are alike.
 
-    Decoders are compared with decoders and encoders with encoders. `sizes`: also numbers, such as the width;
-    without them only what the models are made of. Raises nothing of its own.
+    Decoders are compared with decoders and encoders with encoders; where no role is common, the first stack of each.
+    `sizes`: also numbers, such as the width; without them only what the models are made of. Raises nothing of its own.
 
     >>> from zoo.describe import describe
     >>> from zoo.describe.differences import differences
@@ -61,9 +60,10 @@ def differences(base: Model, other: Model, *, sizes: bool = True) -> list[str]:
         return found + (list(_sizes(base, other)) if sizes else [])
     if set(ours) != set(theirs):
         found.append(SHAPES[frozenset(theirs)])
-    pairs = _pairs(ours, theirs)
-    sentences_of = {role: list(_stack(*pair, sizes)) for role, pair in pairs.items()}
-    everywhere = set.intersection(*map(set, sentences_of.values())) if sentences_of else set()
+    pairs = {role: (ours[role], theirs[role]) for role in ours if role in theirs}
+    first = next(iter(ours.values())), next(iter(theirs.values()))
+    sentences_of = {role: list(_stack(*pair, sizes)) for role, pair in (pairs or {DECODER: first}).items()}
+    everywhere = set.intersection(*map(set, sentences_of.values()))
     for role, sentences in sentences_of.items():
         for sentence in sentences:
             if sentence in everywhere:
@@ -77,14 +77,6 @@ def differences(base: Model, other: Model, *, sizes: bool = True) -> list[str]:
     if sizes:
         found += _sizes(base, other)
     return found
-
-
-def _pairs(ours: dict[str, Model], theirs: dict[str, Model]) -> dict[str, tuple[Any, Any]]:
-    """Pairs of stacks by role; where no role is common, the first stack of each."""
-    common = {role: (ours[role], theirs[role]) for role in ours if role in theirs}
-    if common or not (ours and theirs):
-        return common
-    return {DECODER: (next(iter(ours.values())), next(iter(theirs.values())))}
 
 
 def _stack(ours: Model, theirs: Model, sizes: bool) -> Iterator[str]:
