@@ -63,9 +63,8 @@ def compare(
     check_outputs((svg, html), overwrite)
     registry = default_registry()
     found = [describe(name, registry) for name in names]
-    context = counted["context"]
-    if context is None:
-        context = common_context([one.recipe for one in found])
+    common = common_context([one.recipe for one in found])
+    context = common if counted["context"] is None else counted["context"]
     sheets = [one.sheet(registry, context, counted["quantize"]) for one in found]
     diagrams = diagrams_of(found, registry)
     figures = _measured(names) if measured else []
@@ -74,12 +73,11 @@ def compare(
     if html is not None:
         from zoo.describe.pages.comparison import compare_page
 
-        facts = [one.facts() for one in figures]
-        write_file(html, compare_page(found, registry, measured=facts, **counted), overwrite)
+        page = compare_page(found, registry, measured=[one.facts() for one in figures], **counted)
+        write_file(html, page, overwrite)
     if (svg or html) and not as_json:
         return
-    titles = [sheet.title for sheet in sheets]
-    rows = compare_sheets(sheets)
+    titles, rows = [sheet.title for sheet in sheets], compare_sheets(sheets)
     words = [differences(found[0].recipe, one.recipe) for one in found[1:]]
     fields = aligned([fields_of(one.recipe) for one in found]) if everything else []
     if as_json:

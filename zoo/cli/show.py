@@ -74,7 +74,7 @@ def show(
     registry = default_registry()
     found = describe(name, registry, revision)
     if as_recipe:
-        click.echo(json.dumps(found.recipe.to_json(), ensure_ascii=False, indent=1))
+        _print_json(found.recipe.to_json())
         return
     diagrams = diagrams_of([found], registry)
     if svg is not None:
@@ -90,7 +90,6 @@ def show(
     names = weight_names(found.architecture, found.recipe, registry) if given["weights"] else {}
     declared = weight_rules(found.architecture) if given["rules"] else {}
     if as_json:
-        record = _about(found, registry) | sheet.to_json()
         optional = {
             "differences": {} if base is None else {"from": base[0], "sentences": words},
             "fields": {fact.name: fact.to_json() for fact in fields},
@@ -98,8 +97,7 @@ def show(
             "weights": names,
             "rules": declared,
         }
-        record |= {key: value for key, value in optional.items() if value}
-        click.echo(json.dumps(record, default=vars, ensure_ascii=False, indent=1))
+        _print_json(_about(found, registry) | sheet.to_json() | {k: v for k, v in optional.items() if v})
         return
     print_diagrams(diagrams)
     sections = [_head(found, registry), _sheet(sheet, everything), *_lists(found, base and base[0], words)]
@@ -107,6 +105,10 @@ def show(
         sections.append(table([[row.label, row.texts[0]] for row in aligned([fields])], ["field", "value"]))
     sections.append(table([[path, " or ".join(map(str, shapes))] for path, shapes in paths.items()]))
     click.echo("\n\n".join(filter(None, [*sections, *_weight_tables(names, declared)])))
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, default=vars, ensure_ascii=False, indent=1))
 
 
 def _lists(found: Described, base: str | None, differences: Sequence[str]) -> Iterator[str]:
