@@ -12,10 +12,10 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-if TYPE_CHECKING:
-    from tokenizers.decoders import Decoder
+from tokenizers import decoders
+from tokenizers.decoders import Decoder
 
 SPACE = "\u2581"  # the visible space of sentencepiece vocabularies
 REPLACEMENT = "\ufffd"
@@ -333,8 +333,6 @@ def flat(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 def decoder_of(spec: dict[str, Any]) -> Decoder:
     """The library's decoder that one description stands for."""
-    from tokenizers import decoders
-
     decoder: Decoder = decoders.Fuse()  # any kind will do: the state replaces it
     decoder.__setstate__(json.dumps(spec).encode("utf-8"))
     return decoder

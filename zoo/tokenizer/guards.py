@@ -14,13 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tokenizers import Tokenizer
 
 from zoo.errors import TokenizerError
 from zoo.tokenizer.detokenizer import Detokenizer, flat
-
-if TYPE_CHECKING:
-    import tokenizers
 
 PROBES = ("", "a", "Hello, world! 你好 é\n 12 😀")
 _error_stream = Lock()
@@ -55,7 +54,7 @@ class GuardedDetokenizer:
             return self.inner.finish()
 
 
-def probe(tokenizer: tokenizers.Tokenizer) -> None:
+def probe(tokenizer: Tokenizer) -> None:
     """Encode and decode once, so that a file on which the library panics does so now and not during generation."""
     for text in PROBES:
         with suppress(Exception):  # a text that the vocabulary has no tokens for
@@ -109,7 +108,7 @@ GROWTH = {"NFKC": 18, "NFKD": 18, "Precompiled": 18, "NFC": 3, "NFD": 4, "Lowerc
 GROWTH |= {"ByteLevel": 4}
 
 
-def check_growth(path: Path, tokenizer: tokenizers.Tokenizer) -> None:
+def check_growth(path: Path, tokenizer: Tokenizer) -> None:
     """TokenizerError, naming the file, for a tokenizer that may take hours or all memory for a short text."""
     for name in ("normalizer", "pre_tokenizer", "decoder"):
         part = getattr(tokenizer, name)

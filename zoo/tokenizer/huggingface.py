@@ -9,7 +9,11 @@ import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tokenizers import AddedToken as LibraryToken
+from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers.decoders import Decoder
 
 from zoo.errors import TokenizerError
 from zoo.tokenizer.backend import Backend, TextBytes
@@ -28,10 +32,6 @@ from zoo.tokenizer.detokenizer import (
 from zoo.tokenizer.guards import GuardedDetokenizer, check_growth, hide_panics, library_errors, probe
 from zoo.tokenizer.settings import FLAGS, TokenizerSettings, read_bytes, read_text, read_vocabulary
 
-if TYPE_CHECKING:
-    import tokenizers
-    from tokenizers.decoders import Decoder
-
 # Without tokenizer.json, only the name of a class tells the pre-tokenization and special tokens. These classes follow the
 # rules below; any other would be tokenized wrongly without an error.
 _CLASSES = {
@@ -46,7 +46,7 @@ class TokenizersBackend(Backend):
 
     def __init__(
         self,
-        tokenizer: tokenizers.Tokenizer,
+        tokenizer: Tokenizer,
         settings: TokenizerSettings,
         special_tokens: dict[str, str],
         path: Path | None = None,
@@ -75,7 +75,7 @@ class TokenizersBackend(Backend):
             return self.languages.encode(text)
         return self._encode(text, special_tokens).ids
 
-    def _encode(self, text: str, special_tokens: bool) -> tokenizers.Encoding:
+    def _encode(self, text: str, special_tokens: bool) -> Encoding:
         with library_errors(self.path, "its tokenizer cannot encode this text"), hide_panics():
             return self.tokenizer.encode(text, add_special_tokens=special_tokens)
 
@@ -129,8 +129,6 @@ class TokenizersBackend(Backend):
 
     def _add_tokens(self, settings: TokenizerSettings) -> None:
         """Append the added tokens that the vocabulary lacks; TokenizerError when their ids are not the next ones."""
-        from tokenizers import AddedToken as LibraryToken
-
         for token in settings.added_tokens:
             if self.tokenizer.token_to_id(token.content) is None:
                 flags = {flag: getattr(token, flag) for flag in FLAGS}
@@ -144,8 +142,6 @@ class TokenizersBackend(Backend):
 
     def _mark_special(self, texts: set[str]) -> None:
         """Mark the tokens as special that the settings call so, if the vocabulary has them."""
-        from tokenizers import AddedToken as LibraryToken
-
         added = self.tokenizer.get_added_tokens_decoder()
         for text in sorted(texts):
             id = self.tokenizer.token_to_id(text)
@@ -158,11 +154,9 @@ class TokenizersBackend(Backend):
 
 def from_json(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
     """The tokenizer of a `tokenizer.json`, whose post-processor adds the special tokens around a text."""
-    import tokenizers
-
     data = read_bytes(path)
     with library_errors(path, "not a tokenizer"), hide_panics():
-        tokenizer = tokenizers.Tokenizer.from_buffer(data)
+        tokenizer = Tokenizer.from_buffer(data)
         backend = TokenizersBackend(tokenizer, settings, settings.special_tokens, path)
     check_growth(path, tokenizer)
     with library_errors(path, "its parts do not work together"), hide_panics():
@@ -175,8 +169,6 @@ def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
 
     GPT-1's vocabulary marks the ends of words with `</w>`; GPT-2's marks their beginnings with `Ġ`.
     """
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-
     merges_path = folder / "merges.txt"
     check_class(merges_path.name, settings)
     vocab = read_vocabulary(folder / "vocab.json")
@@ -208,8 +200,6 @@ def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
 
 def put_around(backend: TokenizersBackend, first: str | None, last: str | None) -> None:
     """Add a first and a last token to every text, unless they are None or not in the vocabulary."""
-    from tokenizers import processors
-
     first, last = (
         token if token is not None and backend.id(token) is not None else None for token in (first, last)
     )
@@ -229,8 +219,6 @@ def from_word_pieces(path: Path, settings: TokenizerSettings) -> TokenizersBacke
 
 def bert(path: Path, tokens: Sequence[str], settings: TokenizerSettings) -> TokenizersBackend:
     """BERT's tokenizer of `tokens` in the order of their ids, which `path` holds."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-
     vocab = {token: id for id, token in enumerate(tokens)}
     defaults = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
     special = defaults | settings.special_tokens
