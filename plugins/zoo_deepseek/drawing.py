@@ -16,9 +16,8 @@ def latent_attention(subject):
         note("cached", "cached {n} + {m}", n=spec.kv_rank, m=spec.rope_dim),
         *parts.rope_notes(spec.rope),
     ]
-    query = [("Query", "query")]
     latent = [("K/V latent", "kv_norm"), ("RoPE key", "rope")]
-    heads = [("Key", "key"), ("Value", "value")]
+    heads = [("Query", "query"), ("Key", "key"), ("Value", "value")]
     if spec.query_rank is not None:
         notes.insert(3, note("query_rank", "query latent {n}", n=spec.query_rank))
         latent.insert(0, ("Q latent", "query_norm"))
@@ -28,7 +27,7 @@ def latent_attention(subject):
     return subject.box(
         message(f"{mask} {{attention}}", attention="multi-head latent attention"),
         *notes,
-        rows=[latent, [*query, *heads]],
+        rows=[latent, heads],
     )
 
 

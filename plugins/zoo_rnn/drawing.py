@@ -5,30 +5,25 @@ from zoo.describe.diagram import Note, note
 
 def lstm(subject):
     """Three gates around a cell."""
-    gates = [("Input", "input"), ("Forget", "input"), ("Output", "input")]
-    return _unit(
-        subject, "Long short-term memory", 3, [[("Token", "input"), ("State", "recurrent")], gates, "Cell"]
-    )
+    return _unit(subject, "Long short-term memory", ("Input", "Forget", "Output"), "Cell")
 
 
 def gru(subject):
     """Two gates around a state."""
-    gates = [("Reset gate", "input"), ("Update gate", "input")]
-    return _unit(
-        subject, "Gated recurrent unit", 2, [[("Token", "input"), ("State", "recurrent")], gates, "Candidate"]
-    )
+    return _unit(subject, "Gated recurrent unit", ("Reset gate", "Update gate"), "Candidate")
 
 
-def _unit(subject, title, gates, rows):
+def _unit(subject, title, gates, last):
     spec = subject.spec
     notes = [
         note(
             "states", f"{{n}} state{'' if spec.states == 1 else 's'} of {{m}}", n=spec.states, m=subject.dim
         ),
-        note("gates", "{n} gates", n=gates),
+        note("gates", "{n} gates", n=len(gates)),
     ]
     if spec.bias:
         notes.append(Note("biases", "bias"))
+    rows = [[("Token", "input"), ("State", "recurrent")], [(gate, "input") for gate in gates], last]
     return subject.box(title, *notes, rows=rows)
 
 

@@ -127,14 +127,9 @@ def transformer(config, activation="relu", scaled=True, start=0):
     )
 
 
-def both(recipe, layers=None, **changes):
-    """A recipe with the encoder and the decoder changed alike, and so all of their layers."""
-
-    def changed(side):
-        side = side.change(**changes)
-        return side.change(layers=tuple(layer.change(**layers) for layer in side.layers)) if layers else side
-
-    return recipe.change(encoder=changed(recipe.encoder), decoder=changed(recipe.decoder))
+def both(recipe, **changes):
+    """A recipe with the encoder and the decoder changed alike."""
+    return recipe.change(encoder=changes, decoder=changes)
 
 
 def marian(config):
@@ -162,12 +157,8 @@ def m2m_100(config):
         raise config.error("d_model", "must be even, and at least 4, for its sinusoidal positions")
     recipe = transformer(config, "relu", scaled=True, start=2)
     positions = SinusoidalPositions(interleaved=False, inclusive=True, offset=padding + 1)
-    return both(
-        recipe,
-        layers=dict(placement="pre"),
-        embedding=dict(positions=positions),
-        norm=LayerNorm(eps=1e-5),
-    )
+    recipe = both(recipe, embedding=dict(positions=positions), norm=LayerNorm(eps=1e-5))
+    return recipe.change_layers(placement="pre")
 
 
 def as_released(config, normalize_embedding):
