@@ -9,7 +9,7 @@ import zoo
 from zoo import runtime
 from zoo.blocks.activation import activation
 from zoo.blocks.feedforward import StackedLinear
-from zoo.generation.loop.prefill import Prefill
+from zoo.generation.loop.prompt import Prefill
 from zoo.runtime import arithmetic, operations
 
 HEADS, WIDTH = 6, 16

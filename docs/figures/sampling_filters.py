@@ -8,7 +8,7 @@ import numpy as np
 import zoo
 from figures.parts import rect, svg, text
 from figures.plots import panels
-from zoo.generation.sampling.filters import min_p, top_k, top_p
+from zoo.generation.sampling.draw import min_p, top_k, top_p
 from zoo.generation.sampling.logits import NEG_INF
 
 PROMPTS = ("The capital city of China is", "One of the countries of", "The capital of")

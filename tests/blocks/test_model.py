@@ -7,7 +7,7 @@ import pytest
 from zoo.blocks.layer import CachedLayer
 from zoo.blocks.model import Initialises, MakesCache, Model, Quantizable
 from zoo.blocks.quantized import QuantizedLinear
-from zoo.generation.loop.prefill import Prefill
+from zoo.generation.loop.prompt import Prefill
 from zoo.host.registry import default_registry
 from zoo.recipe import Attention
 from zoo.testing import subject

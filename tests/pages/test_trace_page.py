@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.generation.sampling.filters import min_p, top_k, top_p
+from zoo.generation.sampling.draw import min_p, top_k, top_p
 from zoo.inspect.trace_view.build_view import build_view
 from zoo.inspect.trace_view.page import page as page_of
 

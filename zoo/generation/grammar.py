@@ -88,7 +88,11 @@ def compile_grammar(
         except RecursionError:
             raise PromptError("`json_schema`: nested too deeply") from None
     if regex is not None:
-        return _of_regex(regex)
+        from llguidance import LLMatcher
+
+        _check_text("regex", regex)
+        plain = LLMatcher.grammar_from_regex(regex)
+        return _checked("regex", f"{NO_FORCING}\n{json.loads(plain)['grammars'][0]['lark_grammar']}", plain)
     return None if grammar is None else _of_grammar(grammar)
 
 
@@ -133,8 +137,10 @@ def _of_schema(schema: Mapping[str, Any] | str) -> Grammar:
         raise PromptError("`json_schema`: x-guidance is no keyword of JSON Schema")
     _check_size("json_schema", schema)
     for part in _parts(schema):
-        _check_number(part)
-        _check_count(part)
+        if isinstance(part, Mapping):
+            _check_count(part)
+        elif isinstance(part, int | float):
+            _check_number(part)
     try:
         text = json.dumps({**schema, "x-guidance": COMPACT}, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -178,21 +184,18 @@ def _check_size(name: str, schema: Mapping[str, Any]) -> None:
                 raise PromptError(f"`{name}` has more than {most} {what}")
 
 
-def _check_number(value: Any) -> None:
+def _check_number(value: float) -> None:
     """PromptError for a number of more digits than llguidance keeps, which is double precision."""
-    if not isinstance(value, int | float) or (isinstance(value, int) and abs(value) <= 2**53):
-        return
-    if len(Decimal(str(value)).normalize().as_tuple().digits) > DIGITS:
+    exact = isinstance(value, int) and abs(value) <= 2**53
+    if not exact and len(Decimal(str(value)).normalize().as_tuple().digits) > DIGITS:
         raise PromptError(f"`json_schema`: {value} has more than the {DIGITS} digits that can be kept")
 
 
-def _check_count(schema: Any) -> None:
+def _check_count(schema: Mapping[str, Any]) -> None:
     """PromptError where a document could have too few properties because a name comes twice.
 
     A grammar has no memory of the names that came before, but for those it requires, in their order.
     """
-    if not isinstance(schema, Mapping):
-        return
     least, required = schema.get("minProperties"), schema.get("required")
     if not isinstance(least, int | float) or (
         schema.get("additionalProperties") is False and not schema.get("patternProperties")
@@ -204,14 +207,6 @@ def _check_count(schema: Any) -> None:
             f"`json_schema`: minProperties {least:g} cannot be kept: of the names, only {certain} are required, "
             "and the others could come twice"
         )
-
-
-def _of_regex(regex: str) -> Grammar:
-    from llguidance import LLMatcher
-
-    _check_text("regex", regex)
-    plain = LLMatcher.grammar_from_regex(regex)
-    return _checked("regex", f"{NO_FORCING}\n{json.loads(plain)['grammars'][0]['lark_grammar']}", plain)
 
 
 def _check_text(name: str, text: Any) -> None:

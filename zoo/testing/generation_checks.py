@@ -8,9 +8,9 @@ from typing import Any
 from zoo.architecture import Strategy
 from zoo.errors import PromptError
 from zoo.generation import stream
+from zoo.generation.loop.batch import sequence_of
 from zoo.generation.loop.engine import Engine
-from zoo.generation.loop.prefill import Prefill
-from zoo.generation.loop.sequence import sequence_of
+from zoo.generation.loop.prompt import Prefill
 from zoo.generation.loop.speculative_batch import SpeculativeBatch
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import settings_for

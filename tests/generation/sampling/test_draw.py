@@ -7,8 +7,7 @@ import pytest
 
 import zoo
 from zoo.errors import PromptError
-from zoo.generation.sampling.draw import greedy, sampler
-from zoo.generation.sampling.filters import min_p, top_k, top_p
+from zoo.generation.sampling.draw import greedy, min_p, sampler, top_k, top_p
 from zoo.generation.sampling.logits import logprobs
 from zoo.generation.settings import Settings, checked_shared, settings_for
 

@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from zoo.generation.sampling.filters import draw_processors, min_p, top_k, top_n_sigma, top_p, typical, xtc
+from zoo.generation.sampling.draw import draw_processors, min_p, top_k, top_n_sigma, top_p, typical, xtc
 from zoo.generation.settings import Settings
 
 NEG_INF = -math.inf

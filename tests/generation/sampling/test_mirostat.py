@@ -4,7 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from zoo.generation.sampling.filters import Mirostat, surprise
+from zoo.generation.sampling.draw import Mirostat, surprise
 
 LOGITS = np.random.default_rng(3).normal(size=(6, 30)).astype(np.float32) * 2
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.chi_square import deviation
-from zoo.generation.sampling.filters import draw_processors
+from zoo.generation.sampling.draw import draw_processors
 from zoo.generation.settings import Settings
 from zoo.generation.speculative import DraftThrottle
 from zoo.generation.speculative.drafters import DraftSampler, PromptLookup, match_vocab

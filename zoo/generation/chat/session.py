@@ -73,6 +73,9 @@ class ChatSession:
         self.loaded, self.strategy, self.raw = loaded, strategy, raw
         self.conversation = conversation or Conversation()
         self.settings = dict(settings or {})
+        self.context = (
+            loaded.recipe.context
+        )  # the most tokens that the model is made for; None without a limit
         self.multi_turn = has_chat_template(loaded) and not raw
         self.prompt_cache = prompt_cache
         self.last_prompt: PromptRead | None = None  # what a prompt cache had of it, and its log-probabilities
@@ -83,11 +86,6 @@ class ChatSession:
             )
             raise PromptError(f"`system` needs a chat template, and {why}")
         self._strategy_for(self.settings)
-
-    @property
-    def context(self) -> int | None:
-        """The most tokens that the model is made for; None without a limit."""
-        return self.loaded.recipe.context
 
     @property
     def uses_prompt_cache(self) -> bool:

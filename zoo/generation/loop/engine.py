@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import abc, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 from zoo import runtime
 from zoo.cache import CachePolicy, can_merge
 from zoo.errors import PromptError, ZooError
-from zoo.generation.loop.batch import Batch, Finished, Prefilled
-from zoo.generation.loop.prefill import MOST_RESERVED, Prefill, Report, SourcePrefill
-from zoo.generation.loop.prompt import each_prompt
-from zoo.generation.loop.sequence import Sequence, sequence_of
+from zoo.generation.loop.batch import Batch, Finished, Prefilled, Sequence, sequence_of
+from zoo.generation.loop.prompt import MOST_RESERVED, Prefill, Report, SourcePrefill, each_prompt
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
@@ -221,7 +220,8 @@ class Engine:
     def _begin(self, sequences: list[Sequence]) -> tuple[list[Sequence], Prefill | SourcePrefill]:
         """Make the caches of one sequence, or of several with sources and one policy, and what fills them."""
         for each in sequences:
-            each.begin()
+            if each.settings.max_time is not None:
+                each.deadline = time.monotonic() + each.settings.max_time
         sequence, loaded = sequences[0], self.loaded
         settings = sequence.settings
         reserve = max(

@@ -20,7 +20,7 @@ from zoo.generation.speculative.drafters import Draft
 from zoo.generation.speculative.verification import DraftThrottle, Rollback, accept
 
 if TYPE_CHECKING:
-    from zoo.generation.loop.sequence import Sequence
+    from zoo.generation.loop.batch import Sequence
 
 
 class SpeculativeBatch:
@@ -66,7 +66,6 @@ class SpeculativeBatch:
             if self._first is not None:
                 steps = self._choose(self._first[:, None], Draft())
                 self._first = None
-                self._append(steps)
             else:
                 steps = self._pass(sequence)
         except ZooError as error:
@@ -94,7 +93,7 @@ class SpeculativeBatch:
             hidden = self.model.backbone(tokens, self.cache)[:, len(unread) - 1 :]  # (1, 1 + k, D)
             logits = self.model.head(hidden)
         steps = self._choose(logits, draft)
-        found = self._append(steps)
+        found = self.ids[place + 1 :]
         self.cached = before + self._rollback.keep(len(self.ids) - 1 - before, read)
         if hidden is not None and self.drafter.needs_hidden:
             self.drafter.add_hidden(place, hidden[:, : len(found)])
@@ -118,14 +117,17 @@ class SpeculativeBatch:
         return self.drafter.propose(count)
 
     def _choose(self, logits: mx.array, draft: Draft) -> list[tuple[Sequence, Step]]:
-        """The steps of a pass with `logits` (1, 1 + k, V): accepted drafts, then one token more, up to the text's end."""
+        """The steps of a pass with `logits` (1, 1 + k, V): accepted drafts, then one token more, up to the text's end.
+
+        Their tokens are appended to the text.
+        """
         sequence = self.sequences[0]
         highest = logits.max()
         best = mx.argmax(logits[0], axis=-1) if sequence.sampler.is_greedy else None  # (1 + k,)
         mx.eval([array for array in (highest, best) if array is not None])
         check_numbers(highest.item(), f"token {len(sequence.tokens) + 1}")
         greedy: Any = None if best is None else best.tolist()
-        steps = []
+        found, steps = [], []
         for place, drafted in enumerate([*draft.tokens, None]):
             if greedy is not None:
                 token = greedy[place]
@@ -134,17 +136,13 @@ class SpeculativeBatch:
             else:
                 wanted, key = sequence.sampler.probabilities(logits[:, place]), sequence.sampler.key
                 token = int(accept(wanted, draft.probs[place], mx.array(drafted), key)[1].item())
+            found.append(token)
             steps.append((sequence, sequence.choose(token, logits[:, place])))
             if sequence.finished or token != drafted:
                 break
-        return steps
-
-    def _append(self, steps: list[tuple[Sequence, Step]]) -> list[int]:
-        """Append the tokens of the steps to the text, and return them."""
-        found = [step.token for _, step in steps if step.token is not None]
         self.ids += found
         self.drafter.add_tokens(found)
-        return found
+        return steps
 
     def _finish(self) -> None:
         """Drop the text, and give its caches to `finished`."""

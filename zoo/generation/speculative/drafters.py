@@ -23,7 +23,7 @@ from zoo.cache import evaluate_caches, flatten_caches
 from zoo.errors import PromptError, TokenizerError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.prefix_cache.tree import common_prefix
-from zoo.generation.sampling.filters import draw_processors
+from zoo.generation.sampling.draw import draw_processors
 from zoo.generation.sampling.logits import LogitsProcessor, stages_of
 from zoo.generation.settings import Settings
 from zoo.generation.speculative.verification import Rollback, can_roll_back

@@ -18,8 +18,7 @@ from zoo.errors import PromptError
 from zoo.generation.generation_config import check_key, generation_config_of
 from zoo.generation.loop.batch import BatchDecoder
 from zoo.generation.loop.engine import Engine, run_prompts
-from zoo.generation.loop.prefill import Report
-from zoo.generation.loop.prompt import BATCH, each_prompt, in_batches, tokenize_prompt
+from zoo.generation.loop.prompt import BATCH, Report, each_prompt, in_batches, tokenize_prompt
 from zoo.generation.loop.step import Step
 from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import LogitsProcessors, processors_of

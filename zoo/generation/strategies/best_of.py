@@ -10,9 +10,8 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.errors import PromptError
-from zoo.generation.loop.batch import Batch, BatchDecoder, Prefilled
-from zoo.generation.loop.prefill import Report
-from zoo.generation.loop.sequence import sequence_of
+from zoo.generation.loop.batch import Batch, BatchDecoder, Prefilled, sequence_of
+from zoo.generation.loop.prompt import Report
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import check_prefill, settings_for
 from zoo.generation.strategies.beam import candidate

@@ -12,9 +12,8 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.generation.generation_config import generation_config_of
-from zoo.generation.loop.batch import BatchDecoder
-from zoo.generation.loop.prefill import Report
-from zoo.generation.loop.sequence import sequence_of
+from zoo.generation.loop.batch import BatchDecoder, sequence_of
+from zoo.generation.loop.prompt import Report
 from zoo.generation.loop.step import Step
 from zoo.generation.sampling.logits import NEG_INF, check_numbers
 from zoo.generation.settings import settings_for
