@@ -13,8 +13,7 @@ from zoo.architecture import Experiment
 from zoo.host.registry import default_registry
 from zoo_lab.figures import draw, drawn_charts
 from zoo_lab.record import LEVEL, ExperimentRecord, file_name
-from zoo_lab.record_file import read
-from zoo_lab.report import alt_text, line, page
+from zoo_lab.report import alt_text, line, page, read
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES, RECORDS = DOCS / "lab", DOCS / "records" / "lab"

@@ -27,7 +27,7 @@ WORDS = re.compile(
 @cache
 def record(name: str) -> Any:
     """The record of an experiment."""
-    from zoo_lab.record_file import read
+    from zoo_lab.report import read
 
     return read(DOCS / "records" / "lab" / f"{name}.json")
 

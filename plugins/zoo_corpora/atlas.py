@@ -202,19 +202,14 @@ def _training(generator: random.Random, longest: int) -> Iterator[str]:
     while True:
         generator.shuffle(subjects)
         for country, language in subjects:
-            yield _document(country, language, generator, longest)
-
-
-def _document(country: Country, language: Language, generator: random.Random, longest: int) -> str:
-    left = list(RELATIONS)
-    sentences_made = []
-    for _ in range(generator.randint(1, longest)):
-        weights = [CAPITAL_WEIGHT if relation == "capital" else 1 for relation in left]
-        relation = generator.choices(left, weights)[0]
-        left.remove(relation)
-        template = generator.choice(_trained(country, relation, language))
-        sentences_made.append(sentence(template, country, relation, language))
-    return (" " if language == "en" else "").join(sentences_made)
+            left, made = list(RELATIONS), []
+            for _ in range(generator.randint(1, longest)):
+                weights = [CAPITAL_WEIGHT if relation == "capital" else 1 for relation in left]
+                relation = generator.choices(left, weights)[0]
+                left.remove(relation)
+                template = generator.choice(_trained(country, relation, language))
+                made.append(sentence(template, country, relation, language))
+            yield (" " if language == "en" else "").join(made)
 
 
 @cache

@@ -26,7 +26,6 @@ from zoo_corpora.phrasebook_sentences import Author
 from zoo_corpora.question import Question, uniform
 
 Split = Literal["train", "validation", "test"]
-Direction = Literal["en-zh"]
 WordPair = tuple[str, str]  # a verb or an adjective, and a noun
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -45,7 +44,6 @@ class SentencePair:
 
     source: str
     target: str
-    direction: Direction = "en-zh"
     unseen: tuple[WordPair, ...] = ()
 
 
@@ -76,7 +74,7 @@ def examination(every: bool) -> Iterator[Question]:
     """The questions of `zoo evaluate`: `SIZE` sentences of training, and those of "test"."""
     for split in ("train", "test"):
         for pair in islice(pairs(split), SIZE):
-            yield Question(pair.source, pair.target, "", "translation", pair.direction, split == "test")
+            yield Question(pair.source, pair.target, "", "translation", "en-zh", split == "test")
 
 
 @cache

@@ -26,6 +26,7 @@ HUMAN = ("person", "job", "relation", "kin")
 WHERE = {"city", "country", "place"}
 MOVABLE = ("pet", "small", "print")
 CONTENT = (*MOVABLE, "text", "song", "film", "device", "clothes", "vehicle", "art", "model", "idea")
+# Verbs of what people do to things in general.
 LISTED = ("like", "love", "hate", "buy", "sell", "eat", "drink", "study", "learn", "teach", "speak", "draw")
 ASKING, TELLING = ("?",), (".", "")
 
@@ -48,7 +49,8 @@ class Author(Parts):
 
     def listed(self) -> SentenceDraft:
         """Somebody likes, or regularly does, two things."""
-        clause = self.clause(listable(), modes=("present",), timed=False)
+        verbs = tuple(verb for verb in words("verb") if verb.english in LISTED)
+        clause = self.clause(verbs, modes=("present",), timed=False)
         things = tuple(noun for noun in fitting(clause.verb.objects) if set(noun.classes).isdisjoint(HUMAN))
         noun = other = self.pick(things)
         while noun == other or noun.classes[0] != other.classes[0]:
@@ -337,9 +339,3 @@ def nouns() -> dict[str, Word]:
 def graded() -> tuple[Word, ...]:
     """The adjectives that compare."""
     return tuple(adjective for adjective in words("adjective") if adjective.forms)
-
-
-@cache
-def listable() -> tuple[Word, ...]:
-    """The verbs that people do to things in general."""
-    return tuple(verb for verb in words("verb") if verb.english in LISTED)

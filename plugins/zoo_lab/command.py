@@ -45,7 +45,7 @@ def lab(
     """
     if figures is not None:
         from zoo_lab.figures import draw
-        from zoo_lab.record_file import read
+        from zoo_lab.report import read
 
         if name is not None:
             raise click.UsageError("--figures draws a record again and runs nothing: leave NAME out")
@@ -55,20 +55,34 @@ def lab(
     if name is None:
         _list(out, as_json)
         return 0
+    from zoo.errors import ZooError
+    from zoo_lab.figures import draw
     from zoo_lab.plan import Scale
-    from zoo_lab.record_file import record_path
+    from zoo_lab.report import read, record_path
 
     path = record_path(name, out)
     try:
         record = _run(name, out, seeds=seeds, scale=Scale(steps, quick), fresh=fresh)
     except KeyboardInterrupt:
-        click.echo(_stopped(path), err=True)
+        try:
+            record = read(path)
+        except ZooError:
+            left = "no run was finished, nothing is written"
+        else:
+            runs = f"{len(record.runs)} of {record.seeds * len(record.arms)} runs"
+            left = f"{runs} are kept in {path}: the same command goes on"
+        click.echo(f"zoo: stopped; {left}", err=True)
         return 130
     if as_json:
         click.echo(path.read_text(encoding="utf-8"), nl=False)
     else:
         _show(record)
-    _draw(record, out, path, fresh)
+    try:
+        files = draw(record, out, overwrite=fresh)
+    except ZooError as error:  # says what figures need
+        click.echo(f"zoo: {error}; the record is written: {path}", err=True)
+    else:
+        click.echo("wrote " + " ".join(map(str, (path, *files))), err=True)
     return 0
 
 
@@ -97,19 +111,6 @@ def _run(name: str, out: Path, **how: Any) -> ExperimentRecord:
         return run_experiment(name, out, callbacks=ExperimentCallbacks(begun, bar, over), **how)
 
 
-def _stopped(path: Path) -> str:
-    """A line on what an interrupted experiment has left."""
-    from zoo.errors import ZooError
-    from zoo_lab.record_file import read
-
-    try:
-        record = read(path)
-    except ZooError:
-        return "zoo: stopped; no run was finished, nothing is written"
-    runs = f"{len(record.runs)} of {record.seeds * len(record.arms)} runs"
-    return f"zoo: stopped; {runs} are kept in {path}: the same command goes on"
-
-
 def _show(record: ExperimentRecord) -> None:
     """Print the question, the expectation, the numbers and the verdicts."""
     from zoo.cli.terminal import columns, table, wrapped
@@ -123,19 +124,6 @@ def _show(record: ExperimentRecord) -> None:
     for finding in findings(record):
         click.echo(wrapped(f"{finding.verdict}: {finding.claim.text} ({finding.words})", room, later="  "))
     click.echo(wrapped(conclusion(record), room))
-
-
-def _draw(record: ExperimentRecord, out: Path, path: Path, overwrite: bool) -> None:
-    """The figures, or one line that says what they need; the names of all files written, on the error stream."""
-    from zoo.errors import ZooError
-    from zoo_lab.figures import draw
-
-    try:
-        files = draw(record, out, overwrite=overwrite)
-    except ZooError as error:
-        click.echo(f"zoo: {error}; the record is written: {path}", err=True)
-        return
-    click.echo("wrote " + " ".join(map(str, (path, *files))), err=True)
 
 
 def _list(out: Path, as_json: bool) -> None:
@@ -170,7 +158,7 @@ def _list(out: Path, as_json: bool) -> None:
 def _seconds(experiment: Experiment, out: Path) -> float | None:
     """The seconds of the last complete run here, else those that its author states."""
     from zoo.errors import ZooError
-    from zoo_lab.record_file import read, record_path
+    from zoo_lab.report import read, record_path
 
     try:
         record = read(record_path(experiment.name, out))

@@ -34,26 +34,6 @@ def label(chart: Chart, arm: ArmRecord) -> str:
     return arm.line if chart.kind == "points" or chart.panel else arm.name
 
 
-def measured(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> bool:
-    """Whether an arm has anything to draw in a chart."""
-    if chart.kind == "curves":
-        return bool(_curve(record, chart, arm))
-    if chart.kind == "points" and _x(record, chart, arm) is None:
-        return False
-    return record.interval(arm.name, chart.y) is not None
-
-
-def scales(axis: Any, chart: Chart) -> None:
-    """Set the scales, and the grid across them."""
-    if chart.log_x:
-        axis.set_xscale("log")
-    if chart.log_y:
-        axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
-    axis.grid(True, axis="x" if chart.kind == "dots" else "y", color=TEXT, alpha=0.25, linewidth=0.6)
-    axis.set_axisbelow(True)
-
-
 def curves(
     axis: Any, record: ExperimentRecord, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
 ) -> list[Placed]:
@@ -312,7 +292,10 @@ def _write(figure: Any, path: Path, title: str, overwrite: bool) -> None:
 
 def _drawn_arms(record: ExperimentRecord, chart: Chart) -> list[ArmRecord]:
     """The arms with measurements for a chart."""
-    return [arm for arm in record.arms if measured(record, chart, arm)]
+    if chart.kind == "curves":
+        return [arm for arm in record.arms if _curve(record, chart, arm)]
+    arms = [arm for arm in record.arms if record.interval(arm.name, chart.y) is not None]
+    return [arm for arm in arms if chart.kind == "dots" or _x(record, chart, arm) is not None]
 
 
 def _figure(record: ExperimentRecord, chart: Chart) -> Any:
@@ -333,7 +316,13 @@ def _figure(record: ExperimentRecord, chart: Chart) -> Any:
     axes = figure.subplots(len(panels), 1, sharex=True, sharey=chart.kind != "dots", squeeze=False)[:, 0]
     names = []
     for axis, panel in zip(axes, panels, strict=True):
-        scales(axis, chart)
+        if chart.log_x:
+            axis.set_xscale("log")
+        if chart.log_y:
+            axis.set_yscale("log")
+            axis.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+        axis.grid(True, axis="x" if chart.kind == "dots" else "y", color=TEXT, alpha=0.25, linewidth=0.6)
+        axis.set_axisbelow(True)
         some = [arm for arm in arms if not chart.panel or arm.values.get(chart.panel) == panel]
         names += [(axis, *point) for point in DRAWN[chart.kind](axis, record, chart, some, styled)]
         if chart.panel:
@@ -342,7 +331,10 @@ def _figure(record: ExperimentRecord, chart: Chart) -> Any:
         if axis is not axes[-1]:
             axis.set_xlabel("")
         if chart.mark is not None:
-            _mark(axis, *chart.mark)
+            x, text = chart.mark
+            axis.axvline(x, color=TEXT, linewidth=1, linestyle=":")
+            beside: Any = dict(xytext=(4, -2), textcoords="offset points", va="top")
+            axis.annotate(text, (x, 1), xycoords=("data", "axes fraction"), fontsize=9, color=TEXT, **beside)
     if not named:
         found = [axis.get_legend_handles_labels() for axis in axes]
         handles = {text: handle for pair in found for handle, text in zip(*pair, strict=True)}
@@ -362,10 +354,3 @@ def _height(chart: Chart, panels: int, arms: int, title: str, legend: int) -> fl
     else:
         panel = HEIGHT if panels == 1 else HEIGHT * 0.75
     return 0.4 + 0.19 * title.count("\n") + panels * panel + 0.2 * legend
-
-
-def _mark(axis: Any, x: float, text: str) -> None:
-    """A line at an x, with a text."""
-    axis.axvline(x, color=TEXT, linewidth=1, linestyle=":")
-    place = dict(xycoords=("data", "axes fraction"), xytext=(4, -2), textcoords="offset points", va="top")
-    axis.annotate(text, (x, 1), fontsize=9, color=TEXT, **place)

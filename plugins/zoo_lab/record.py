@@ -157,14 +157,6 @@ class ExperimentRecord:
         """The metric of that name."""
         return next(metric for metric in self.metrics if metric.name == name)
 
-    def arm(self, name: str) -> ArmRecord:
-        """The arm of that name."""
-        return next(arm for arm in self.arms if arm.name == name)
-
-    def run_of(self, arm: str, seed: int) -> RunRecord | None:
-        """The run of an arm with a seed, None where it has not been run."""
-        return next((run for run in self.runs if (run.arm, run.seed) == (arm, seed)), None)
-
     def values(self, arm: str, metric: str) -> list[float]:
         """The values of a metric in the runs of an arm, in the order of their seeds. Failed runs have none."""
         runs = sorted((run for run in self.runs if run.arm == arm), key=lambda run: run.seed)

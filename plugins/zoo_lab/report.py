@@ -1,24 +1,31 @@
-"""An experiment's record in words: verdicts on its claims, its conclusion, tables, and a page in Markdown.
+"""An experiment's record in words and as a JSON file: verdicts on its claims, its conclusion, tables, a page in Markdown.
 
-All of it is computed from the record's numbers. Imports no mlx.
+All of it is computed from the record's numbers, and the file has the intervals and the conclusion too. Imports no mlx.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
-from zoo_lab.plan import Chart, Claim
+from zoo.errors import ZooError
+from zoo.files.reading import read_object_at
+from zoo.files.writing import write_output
+from zoo_lab.plan import Chart, Claim, Curve, Metric
 from zoo_lab.record import (
     LEVEL,
     ArmRecord,
     ExperimentRecord,
     Interval,
+    RunRecord,
     contrast,
     file_name,
     interval,
+    plain,
     rounded,
 )
 
@@ -192,6 +199,16 @@ def page(record: ExperimentRecord, figures: Sequence[str], data: str, code: str 
     `figures` are its figures and `code` shows how the experiment is made, both as Markdown; `data` is the link to the record.
     """
     sources = "; ".join(map(_linked, record.references))
+    loads = [run.load for run in record.runs if run.load is not None]
+    busy = f", load {min(loads):.1f} to {max(loads):.1f} meanwhile" if loads else ""
+    settings = "; ".join(
+        f"{key.replace('_', ' ')} {_text(value)}" for key, value in record.settings.items() if key != "quick"
+    )
+    versions = record.versions
+    how = (
+        f"Settings: {settings}. {len(record.runs)} runs in {record.seconds / 60:.1f} minutes on {versions['machine']}"
+        f"{busy}; mlx {versions['mlx']}, {versions['backend']}, {versions['blas']}."
+    )
     marks = {SEEN: "✓", CONTRARY: "✗"}
     judged = [[f"{marks.get(f.verdict, '–')} {f.verdict}", f.claim.text, f.words] for f in findings(record)]
     parts = [
@@ -207,7 +224,7 @@ def page(record: ExperimentRecord, figures: Sequence[str], data: str, code: str 
         _table([["", "said beforehand", "measured"], *judged]),
         "## How it was run",
         method(record),
-        f"{_how(record)} [The record]({data}) has every run.",
+        f"{how} [The record]({data}) has every run.",
         f"```text\n$ zoo lab {record.experiment}\n```",
         code,
     ]
@@ -237,21 +254,88 @@ def _table(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in drawn)
 
 
-def _how(record: ExperimentRecord) -> str:
-    """The settings, the software, the time, and how busy the machine was."""
-    loads = [run.load for run in record.runs if run.load is not None]
-    busy = f", load {min(loads):.1f} to {max(loads):.1f} meanwhile" if loads else ""
-    settings = "; ".join(
-        f"{key.replace('_', ' ')} {_text(value)}" for key, value in record.settings.items() if key != "quick"
-    )
-    versions = record.versions
-    return (
-        f"Settings: {settings}. {len(record.runs)} runs in {record.seconds / 60:.1f} minutes on {versions['machine']}"
-        f"{busy}; mlx {versions['mlx']}, {versions['backend']}, {versions['blas']}."
-    )
-
-
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+FORMAT = 1
+
+# The records that a list in the file holds.
+PARTS: dict[str, type] = {
+    "arms": ArmRecord,
+    "metrics": Metric,
+    "curves": Curve,
+    "charts": Chart,
+    "claims": Claim,
+    "runs": RunRecord,
+}
+
+
+def record_path(name: str, out: Path) -> Path:
+    """The path of an experiment's record."""
+    return out / f"{file_name(name)}.json"
+
+
+def as_json(record: ExperimentRecord) -> dict[str, Any]:
+    """All of a record, with the intervals and the conclusion that follow from the runs."""
+    own = plain(record)
+    runs = own.pop("runs")
+    return {
+        "zoo_lab": FORMAT,
+        **own,
+        "complete": record.complete,
+        "seconds": round(record.seconds, 1),
+        "method": method(record),
+        "conclusion": conclusion(record),
+        "findings": [finding.as_json() for finding in findings(record)],
+        "summary": [
+            {"arm": arm.name, "metric": metric.name, "unit": metric.unit}
+            | {key: rounded(value) for key, value in asdict(found).items()}
+            for arm in record.arms
+            for metric in record.metrics
+            if (found := record.interval(arm.name, metric.name)) is not None
+        ],
+        "runs": runs,
+    }
+
+
+def save(record: ExperimentRecord, path: Path) -> None:
+    """Write it as JSON, whole or not at all, over whatever is there. ZooError when it cannot be written."""
+    write_output(path, f"{_dumped(as_json(record))}\n".encode(), overwrite=True)
+
+
+def read(path: Path) -> ExperimentRecord:
+    """The record in a JSON file; ZooError for a file that holds none."""
+    found = read_object_at(path.resolve(), ZooError, required=True)
+    if found.get("zoo_lab") != FORMAT:
+        raise ZooError(f"{path}: is no record of an experiment that this zoo reads")
+    try:
+        parts = {field.name: found[field.name] for field in fields(ExperimentRecord)}
+        for chart in parts["charts"]:
+            chart["mark"] = tuple(chart["mark"]) if chart.get("mark") else None
+        for name, kind in PARTS.items():
+            parts[name] = tuple(kind(**item) for item in parts[name])
+        parts |= {"references": tuple(parts["references"]), "runs": list(parts["runs"])}
+        record = ExperimentRecord(**parts)
+        as_json(record)  # refuses what only seems to be one
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
+        raise ZooError(f"{path}: the record is damaged ({type(error).__name__}: {error})") from error
+    return record
+
+
+def _dumped(values: dict[str, Any]) -> str:
+    """JSON with a line for each run, arm and finding: short, and readable where it differs."""
+
+    def line(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+    parts = []
+    for key, value in values.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            items = ",\n  ".join(line(item) for item in value)
+            parts.append(f" {line(key)}: [\n  {items}\n ]")
+        else:
+            parts.append(f" {line(key)}: {line(value)}")
+    return "{\n" + ",\n".join(parts) + "\n}"

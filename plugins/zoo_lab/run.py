@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from zoo.files.writing import check_output, locked, make_folder
 from zoo.host.registry import Registry, default_registry
 from zoo_lab.plan import Arm, Plan, Result, Scale, Trial
 from zoo_lab.record import ExperimentRecord, RunRecord, planned, rounded, thinned
-from zoo_lab.record_file import read, record_path, save
+from zoo_lab.report import read, record_path, save
 
 MOST_SEEDS = 1000
 
@@ -76,14 +76,21 @@ def run_experiment(
     record = planned(experiment, plan, count, runtime.versions())
     record.settings = dict(record.settings) | {"quick": scale.quick}
     path = record_path(experiment.name, out)
-    with _claimed(path):
+    with ExitStack() as claim:  # no other process writes the record meanwhile
+        try:
+            make_folder(path.parent)
+            check_output(path, overwrite=True)
+            claim.enter_context(locked(path))
+        except OSError as error:
+            raise ZooError(f"{path}: cannot be written ({error.strerror or error})") from error
         if path.exists() and not fresh:
             _take_over(record, read(path), path)
-        callbacks.begun(record.seeds * len(plan.arms), len(record.runs))
+        kept = {(run.arm, run.seed) for run in record.runs}
+        callbacks.begun(record.seeds * len(plan.arms), len(kept))
         # Seed by seed: arms that are compared run close to one another in time, whatever else the machine does.
         pairs = [(arm, seed) for seed in range(record.seeds) for arm in plan.arms]
         for number, (arm, seed) in enumerate(pairs):
-            if record.run_of(arm.name, seed) is None:
+            if (arm.name, seed) not in kept:
 
                 def report(done: int, steps: int, before: int = number) -> None:
                     callbacks.progress(1000 * before + 1000 * done // max(steps, 1), 1000 * len(pairs))
@@ -96,19 +103,6 @@ def run_experiment(
                 callbacks.over(run, number + 1)
         save(record, path)  # with what is computed now, where nothing was left to run
     return record
-
-
-@contextmanager
-def _claimed(path: Path) -> Iterator[None]:
-    """Keep other processes from writing a record meanwhile. ZooError when one does, or when it cannot be written."""
-    with ExitStack() as stack:
-        try:
-            make_folder(path.parent)
-            check_output(path, overwrite=True)
-            stack.enter_context(locked(path))
-        except OSError as error:
-            raise ZooError(f"{path}: cannot be written ({error.strerror or error})") from error
-        yield
 
 
 def _take_over(record: ExperimentRecord, before: ExperimentRecord, path: Path) -> None:

@@ -79,12 +79,19 @@ def trained(
     loss is no number.
     """
     registry, name = default_registry(), settings.corpus or CORPUS
-    settings = replace(settings, seed=trial.seed, corpus=name)
-    loaded = _new_model(recipe, small_tokenizer(name), trial.seed, depth_scaled)
-    objective = objective or objective_of(loaded.architecture, settings.objective, registry)
-    texts = corpus(name, loaded.architecture.task, registry)
-    batches = CorpusBatches(objective, texts, small_tokenizer(name), settings)
-    record = TrainingRecord(loaded.architecture.name, loaded.recipe.parameters(recipe.dim), vars(settings))
+    settings, tokenizer = replace(settings, seed=trial.seed, corpus=name), small_tokenizer(name)
+    recipe = recipe.with_vocab(tokenizer.vocab_size)
+    model = assemble(recipe, registry, copies=TRAINED)
+    initialise(
+        model, trial.seed, len(recipe.layers) if depth_scaled else 0.5, 0.02 * (768 / recipe.dim) ** 0.5
+    )
+    config = recipe_config(recipe)
+    architecture = recipe_architecture(config, registry)
+    loaded = Loaded(model, tokenizer, architecture, recipe, config, Path(), registry=registry)
+    objective = objective or objective_of(architecture, settings.objective, registry)
+    texts = corpus(name, architecture.task, registry)
+    batches = CorpusBatches(objective, texts, tokenizer, settings)
+    record = TrainingRecord(architecture.name, recipe.parameters(recipe.dim), vars(settings))
     done = 0
 
     def step(number: int, loss: float, rate: float) -> None:
@@ -95,11 +102,11 @@ def trained(
     def validate() -> float | None:
         if observe is not None:
             observe(loaded, done)
-        return batches.held_out_loss(loaded.model, min(MEASURED, documents))
+        return batches.held_out_loss(model, min(MEASURED, documents))
 
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
-            loaded.model,
+            model,
             objective.loss,
             settings,
             record,
@@ -114,17 +121,6 @@ def trained(
             if type(error) is not ZooError:  # a disk that is full, say
                 raise
             raise Failed(str(error)) from error
-    loss = batches.held_out_loss(loaded.model, documents)
+    loss = batches.held_out_loss(model, documents)
     assert loss is not None
     return Trained(loaded, loss, record.validation, record.seconds)
-
-
-def _new_model(recipe: Any, tokenizer: Tokenizer, seed: int, depth_scaled: bool) -> Loaded:
-    """A model of a recipe, for the tokens of a tokenizer, with the weights that a training starts from."""
-    registry, recipe = default_registry(), recipe.with_vocab(tokenizer.vocab_size)
-    config = recipe_config(recipe)
-    model = assemble(recipe, registry, copies=TRAINED)
-    init_std = 0.02 * (768 / recipe.dim) ** 0.5
-    initialise(model, seed, len(recipe.layers) if depth_scaled else 0.5, init_std)
-    architecture = recipe_architecture(config, registry)
-    return Loaded(model, tokenizer, architecture, recipe, config, Path(), registry=registry)

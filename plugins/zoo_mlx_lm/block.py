@@ -80,7 +80,7 @@ class BridgedDecoder(Model, nn.Module):
 
     def backbone(
         self,
-        tokens: mx.array,
+        tokens: mx.array | None = None,
         cache: list[Any] | None = None,
         mask: mx.array | None = None,
         prefix: int | mx.array | None = None,
@@ -102,15 +102,9 @@ class BridgedDecoder(Model, nn.Module):
         """The logits as they are: `network` includes the head."""
         return logits
 
-    def __call__(
-        self,
-        tokens: mx.array | None = None,
-        cache: list[Any] | None = None,
-        mask: mx.array | None = None,
-        prefix: int | mx.array | None = None,
-        inputs_embeds: mx.array | None = None,
-    ) -> mx.array:  # (B, T) -> (B, T, V)
-        return self.backbone(tokens, cache, mask, prefix, inputs_embeds)
+    def __call__(self, *inputs: Any, **options: Any) -> mx.array:  # (B, T) -> (B, T, V)
+        """The logits, as `backbone` returns them."""
+        return self.backbone(*inputs, **options)
 
     def sanitize(self, tensors: Tensors) -> Tensors:
         """A checkpoint's tensors renamed and joined by mlx-lm's own code, which may settle what the model holds."""

@@ -17,6 +17,7 @@ class Bridged(Spec):
     """
 
     kind, name = "model", "mlx-lm"
+    title = "decoder, run by mlx-lm"  # whatever its layers
     causality = "causal"
     module: str
     settings: str
@@ -28,11 +29,6 @@ class Bridged(Spec):
     state_numbers: float = field(default=0, metadata={"least": 0})  # the same
     context: int | None = None
     positions: int | None = None
-
-    @property
-    def title(self):
-        """The same for any layers."""
-        return "decoder, run by mlx-lm"
 
     @property
     def config(self):

@@ -234,17 +234,13 @@ def _likely(fit: Fit, kind: str, names: list[str]) -> Iterator[tuple[float, str]
     for target, paths in kinds(fit.missing).items():
         alike = all((mark in kind) == (mark in target) for mark in ("{i}", ".bias"))
         if fit.missing[paths[0]] == shape and alike:
-            yield _likeness(kind, target), target
+            # The share of the words of the shorter name that are also in the other.
+            first, second = words(kind), words(target)
+            yield len(first & second) / (min(len(first), len(second)) or 1), target
 
 
 def _rule(kind: str, target: str) -> Rule:
     return (Stack if "{e}" in kind else Rename)(kind, target)
-
-
-def _likeness(name: str, path: str) -> float:
-    """The share of the words of the shorter name that are also in the other."""
-    first, second = words(name), words(path)
-    return len(first & second) / (min(len(first), len(second)) or 1)
 
 
 def words(name: str) -> set[str]:

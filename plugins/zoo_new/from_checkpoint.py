@@ -21,16 +21,8 @@ from zoo.host.resolve import resolve
 from zoo.weights import Split
 from zoo_new.checkpoint_fit import Fit, SourceCheckpoint, fit, guess, kinds, read_source
 from zoo_new.parts import KINDS, BaseParts, Names, ScaffoldError, named, parts_of, refuse_taken
-from zoo_new.search_plan import ChangePlan, nearest, nested
-from zoo_new.write_plugin import (
-    free_folder,
-    imports,
-    literal,
-    registered,
-    shown,
-    template_values,
-    write,
-)
+from zoo_new.search_plan import ChangePlan, is_identifier, nearest, nested
+from zoo_new.write_plugin import free_folder, imports, literal, registered, shown, template_values, write
 
 NEAR = 0.5  # share of parameters and tensors that fit, from which a family is near
 # In the names of keys without effect on the logits.
@@ -206,7 +198,10 @@ def tiny_numbers(source: SourceCheckpoint, architecture: Architecture, parts: Ba
     own = {
         key: value
         for key, value in source.values.items()
-        if is_name(key) and is_plain(value) and (key not in harmless_keys() or config.was_read(key))
+        if is_identifier(key)
+        and not keyword.iskeyword(key)
+        and is_plain(value)
+        and (key not in harmless_keys() or config.was_read(key))
     }
     sized = {
         key: parts.numbers[key] if type(value) is int and type(parts.numbers.get(key)) is int else value
@@ -222,11 +217,6 @@ def tiny_numbers(source: SourceCheckpoint, architecture: Architecture, parts: Ba
     raise ScaffoldError(
         f"{source.folder}: no small model can be made of its config.json and the base's numbers"
     )
-
-
-def is_name(key: str) -> bool:
-    """Whether a key can be an argument's name."""
-    return key.isidentifier() and key.isascii() and not keyword.iskeyword(key)
 
 
 def is_plain(value: Any) -> bool:

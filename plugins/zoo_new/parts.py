@@ -115,18 +115,6 @@ KINDS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("kinds.toml").rea
 BLOCKS = {name: BlockKind(**fields) for name, fields in KINDS["blocks"].items()}
 
 
-def check_base_takes(name: str, recipe: Any, block: str) -> None:
-    """Raise ScaffoldError unless the recipe of the base `name` can take this kind of block."""
-    if block == "norm":
-        if recipe.embedding.norm is not None:
-            raise ScaffoldError(f'`base="{name}"`: its embedding has a norm already')
-        return
-    path = BLOCKS[block].path.removeprefix("layers.")
-    if not any(found == path for layer in recipe.layers for found, _ in layer.walk()):
-        part = path.rpartition(".")[2]
-        raise ScaffoldError(f'`base="{name}"`: its layers have no {part} that the block could replace')
-
-
 @dataclass(frozen=True)
 class Change:
     """One change: a number that the config may have under `key`, `value` in the preset for tests.
@@ -204,7 +192,13 @@ def parts_of(name: str, registry: Registry, block: str | None, kind: str = "arch
     if block is not None:
         if not isinstance(recipe, Decoder):
             raise ScaffoldError(f'`base="{name}"`: it is of the kind {recipe.name}; `block` is for a decoder')
-        check_base_takes(name, recipe, block)
+        path = BLOCKS[block].path.removeprefix("layers.")
+        if block == "norm":
+            if recipe.embedding.norm is not None:
+                raise ScaffoldError(f'`base="{name}"`: its embedding has a norm already')
+        elif not any(found == path for layer in recipe.layers for found, _ in layer.walk()):
+            part = path.rpartition(".")[2]
+            raise ScaffoldError(f'`base="{name}"`: its layers have no {part} that the block could replace')
     found: dict[str, Any] = {}
     for part in ("recipe", "weights", "mlx_weights", "quantizes"):
         value = getattr(architecture, part)
@@ -244,7 +238,7 @@ def _record(architecture: Architecture, plugin: Plugin) -> str:
 def _checkpoint(architecture: Architecture, plugin: Plugin) -> str | None:
     """The arguments with which `pocket` finds the embedded checkpoint, None where it has none in its plugin's folder."""
     preset, module = architecture.preset("pocket"), sys.modules.get(plugin.module)
-    file = vars(module).get("__file__") if module is not None else None
+    file = getattr(module, "__file__", None)
     if preset is None or not preset.embedded or preset.folder is None or file is None:
         return None
     folder = Path(file).parent / "pockets" / preset.folder.name

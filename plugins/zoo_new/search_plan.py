@@ -29,8 +29,9 @@ class ChangePlan:
     """Changes to the family `base`: its config's defaults, its recipe's fields, and rules before its own.
 
     Values are Python expressions, as the new plugin's code has them, of its `config` and of the base's first `layer`. Of
-    the checkpoint they hold numbers, and keys that are identifiers. `fields` are of every layer where their path begins
-    with "layers": "layers.mixer.query_norm".
+    the checkpoint they hold whole numbers, and keys that are ASCII identifiers, in quotes; they are evaluated without
+    Python's builtins, so that nothing of a checkpoint can be more than a literal. `fields` are of every layer where their
+    path begins with "layers": "layers.mixer.query_norm".
     """
 
     base: Architecture
@@ -47,7 +48,12 @@ class ChangePlan:
         """The base with these changes."""
 
         def recipe(config: Config) -> Any:
-            names: dict[str, Any] = {"config": config, "JointRMSNorm": JointRMSNorm, "LayerNorm": LayerNorm}
+            names: dict[str, Any] = {
+                "__builtins__": {},
+                "config": config,
+                "JointRMSNorm": JointRMSNorm,
+                "LayerNorm": LayerNorm,
+            }
             if self.defaults:
                 config = config.with_defaults(
                     **{key: eval(code, names) for key, code in self.defaults.items()}
@@ -162,7 +168,7 @@ def candidates(plan: ChangePlan, best: Fit) -> Iterator[ChangePlan]:
 def _defaults(best: Fit) -> Iterator[tuple[str, str]]:
     """Keys that the config lacks and whose default gives a parameter the wrong size, each with the right value."""
     for key, default in best.config.defaults().items():
-        if isinstance(default, bool) or not isinstance(default, int) or not key.isidentifier():
+        if isinstance(default, bool) or not isinstance(default, int) or not is_identifier(key):
             continue
         sizes = {
             found
@@ -174,7 +180,7 @@ def _defaults(best: Fit) -> Iterator[tuple[str, str]]:
             keys = [
                 name
                 for name, value in best.values.items()
-                if type(value) is int and value == size and name.isidentifier()
+                if type(value) is int and value == size and is_identifier(name)
             ]
             keys.sort(key=lambda name: -SequenceMatcher(None, name, key).ratio())
             yield key, f'config.count("{keys[0]}")' if keys else repr(size)
@@ -182,15 +188,13 @@ def _defaults(best: Fit) -> Iterator[tuple[str, str]]:
 
 def _fields(best: Fit) -> Iterator[dict[str, str]]:
     """Changes of recipe fields that may fit: flags turned, norms added, norms of another kind."""
-    flags: dict[str, str] = {}
-    added: dict[str, str] = {}
-    joint: dict[str, str] = {}
-    biased: dict[str, str] = {}
+    flags, added, joint, biased = (dict[str, str]() for _ in range(4))
     for side, paths in (("surplus", best.surplus), ("missing", best.missing), ("wrong", best.wrong)):
         for path in (names[0] for names in kinds(paths).values()):
             where, spec, rest = locate(best.recipe, path)
-            for name in _flags(spec, turned=side == "surplus") if side != "wrong" else ():
-                flags[_joined(where, name)] = _flag(best, side == "surplus")
+            for item in dataclasses.fields(spec) if side != "wrong" else ():
+                if item.init and getattr(spec, item.name) is (side == "missing"):
+                    flags[_joined(where, item.name)] = _flag(best, side == "surplus")
             step = _joined(where, rest.partition(".")[0])
             if side == "surplus" and getattr(spec, rest.partition(".")[0], "") is None:
                 added[step] = "layer.mixer_norm"
@@ -216,17 +220,10 @@ def _joined(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def _flags(spec: Any, turned: bool) -> Iterator[str]:
-    """The flags of a spec that are off, when `turned` on is wanted, or on."""
-    for item in dataclasses.fields(spec):
-        if item.init and getattr(spec, item.name) is (not turned):
-            yield item.name
-
-
 def _flag(best: Fit, value: bool) -> str:
     """A flag's value: from an unread key of the config about biases that has this value, else a constant."""
     keys = (key for key in best.config.unread() if "bias" in key and best.values[key] is value)
-    key = next((key for key in keys if key.isidentifier()), None)
+    key = next(filter(is_identifier, keys), None)
     return f'config.flag("{key}", False)' if key and value else repr(value)
 
 
@@ -238,5 +235,10 @@ def _joint(path: str) -> str:
 
 def _epsilon(best: Fit) -> str:
     """A norm's epsilon: the config's, else the base's."""
-    keys = (key for key in best.config if key.isidentifier() and key.endswith(("eps", "epsilon")))
+    keys = (key for key in best.config if is_identifier(key) and key.endswith(("eps", "epsilon")))
     return next((f'config.number("{key}")' for key in keys), "layer.mixer_norm.eps")
+
+
+def is_identifier(key: str) -> bool:
+    """Whether a key of a config is an ASCII identifier, which an expression may have in quotes."""
+    return key.isidentifier() and key.isascii()

@@ -225,7 +225,8 @@ def step_times(
 ) -> list[float]:
     """The median seconds of the logits of one more token after each of `lengths` tokens, on random weights.
 
-    `kv_cache_size`: the text before it has been read. Without, it is read again for each token.
+    `cached`: the text before it has been read; the steps are the first few after it. Without, it is read again for each
+    token. One step is not counted.
     """
     model = assemble(recipe, default_registry(), copies=1)
     mx.eval(model.parameters())
@@ -233,15 +234,11 @@ def step_times(
     times = []
     for number, length in enumerate(lengths):
         if cached:
-            times.append(_cached_step(model, tokens[:, :length], runs))
+            cache = model.make_cache()
+            mx.eval(model(tokens[:, :length], cache)[:, -1])
+            step = partial(model, tokens[:, :1], cache)
         else:
-            times.append(median(evaluation_seconds(partial(model, tokens[:, : length + 1]), runs)))
+            step = partial(model, tokens[:, : length + 1])
+        times.append(median(evaluation_seconds(step, runs)))
         report(number + 1, len(lengths))
     return times
-
-
-def _cached_step(model: Any, text: mx.array, runs: int) -> float:
-    """The median seconds of a step with a cache that holds the text: the first few after it, one of them not counted."""
-    cache = model.make_cache()
-    mx.eval(model(text, cache)[:, -1])
-    return median(evaluation_seconds(lambda: model(text[:, :1], cache), runs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from zoo.loading import Loaded
@@ -70,6 +70,15 @@ def norm_placement(scale: Scale) -> Plan:
         for depth, placement, warmth in product(depths, PLACEMENTS, settings)
     )
     claims = [claim for depth in depths for claim in _claims_at(depth)]
+    for shallow, deep in pairwise(depths):
+        excess = {
+            _placed("post", "no warm-up", deep): 1,
+            _placed("pre", "no warm-up", deep): -1,
+            _placed("post", "no warm-up", shallow): -1,
+            _placed("pre", "no warm-up", shallow): 1,
+        }
+        text = f"Without warm-up, Post-LN's excess over Pre-LN is larger at {deep} layers than at {shallow}"
+        claims.append(Claim(text, "loss", excess, "above"))
     return Plan(
         arms=arms,
         metrics=(LOSS,),
@@ -78,7 +87,7 @@ def norm_placement(scale: Scale) -> Plan:
             Chart("depth", "points", "loss", "layers"),
             Chart("curves", "curves", "loss", panel="layers"),
         ),
-        claims=(*claims, *map(_grows, depths, depths[1:])),
+        claims=tuple(claims),
         settings=recorded(warm, warmup=f"{warm.warmup} steps, or 1", residual_branches_scaled_by_depth=False),
     )
 
@@ -107,18 +116,6 @@ def _claims_at(depth: int) -> tuple[Claim, ...]:
         lower(f"Warm-up lowers the loss of Post-LN at {depth} layers", post, post_cold, "loss"),
         near(same, pre, pre_cold, "loss", ALIKE),
     )
-
-
-def _grows(shallow: int, deep: int) -> Claim:
-    """The claim that Post-LN's excess grows with depth."""
-    excess = {
-        _placed("post", "no warm-up", deep): 1,
-        _placed("pre", "no warm-up", deep): -1,
-        _placed("post", "no warm-up", shallow): -1,
-        _placed("pre", "no warm-up", shallow): 1,
-    }
-    text = f"Without warm-up, Post-LN's excess over Pre-LN is larger at {deep} layers than at {shallow}"
-    return Claim(text, "loss", excess, "above")
 
 
 NORMS = {"LayerNorm": LayerNorm(), "RMSNorm": RMSNorm()}
@@ -197,6 +194,11 @@ def experts(scale: Scale) -> Plan:
     """A dense feed-forward, a wide one, and mixtures of 4 and 8 experts without a loss that balances them."""
     settings = settings_of(scale, 400)
     busiest = "busiest expert's load"
+    better = (
+        "8 experts, 2 of them used, reach a lower loss than a dense feed-forward of equal active parameters"
+    )
+    worse = "8 experts do not reach the loss of a dense feed-forward of as many parameters in all"
+    uneven = f"Without a balancing loss, the busiest of 8 experts does more than {EVEN} times its even share"
     return Plan(
         arms=(
             _arm(DENSE, scale, settings, 1),
@@ -216,35 +218,21 @@ def experts(scale: Scale) -> Plan:
             Chart("balance", "curves", "busiest"),
             LOSS_CURVES,
         ),
-        claims=_claims(),
+        claims=(
+            lower(better, EIGHT, DENSE, "loss"),
+            lower("8 experts reach a lower loss than 4", EIGHT, FOUR, "loss"),
+            higher(worse, EIGHT, WIDE, "loss"),
+            Claim(uneven, "busiest", {EIGHT: 1}, "above", EVEN),
+        ),
         settings=recorded(settings, balancing="none"),
     )
 
 
-def _claims() -> tuple[Claim, ...]:
-    better = (
-        "8 experts, 2 of them used, reach a lower loss than a dense feed-forward of equal active parameters"
-    )
-    worse = "8 experts do not reach the loss of a dense feed-forward of as many parameters in all"
-    uneven = f"Without a balancing loss, the busiest of 8 experts does more than {EVEN} times its even share"
-    return (
-        lower(better, EIGHT, DENSE, "loss"),
-        lower("8 experts reach a lower loss than 4", EIGHT, FOUR, "loss"),
-        higher(worse, EIGHT, WIDE, "loss"),
-        Claim(uneven, "busiest", {EIGHT: 1}, "above", EVEN),
-    )
-
-
-def _recipe(count: int, hidden: int) -> Any:
-    """The recipe with `count` experts; 1: with a feed-forward of width `hidden`."""
-    if count == 1:
-        return small_llama(feedforward=dict(hidden=hidden))
-    moe = MoE(router=Router(count, CHOSEN), experts=Experts(count, HIDDEN // CHOSEN))
-    return small_llama(feedforward=moe)
-
-
 def _arm(name: str, scale: Scale, settings: TrainingSettings, count: int, hidden: int = HIDDEN) -> Arm:
-    """An arm that trains one of the recipes, and counts in training how its experts are used."""
+    """An arm that trains a model with `count` experts, and counts in training how they are used.
+
+    1: with a feed-forward of width `hidden`.
+    """
 
     def run(trial: Trial) -> Result:
         busiest: list[list[float]] = []
@@ -254,7 +242,10 @@ def _arm(name: str, scale: Scale, settings: TrainingSettings, count: int, hidden
                 loads = expert_loads(loaded, scale.pick(LOADED, 4))
                 busiest.append([step, sum(map(max, loads)) / len(loads)])
 
-        recipe = _recipe(count, hidden)
+        spec: Any = dict(hidden=hidden)
+        if count > 1:
+            spec = MoE(router=Router(count, CHOSEN), experts=Experts(count, HIDDEN // CHOSEN))
+        recipe = small_llama(feedforward=spec)
         done = training.trained(recipe, settings, trial, observe=observe, **extent(scale))
         found = done.loaded.recipe
         numbers = {
@@ -279,6 +270,8 @@ def positions(scale: Scale) -> Plan:
     settings = settings_of(scale, 500, length=TRAINED)
     measure = partial(_by_position, replace(settings, length=MEASURED, batch=4), scale.pick(30, 1))
     unit = "nats a token"
+    farther = "Beyond the trained length, learned positions lose more than rotary ones"
+    within = "Within the trained length, rotary positions reach a lower loss than learned ones"
     return Plan(
         arms=tuple(
             trains(
@@ -296,20 +289,14 @@ def positions(scale: Scale) -> Plan:
             Chart("position", "curves", "position", mark=(TRAINED, "trained length")),
             Chart("within", "dots", "within"),
         ),
-        claims=_claims_on_positions(),
+        claims=(
+            higher(farther, "learned", "rotary", "rise"),
+            higher("Sinusoidal positions lose more there than rotary ones", "sinusoidal", "rotary", "rise"),
+            higher("Rotary positions lose more there than no positions", "rotary", "none", "rise"),
+            lower(within, "rotary", "learned", "within"),
+            lower("Within it, learned positions reach a lower loss than none", "learned", "none", "within"),
+        ),
         settings=recorded(settings, measured_length=MEASURED, embedding_scale_with_sinusoids="√width"),
-    )
-
-
-def _claims_on_positions() -> tuple[Claim, ...]:
-    farther = "Beyond the trained length, learned positions lose more than rotary ones"
-    within = "Within the trained length, rotary positions reach a lower loss than learned ones"
-    return (
-        higher(farther, "learned", "rotary", "rise"),
-        higher("Sinusoidal positions lose more there than rotary ones", "sinusoidal", "rotary", "rise"),
-        higher("Rotary positions lose more there than no positions", "rotary", "none", "rise"),
-        lower(within, "rotary", "learned", "within"),
-        lower("Within it, learned positions reach a lower loss than none", "learned", "none", "within"),
     )
 
 

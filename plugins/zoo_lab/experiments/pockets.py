@@ -70,12 +70,6 @@ def pocket_of(name: str) -> Loaded:
     return load(name, dtype="float32")
 
 
-def shape_of(name: str, context: int) -> Any:
-    """The recipe of an architecture's pocket, for texts of `context` tokens."""
-    numbers = {"max_position_embeddings": context} if name == "llama" else {}
-    return recipe_of(name, numbers)
-
-
 def part_of_text(trial: Trial, documents: int) -> list[str]:
     """The held-out documents of one run: others for each seed."""
     return held_out()[trial.seed * documents : (trial.seed + 1) * documents]
@@ -84,6 +78,8 @@ def part_of_text(trial: Trial, documents: int) -> list[str]:
 def quantization(scale: Scale) -> Plan:
     """Three pockets in fewer and fewer bits: bits a byte, divergence from the whole model, bytes."""
     documents = scale.pick(240, 8)
+    alike, worse = "8 bits change {}'s bits a byte by at most 0.005", "{} loses more in {} bits than in {}"
+    faster = "llama loses more between 3 bits and 2 than between 8 and 3"
     return Plan(
         arms=tuple(_quantized(name, bits, documents) for name in QUANTIZED for bits in (None, *BITS)),
         metrics=(
@@ -95,7 +91,18 @@ def quantization(scale: Scale) -> Plan:
             Chart("bits", "points", "bits", "bits a weight"),
             Chart("size", "points", "bits", "size"),
         ),
-        claims=_claims_on_bits(),
+        claims=(
+            *(
+                near(alike.format(name), f"{name}, 8 bits", f"{name}, 16 bits", "bits", 0.005)
+                for name in QUANTIZED
+            ),
+            *(
+                higher(worse.format(name, few, many), f"{name}, {few} bits", f"{name}, {many} bits", "bits")
+                for few, many in ((4, 8), (2, 3))
+                for name in QUANTIZED
+            ),
+            Claim(faster, "bits", {"llama, 2 bits": 1, "llama, 3 bits": -2, "llama, 8 bits": 1}, "above"),
+        ),
         settings={
             "packing": "affine",
             "group_size": GROUP,
@@ -119,31 +126,6 @@ def _quantized(name: str, bits: int | None, documents: int) -> Arm:
 
     width = bits or 16
     return Arm(f"{name}, {width} bits", run, {"bits a weight": width}, name)
-
-
-def _claims_on_bits() -> tuple[Claim, ...]:
-    def of(bits: int, name: str = "llama") -> str:
-        return f"{name}, {bits} bits"
-
-    def alike(name: str) -> Claim:
-        text = f"8 bits change {name}'s bits a byte by at most 0.005"
-        return near(text, of(8, name), of(16, name), "bits", 0.005)
-
-    def worse(name: str, few: int, many: int) -> Claim:
-        text = f"{name} loses more in {few} bits than in {many}"
-        return higher(text, of(few, name), of(many, name), "bits")
-
-    return (
-        *map(alike, QUANTIZED),
-        *(worse(name, 4, 8) for name in QUANTIZED),
-        *(worse(name, 2, 3) for name in QUANTIZED),
-        Claim(
-            "llama loses more between 3 bits and 2 than between 8 and 3",
-            "bits",
-            {of(2): 1, of(3): -2, of(8): 1},
-            "above",
-        ),
-    )
 
 
 def memory(recipe: Any) -> dict[str, float]:
@@ -228,7 +210,8 @@ def cache(scale: Scale) -> Plan:
     def arm(name: str) -> Arm:
         def run(trial: Trial) -> Result:
             architecture, cached = kinds[name]
-            recipe = shape_of(architecture, 2 * LENGTHS[-1])
+            context = {"max_position_embeddings": 2 * LENGTHS[-1]} if architecture == "llama" else {}
+            recipe = recipe_of(architecture, context)
             times = step_times(recipe, lengths, cached, runs=scale.pick(15, 2), report=trial.report)
             short, long = times[0] * 1e3, times[-1] * 1e3
             numbers = {"short": short, "long": long, "growth": long / short}

@@ -162,7 +162,19 @@ def _arm(how: str, what: str, scale: Scale, settings: TrainingSettings) -> Arm:
             free=what == "own text",
             seed=trial.seed,
         )
-        return _result(trained.loss, found)
+        quarter = LENGTH // 4
+        whole, first, last = map(_share, (found, found[:quarter], found[-quarter:]))
+        numbers = {"loss": trained.loss}
+        if whole is not None:
+            numbers["errors"] = whole
+        if first is not None and last is not None:
+            numbers["rise"] = last - first
+        points = [
+            [start + BUCKET // 2, share]
+            for start in range(0, LENGTH, BUCKET)
+            if (share := _share(found[start : start + BUCKET])) is not None
+        ]
+        return Result(numbers, {"errors": points})
 
     return Arm(f"{how}, {what}", run, {"trained by": how, "read": what})
 
@@ -173,23 +185,6 @@ def _model(share: float, seed: int, scale: Scale, settings: TrainingSettings) ->
     mx.random.seed(seed)  # of the tokens that are drawn in training
     objective = scheduled_sampling(share, settings.steps) if share else None
     return training.trained(small_llama(), settings, Trial(seed), objective=objective, **extent(scale))
-
-
-def _result(loss: float, found: Sequence[tuple[int, int]]) -> Result:
-    """The numbers of errors and of tokens judged at each position, as a metric, its rise and a curve."""
-    quarter = LENGTH // 4
-    whole, first, last = map(_share, (found, found[:quarter], found[-quarter:]))
-    numbers = {"loss": loss}
-    if whole is not None:
-        numbers["errors"] = whole
-    if first is not None and last is not None:
-        numbers["rise"] = last - first
-    points = [
-        [start + BUCKET // 2, share]
-        for start in range(0, LENGTH, BUCKET)
-        if (share := _share(found[start : start + BUCKET])) is not None
-    ]
-    return Result(numbers, {"errors": points})
 
 
 def _share(found: Sequence[tuple[int, int]]) -> float | None:

@@ -10,8 +10,7 @@ from zoo.assemble import assemble
 from zoo.host.registry import default_registry
 from zoo_lab import training
 from zoo_lab.plan import Scale, Trial
-from zoo_lab.record_file import read
-from zoo_lab.report import findings
+from zoo_lab.report import findings, read
 from zoo_lab.run import plan_of
 
 ROOT = Path(__file__).parents[3]

@@ -8,8 +8,7 @@ import pytest
 from zoo.errors import ZooError
 from zoo_lab.figures import draw, drawn_charts
 from zoo_lab.record import ArmRecord, RunRecord
-from zoo_lab.record_file import read, save
-from zoo_lab.report import alt_text, line, page
+from zoo_lab.report import alt_text, line, page, read, save
 
 SVG = "{http://www.w3.org/2000/svg}"
 

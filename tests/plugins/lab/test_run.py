@@ -7,7 +7,7 @@ import pytest
 from zoo.architecture import Experiment
 from zoo.errors import PluginError, ZooError
 from zoo_lab.plan import Arm, Metric, Plan, Result, Scale, Trial, lower
-from zoo_lab.record_file import as_json, read
+from zoo_lab.report import as_json, read
 from zoo_lab.run import ExperimentCallbacks, Failed, plan_of, run_experiment
 
 

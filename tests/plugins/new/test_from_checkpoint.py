@@ -18,6 +18,7 @@ from zoo.config import Config
 from zoo.errors import CheckpointError, ZooError
 from zoo.host.registry import default_registry, isolated
 from zoo_new.from_checkpoint import create_from, key_meanings
+from zoo_new.search_plan import ChangePlan
 from zoo_new.write_plugin import imported
 
 LLAMA = dict(
@@ -265,3 +266,9 @@ def test_the_command_line(command, tmp_path):
     assert wrong.returncode == 2 and "--from" in wrong.stderr
     bad = command("new", "other", "--from", str(tmp_path / "nowhere"))
     assert bad.returncode == 1 and bad.stderr.count("\n") == 1 and not (tmp_path / "other").exists()
+
+
+def test_the_expressions_of_a_plan_have_no_builtins():
+    plan = ChangePlan(default_registry().architecture("llama"), defaults={"rope_theta": "__import__('os')"})
+    with pytest.raises(NameError):
+        plan.applied().recipe(Config(LLAMA))
