@@ -76,7 +76,11 @@ def gpt_layers(config, placement, activation):
     )
 
 
-QKV = ("query", "key", "value")
+# The three parts of a joined projection.
+QKV_WEIGHTS, QKV_BIASES = (
+    tuple(f"layers.{{i}}.mixer.{part}.{kind}" for part in ("query", "key", "value"))
+    for kind in ("weight", "bias")
+)
 
 
 def weights(prefix, tokens, positions, matrix):
@@ -86,15 +90,8 @@ def weights(prefix, tokens, positions, matrix):
         Rename(f"{prefix}{tokens}.weight", "embedding.tokens.weight"),
         Rename(f"{prefix}{positions}.weight", "embedding.positions.weight"),
         Rename(layer + "ln_1.*", "layers.{i}.mixer_norm.*"),
-        Split(
-            layer + "attn.c_attn.weight",
-            tuple("layers.{i}.mixer." + part + ".weight" for part in QKV),
-            transpose=matrix is Transpose,
-        ),
-        Split(
-            layer + "attn.c_attn.bias",
-            tuple("layers.{i}.mixer." + part + ".bias" for part in QKV),
-        ),
+        Split(layer + "attn.c_attn.weight", QKV_WEIGHTS, transpose=matrix is Transpose),
+        Split(layer + "attn.c_attn.bias", QKV_BIASES),
         matrix(layer + "attn.c_proj.weight", "layers.{i}.mixer.output.weight"),
         Rename(layer + "attn.c_proj.bias", "layers.{i}.mixer.output.bias"),
         Rename(layer + "ln_2.*", "layers.{i}.feedforward_norm.*"),
@@ -118,8 +115,8 @@ GPT2_GGUF = GGUF(
     "gpt2",
     (
         Rename("position_embd.weight", "embedding.positions.weight"),
-        Split("blk.{i}.attn_qkv.weight", tuple("layers.{i}.mixer." + part + ".weight" for part in QKV)),
-        Split("blk.{i}.attn_qkv.bias", tuple("layers.{i}.mixer." + part + ".bias" for part in QKV)),
+        Split("blk.{i}.attn_qkv.weight", QKV_WEIGHTS),
+        Split("blk.{i}.attn_qkv.bias", QKV_BIASES),
         *DECODER,
     ),
     keys={

@@ -312,7 +312,14 @@ def _heads_of(compiler: StepCompiler, block: Attention) -> Function:
             ]
 
         return turned_together
-    parts = _parts(joined, [compiler.compile(part) for part in (block.query, block.key, block.value)], block)
+    apart = [compiler.compile(part) for part in (block.query, block.key, block.value)]
+    ends = [heads, heads + kv_heads]
+
+    def parts(x: mx.array) -> list[mx.array]:  # (B, D) -> (B, H, 1, K), two of (B, G, 1, K)
+        if joined is None:
+            return [part(x).reshape(x.shape[0], -1, 1, width) for part in apart]
+        return mx.split(joined(x).reshape(x.shape[0], -1, 1, width), ends, axis=1)
+
     norms = [
         (compiler.compile_if_known(block[name]) or block[name]) if name in block else None
         for name in ("query_norm", "key_norm")
@@ -342,15 +349,6 @@ def _norm_of_both(compiler: StepCompiler, block: Attention) -> tuple[Function | 
         [mx.broadcast_to(one, (count, 1, one.size)) for one, count in zip(weights, counts, strict=True)]
     )
     return rms_normed(weight, norms[0].eps), True
-
-
-def _parts(joined: Function | None, apart: list[Function], block: Attention) -> Function:
-    """(B, D) -> the outputs of the three projections, (B, H, 1, K) and two of (B, G, 1, K)."""
-    heads, kv_heads, width = block.heads, block.kv_heads, block.head_dim
-    if joined is not None:
-        ends = [heads, heads + kv_heads]
-        return lambda x: mx.split(joined(x).reshape(x.shape[0], -1, 1, width), ends, axis=1)
-    return lambda x: [part(x).reshape(x.shape[0], -1, 1, width) for part in apart]
 
 
 def mix_of(block: MultiHeadAttention) -> Function:
