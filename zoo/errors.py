@@ -95,38 +95,30 @@ def did_you_mean(
 def contained() -> Iterator[None]:
     """Turns a SystemExit, KeyboardInterrupt or other BaseException of a plugin's code into a PluginError.
 
-    A Ctrl-C meanwhile is a KeyboardInterrupt, whatever the plugin makes of it.
+    A Ctrl-C meanwhile is a KeyboardInterrupt, whatever the plugin makes of it. The previous handler is called, too.
     """
-    with _interrupts() as interrupts:
-        try:
-            yield
-        except BaseException as error:
-            if interrupts:
-                raise KeyboardInterrupt from error
-            if isinstance(error, Exception):
-                raise
-            raise PluginError(in_words(error)) from error
-
-
-@contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """Collects the SIGINTs that arrive, and passes each to the previous handler."""
-    found: list[int] = []
+    interrupts: list[int] = []
     before: Any = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield found  # Python interrupts the main thread alone
-        return
+    # Python interrupts the main thread alone.
+    watched = threading.current_thread() is threading.main_thread() and callable(before)
 
     @functools.wraps(before)
     def note(number: int, frame: FrameType | None) -> None:
-        found.append(number)
+        interrupts.append(number)
         before(number, frame)
 
-    signal.signal(signal.SIGINT, note)
+    if watched:
+        signal.signal(signal.SIGINT, note)
     try:
-        yield found
+        yield
+    except BaseException as error:
+        if interrupts:
+            raise KeyboardInterrupt from error
+        if isinstance(error, Exception):
+            raise
+        raise PluginError(in_words(error)) from error
     finally:
-        if signal.getsignal(signal.SIGINT) is note:  # a plugin may have put its own there
+        if watched and signal.getsignal(signal.SIGINT) is note:  # a plugin may have put its own there
             signal.signal(signal.SIGINT, before)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import cache
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -109,8 +110,6 @@ class RecordTable(Generic[T]):
 
     def similar(self, name: str) -> list[str]:
         """At most three names that resemble this one, whatever library stands before "::"."""
-        from difflib import get_close_matches
-
         plain = {full.rpartition("::")[2]: full for full in sorted(self._claims, key=lambda n: "::" not in n)}
         return [plain[match] for match in get_close_matches(name.lower(), plain, 3, 0.5)]
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
@@ -210,8 +211,6 @@ def machine() -> str:
 
 def versions() -> dict[str, str]:
     """The environment of a measurement: versions of the zoo and of MLX, backend, BLAS, machine."""
-    from importlib.metadata import version
-
     return {
         "mlx-zoo": version("mlx-zoo"),
         "mlx": version("mlx"),
