@@ -286,18 +286,14 @@ def error_with_place(error: BaseException, plugins: Iterable[Plugin]) -> str:
     code = [(frame, line) for frame, line in frames[start:] if _package_of(frame) not in LIBRARIES]
     own = {plugin.package for plugin in plugins if plugin.first_party}
     nearest = [place for place in code if _package_of(place[0]) not in own] or code
-    path = block_path(error)
+    # The path of the innermost block in its model, which is the outermost block.
+    blocks = [block for frame, _ in frames if (block := _module(frame)) is not None]
+    paths: dict[int, str] = {}
+    for path, block in blocks[0].named_modules() if blocks else ():
+        paths.setdefault(id(block), path)
+    path = next((paths[id(block)] for block in reversed(blocks) if id(block) in paths), "")
     where = f" ({nearest[-1][0].f_code.co_filename}, line {nearest[-1][1]})" if nearest else ""
     return f"{f'{path}: ' if path else ''}{in_words(error)}{where}"
-
-
-def block_path(error: BaseException) -> str:
-    """The path in its model of the innermost block that was called when an error was raised; "" where there is none."""
-    modules = [module for frame, _ in _frames(error) if (module := _module(frame)) is not None]
-    paths: dict[int, str] = {}
-    for path, module in modules[0].named_modules() if modules else ():
-        paths.setdefault(id(module), path)
-    return next((paths[id(module)] for module in reversed(modules) if id(module) in paths), "")
 
 
 def _module(frame: FrameType) -> Any:

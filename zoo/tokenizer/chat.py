@@ -55,7 +55,7 @@ def render_chat(
     request = {
         "template": template,
         "variables": variables,
-        "path": _library_folders(),
+        "path": list(dict.fromkeys(map(_library_folder, ("jinja2", "markupsafe")))),
         "cpu_seconds": CPU_SECONDS,
         "memory_bytes": MEMORY,
         "output_bytes": OUTPUT,
@@ -110,15 +110,12 @@ def _calls(calls: Any, where: str) -> list[dict[str, Any]]:
     return made
 
 
-def _library_folders() -> list[str]:
-    """The folders in which jinja2 and its dependency are installed."""
-    folders = []
-    for name in ("jinja2", "markupsafe"):
-        spec = find_spec(name)
-        if spec is None or spec.origin is None:
-            raise TokenizerError(f"chat template: needs the {name} package (pip install jinja2)")
-        folders.append(str(Path(spec.origin).parent.parent))
-    return list(dict.fromkeys(folders))
+def _library_folder(name: str) -> str:
+    """The folder in which jinja2 or its dependency is installed."""
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise TokenizerError(f"chat template: needs the {name} package (pip install jinja2)")
+    return str(Path(spec.origin).parent.parent)
 
 
 def _render_in_process(request: bytes) -> dict[str, str]:

@@ -46,7 +46,14 @@ class SentencePieceBackend(Backend):
         }
         self.special_tokens = {name: self._model.id_to_piece(id) for name, id in ids.items() if id >= 0}
         self.special_tokens |= settings.special_tokens
-        self._added, self._added_ids = self._collect(settings)
+        # The tokens that are split off, by id and by text: added ones, and the model's special ones.
+        self._added = {token.id: token for token in settings.added_tokens if token.content}
+        self._added_ids = {token.content: token.id for token in self._added.values()}
+        for text in (*self.special_tokens.values(), *settings.extra_special_tokens):
+            id = self._piece_id(text) if text and text not in self._added_ids else None
+            if id is not None and id not in self._added:
+                self._added[id] = AddedToken(text, id)
+                self._added_ids[text] = id
         self._split = _splitter(self._added.values())
         self._leading = self._leading_space()
         self.vocab_size = max([self._size, *(id + 1 for id in self._added)])
@@ -122,17 +129,6 @@ class SentencePieceBackend(Backend):
         """The id of a piece of the model itself; the library answers "unknown" for any other text."""
         id = self._model.piece_to_id(token)
         return id if 0 <= id < self._size and self._model.id_to_piece(id) == token else None
-
-    def _collect(self, settings: TokenizerSettings) -> tuple[dict[int, AddedToken], dict[str, int]]:
-        """The tokens that are split off, by id and by text: added ones, and the model's special ones."""
-        added = {token.id: token for token in settings.added_tokens if token.content}
-        ids = {token.content: token.id for token in added.values()}
-        for text in (*self.special_tokens.values(), *settings.extra_special_tokens):
-            id = self._piece_id(text) if text and text not in ids else None
-            if id is not None and id not in added:
-                added[id] = AddedToken(text, id)
-                ids[text] = id
-        return added, ids
 
     def _edge(self, name: str, wanted: bool | None) -> list[int]:
         """The ids that stand at one end of every text."""
