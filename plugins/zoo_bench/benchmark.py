@@ -76,7 +76,6 @@ def benchmark(
         return values
 
     taken = alternating(engines, runs, lambda engine: run("workloads", engine, job), warm_up=1)
-    needs = taken["zoo"][0][NEEDS]
     record = {
         "what": WHAT,
         "source": str(source),
@@ -86,7 +85,7 @@ def benchmark(
         "unpack": unpack,
         "engines": {engine: _medians(rows) for engine, rows in taken.items()},
         "limits": run("limits") if bounded else {},
-        "needs": needs,
+        "needs": taken["zoo"][0][NEEDS],
         **({"profile": run("profile", job)} if profile else {}),
         "versions": versions(),
     }

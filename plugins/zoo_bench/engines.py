@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
@@ -21,9 +21,6 @@ from zoo.inspect.timing import timed_tokens
 from zoo.loading import Loaded, load
 from zoo_bench.engine import BenchmarkEngine, Job, Lengths
 from zoo_bench.limits import needs
-
-if TYPE_CHECKING:
-    from zoo.generation.loop.engine import Engine
 
 DRAFT = 8  # tokens that are looked up a step
 
@@ -52,7 +49,7 @@ class ZooEngine(BenchmarkEngine):
         self.vocab: int = loaded.recipe.embedding.vocab
         self.context = loaded.recipe.context
 
-    def _writing(self, rows: list[list[int]], new: int) -> Engine:
+    def _writing(self, rows: list[list[int]], new: int) -> Any:
         """The zoo's engine with these prompts; it answers each with `new` tokens."""
         from zoo.generation.loop.engine import Engine
 

@@ -31,17 +31,14 @@ def limits() -> dict[str, float]:
 
     Both are the best of several ways and runs, in the dtype that the zoo computes in.
     """
-
-    def seconds(read: Callable[[], Any]) -> float:
-        return min(evaluation_seconds(read, RUNS))
-
     dtype = runtime.compute_dtype() or mx.bfloat16
     matrix = _matrix(LARGE // WIDTH, WIDTH, dtype)
     large = matrix.reshape(-1)
     row, column = mx.ones((1, WIDTH), dtype), mx.ones((1, matrix.shape[0]), dtype)
     mx.eval(matrix, row, column)
     reads: list[Callable[[], Any]] = [lambda: large.sum(), lambda: row @ matrix.T, lambda: column @ matrix]
-    return {"reading": large.nbytes / min(map(seconds, reads)), "products": max(_products(dtype))}
+    seconds = min(min(evaluation_seconds(read, RUNS)) for read in reads)
+    return {"reading": large.nbytes / seconds, "products": max(_products(dtype))}
 
 
 def _products(dtype: Any) -> Iterator[float]:

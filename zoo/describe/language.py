@@ -27,10 +27,6 @@ class Message(str):
     template: str
     values: dict[str, object]
 
-    def reworded(self, english: str) -> Message:
-        """The same message with another English text, such as one that begins with a capital."""
-        return _message(english, self.template, self.values)
-
 
 def _message(english: str, template: str, values: dict[str, object]) -> Message:
     found = Message(english)
@@ -58,8 +54,8 @@ def joined(separator: str, items: Iterable[str]) -> Message:
 
 
 def reworded(text: str, english: str) -> str:
-    """A text, a message or not, with another English."""
-    return text.reworded(english) if isinstance(text, Message) else english
+    """A text, a message or not, with another English, such as one that begins with a capital."""
+    return _message(english, text.template, text.values) if isinstance(text, Message) else english
 
 
 def in_language(text: str, language: str) -> str:

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, LayerStack, Note, Residual
+from zoo.describe.diagram.model import Box, Cell, Diagram, Frame, LayerStack, Residual
 
 
 @dataclasses.dataclass
@@ -214,15 +214,14 @@ def _marked_box(box: Box, key: str, others: Others) -> Box:
     if not all(isinstance(other, Box) for other in theirs):
         return dataclasses.replace(box, differs=True)
     differs = any(other.title != box.title for other in theirs)
-    notes = tuple(dataclasses.replace(note, differs=not _in_all(note, theirs)) for note in box.notes)
+    shared = set.intersection(*({(note.name, note.text) for note in other.notes} for other in theirs))
+    notes = tuple(
+        dataclasses.replace(note, differs=(note.name, note.text) not in shared) for note in box.notes
+    )
     rows = box.rows  # of a box that differs as a whole, not every part is marked
     if not differs:
         rows = tuple(tuple(_marked_cell(cell, theirs) for cell in row) for row in rows)
     return dataclasses.replace(box, differs=differs, notes=notes, rows=rows)
-
-
-def _in_all(note: Note, theirs: Sequence[Any]) -> bool:
-    return all(any((n.name, n.text) == (note.name, note.text) for n in other.notes) for other in theirs)
 
 
 def _marked_cell(cell: Cell, theirs: Sequence[Any]) -> Cell:

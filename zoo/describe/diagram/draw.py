@@ -214,9 +214,6 @@ def _regular(indices: Sequence[int], total: int) -> str:
         return ""
     if step == 2:
         return "odd layers" if first else "even layers"
-    return f"every {_ordinal(step)} layer from {first}"
-
-
-def _ordinal(value: int) -> str:
-    last = value % 10 if value % 100 not in (11, 12, 13) else 0
-    return f"{value}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(last, 'th') }"
+    digit = step % 10 if step % 100 not in (11, 12, 13) else 0
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(digit, "th")
+    return f"every {step}{ending} layer from {first}"

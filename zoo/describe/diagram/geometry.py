@@ -52,11 +52,6 @@ class Column:
         """The left edge of its notes."""
         return self.left + BOX + SPACE
 
-    @property
-    def lane(self) -> float:
-        """The x of the residual arrows."""
-        return self.x + EDGE + LANE / 2 - 1
-
 
 def box_height(box: Box) -> float:
     """The height of a box, its notes included."""

@@ -177,11 +177,8 @@ def moe(subject: DrawnSpec) -> Box:
     notes += [note for note in chosen if note.name not in ("experts", "top_k")]  # which stand above
     if getattr(router, "bias", False) or getattr(experts, "bias", False):
         notes.append(Note("biases", "bias"))
-    rows: list[Any] = [
-        (message(f"{subject.title('router')}, top {{n}}", n=number(router.top_k)), "router"),
-        row,
-        "Weighted sum",
-    ]
+    chosen_by = message(f"{subject.title('router')}, top {{n}}", n=number(router.top_k))
+    rows: list[Any] = [(chosen_by, "router"), row, "Weighted sum"]
     return subject.box("Mixture of experts", *notes, rows=rows)
 
 

@@ -173,7 +173,7 @@ def _spine(column: Column) -> Iterator[str]:
 def _residual(column: Column, element: Element) -> Iterator[str]:
     low = column.y(element.partner.y + element.partner.height / 2)
     high = column.y(element.y + element.height / 2)
-    x, lane, radius = column.middle, column.lane, 9
+    x, lane, radius = column.middle, column.left - geometry.LANE / 2 - 1, 9
     yield f'<g class="residual{_state(element.item.differs)}">'
     yield (
         f'<path class="flow" d="M{_n(x)} {_n(low)}H{_n(lane + 8)}Q{_n(lane)} {_n(low)} {_n(lane)} {_n(low - 8)}'

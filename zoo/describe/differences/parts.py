@@ -142,7 +142,6 @@ UNTOLD = (
 
 
 PARTS = {"mixer": "mixer", "feedforward": "feed-forward", "cross": "cross-attention"}
-FIELD_WORDS = {"shared": "shared expert"}
 
 
 def changed_fields(before: Spec, after: Spec) -> dict[str, tuple[Any, Any]]:
@@ -254,7 +253,9 @@ def field_changes(
     if not sizes:
         changed = {name: pair for name, pair in changed.items() if name not in SIZES}
     for name, (old, new) in changed.items():
-        if (after.kind, name) in UNTOLD or (name == "kv_heads" and _all_heads(before) and _all_heads(after)):
+        fields = (vars(spec) for spec in (before, after))
+        as_many = name == "kv_heads" and all(one.get("heads") == one.get("kv_heads") for one in fields)
+        if as_many or (after.kind, name) in UNTOLD:
             continue
         if name == "rope" and not sizes and isinstance(old, RoPE) and isinstance(new, RoPE):
             old = old.change(theta=new.theta, scaling=new.scaling)
@@ -275,11 +276,7 @@ def field_changes(
 
 def field_word(name: str) -> str:
     """A field's name as a sentence has it."""
-    return FIELD_WORDS.get(name, name.replace("_", " "))
-
-
-def _all_heads(spec: Spec) -> bool:
-    return vars(spec).get("heads") == vars(spec).get("kv_heads")
+    return "shared expert" if name == "shared" else name.replace("_", " ")
 
 
 def _has_experts(spec: Spec) -> bool:

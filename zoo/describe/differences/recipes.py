@@ -175,10 +175,11 @@ def _with_active(sentence: str, recipe: Model) -> str:
     """Adds the number of active parameters to a sentence about experts."""
     if "of which a token uses" not in sentence or not has_idle_experts(recipe):
         return sentence
-    total, active = (int(count(recipe.dim)) for count in (recipe.parameters, recipe.active_parameters))
-    used, whole = billions(active), billions(total)
+    used, whole = (
+        billions(int(count(recipe.dim))) for count in (recipe.active_parameters, recipe.parameters)
+    )
     if used.split(" ")[1:] == whole.split(" ")[1:]:
-        used = used.reworded(used.split(" ")[0])
+        used = reworded(used, used.split(" ")[0])
     rest = reworded(sentence, sentence.rstrip("."))
     return message("{rest} ({n} of {m} parameters are used for a token).", rest=rest, n=used, m=whole)
 

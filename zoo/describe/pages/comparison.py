@@ -150,10 +150,9 @@ def app_element(
         if not (row.detail or row.empty or row.name.startswith(LEFT_OUT))
     ]
     titles = [one.origin for one in found]
-    compared_with = _words(language)["compared"]
     words = [
         {
-            "title": compared_with.format(name=title, first=titles[0]),
+            "title": _words(language)["compared"].format(name=title, first=titles[0]),
             "sentences": [say(text) for text in differences(found[0].recipe, one.recipe)],
         }
         for title, one in zip(titles[1:], found[1:], strict=True)
