@@ -178,10 +178,10 @@ def _with_active(sentence: str, recipe: Model) -> str:
     used, whole = (
         billions(int(count(recipe.dim))) for count in (recipe.active_parameters, recipe.parameters)
     )
-    if used.split(" ")[1:] == whole.split(" ")[1:]:
-        used = reworded(used, used.split(" ")[0])
+    same_unit = used.split(" ")[1:] == whole.split(" ")[1:]
+    shown = reworded(used, used.split(" ")[0]) if same_unit else used
     rest = reworded(sentence, sentence.rstrip("."))
-    return message("{rest} ({n} of {m} parameters are used for a token).", rest=rest, n=used, m=whole)
+    return message("{rest} ({n} of {m} parameters are used for a token).", rest=rest, n=shown, m=whole)
 
 
 def _sizes(base: Model, other: Model) -> Iterator[str]:
