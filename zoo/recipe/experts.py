@@ -83,16 +83,13 @@ class MoE(Spec):
     """
 
     kind, name = "feedforward", "moe"
-    router: Spec
-    experts: Spec
+    router: Spec = field(metadata={"kind": "router"})
+    experts: Spec = field(metadata={"kind": "experts"})
     shared: Spec | None = field(default=None, metadata={"kind": "feedforward"})
     shared_gate: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for part in ("router", "experts"):
-            if getattr(self, part).kind != part:
-                raise RecipeError(f"{part}: {getattr(self, part).block()} is no {part}")
         router, experts = _contract(self)
         if router.experts != experts.count:
             raise RecipeError(f"router: scores {router.experts} experts where there are {experts.count}")
@@ -108,15 +105,15 @@ class MoE(Spec):
         return (Matrix("shared_gate", dim, 1),) if self.shared_gate else ()
 
     def flops(self, dim: int, keys: int, prefill: bool = False) -> int:
-        router, experts = _contract(self)
-        idle = experts.count - router.top_k
-        whole = super().flops(dim, keys, prefill)
-        return whole - experts.flops(dim, keys, prefill) * idle // experts.count
+        return super().flops(dim, keys, prefill) - self._idle(self.experts.flops(dim, keys, prefill))
 
     def active_parameters(self, dim: int) -> int:
+        return super().active_parameters(dim) - self._idle(self.experts.parameters(dim))
+
+    def _idle(self, whole: int) -> int:
+        """The share of all experts' `whole` that belongs to those that a token does not use."""
         router, experts = _contract(self)
-        idle = experts.count - router.top_k
-        return super().active_parameters(dim) - experts.parameters(dim) * idle // experts.count
+        return whole * (experts.count - router.top_k) // int(experts.count)
 
 
 def _contract(mixture: MoE) -> tuple[Any, Any]:
