@@ -1,7 +1,7 @@
-"""The machine: its memory, and the BLAS that serves matrix products on the CPU. Imports no mlx.
+"""The machine's memory, and the BLAS library that multiplies matrices on the CPU. Imports no mlx.
 
-On Linux, MLX's CPU backend brings a reference BLAS on one thread. An optimised one whose `cblas_sgemm` is loaded globally
-before `mlx.core` replaces it, so `import zoo` loads the fastest one of this machine.
+On Linux, MLX's CPU backend has a reference BLAS that runs on one thread. A faster BLAS replaces it if its `cblas_sgemm` is
+loaded globally before `mlx.core`, so `import zoo` loads the fastest one installed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _blas = "not looked for"
 
 
 def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str:
-    """Load MKL or OpenBLAS globally on Linux, before `mlx.core` is imported; returns what `blas()` then says.
+    """Load MKL or OpenBLAS globally on Linux, before `mlx.core` is imported; returns the value of `blas()`.
 
-    `ZOO_BLAS=none` leaves MLX's own.
+    `ZOO_BLAS=none` keeps MLX's own.
     """
     global _blas
     if sys.platform != "linux":
@@ -37,7 +37,7 @@ def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str
 
 
 def _load_globally(*libraries: str) -> bool:
-    """Load shared libraries, whose functions precede those of libraries loaded later; returns whether that worked."""
+    """Load shared libraries so that their functions replace those of libraries loaded later; returns whether it worked."""
     try:
         for library in libraries:
             ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
@@ -47,7 +47,7 @@ def _load_globally(*libraries: str) -> bool:
 
 
 def blas() -> str:
-    """Which BLAS serves matrix products on the CPU."""
+    """The name of the BLAS that multiplies matrices on the CPU."""
     return _blas
 
 

@@ -1,8 +1,8 @@
 """The record of an experiment: how it was planned, every run of it, and means with their 95 % intervals.
 
 An interval is Student's: mean ± t · s/√n (Student, 1908). A weighted sum of the means of independent arms has the
-degrees of freedom of Welch and Satterthwaite (Welch, 1947); of paired arms, the sum is taken run by run first. Imports
-no mlx.
+degrees of freedom of Welch and Satterthwaite (Welch, 1947). For paired arms the sum is computed run by run first.
+Imports no mlx.
 """
 
 from __future__ import annotations

@@ -43,12 +43,12 @@ class Bridged(Spec):
 
     @property
     def layers(self):
-        """One spec a layer, of which nothing is known."""
+        """One empty spec a layer: mlx-lm's code does not say what a layer contains."""
         return (Spec(),) * self.depth
 
     @property
     def head(self):
-        """The head, of which it is not known whether it is tied."""
+        """The head; whether it is tied is not known."""
         return Head(vocab=self.vocab)
 
     def shown_fields(self):
@@ -78,7 +78,7 @@ def _flat(settings, path=""):
 
 
 def bridged(subject):
-    """Embedding, as many layers as there are, head; layers are closed boxes: only mlx-lm's code says what is in them."""
+    """Draws the embedding, the layers as closed boxes, since only mlx-lm's code knows their parts, and the head."""
     from zoo.describe.diagram import Box, Frame, LayerStack, Note, note
 
     spec = subject.spec

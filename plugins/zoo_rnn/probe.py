@@ -7,12 +7,12 @@ import mlx.core as mx
 from zoo.inspect.tracing.probe import Probe, Traces, Value
 
 OUTPUT = Value("B T D", "the hidden state after each token")
-# `recurrent` is a product a token, the whole of which the gates hold.
+# `recurrent` is not traced: the gates contain its product for each token.
 PARTS = {"input": Value("B T G·D", "the inputs' share of every gate"), "recurrent": None}
 
 
 def gate(summary: str, unit: str = "probability", derived: str = "") -> Value:
-    """A number for each token and unit."""
+    """A value with one number for each token and hidden unit."""
     return Value("B T D", summary, unit, item_axis="D", derived=derived, stepwise=True)
 
 
@@ -20,7 +20,7 @@ HIDDEN = gate("the hidden state after each token", "")
 
 
 class RecurrentProbe(Probe):
-    """The base of both probes: the values of `gates`, then those of `step`, in their order."""
+    """The base of both probes. It notes what `gates` and then `step` return, under the names in `traces`, in order."""
 
     def gates(self, inputs: mx.array, states: list[mx.array]) -> list[mx.array]:
         """Note every gate of a token."""

@@ -1,4 +1,4 @@
-"""The base of plugins' records, and those that describe a model family: `Architecture`, presets, blocks. Imports no mlx."""
+"""The base class of the records that plugins yield, and the records of a model family. Imports no mlx."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def import_target(target: str) -> Any:
 
 @frozen()
 class Record(Frozen):
-    """What a hook yields: checked when it is made. A record claims a name, its `identifier`.
+    """One item that a hook yields, validated when it is made. A record claims a name, its `identifier`.
 
-    `noun` is what messages call one, `prefix` stands before its name in a list of records of all kinds. `by_name`: a
-    person asks for one by its name, `choose` saying how in messages; others are found by what a folder or a recipe holds.
-    `counted`: a plugin's records are listed by their number only, since each goes with a block.
+    `noun` names the kind in messages; `prefix` stands before the name in a list of records of all kinds. `by_name`: a user
+    selects a record by its name, and `choose` is the verb for this in messages; other records are found from a checkpoint
+    or a recipe. `counted`: a list shows only how many a plugin has, since each belongs to a block.
     """
 
     noun, prefix = "record", ""
@@ -119,7 +119,7 @@ hookimpl = pluggy.HookimplMarker("zoo")
 class Preset(Frozen):
     """A named checkpoint: `folder` when it is embedded, `hub` ("org/name") when it is published.
 
-    `config` holds the numbers of its config.json, so that it can be counted, drawn and compared unfetched. `licence` is
+    `config` holds the numbers of its config.json, so that it can be counted, drawn and compared without a download. `licence` is
     that of the published weights, where it is known.
     """
 
@@ -141,26 +141,25 @@ class Architecture(Record):
     """One architecture: how its config becomes a recipe, how its weights are named, and what it is for.
 
     `recipe` turns a `Config` into a recipe. `weights` are the rules from Hugging Face tensor names to parameter paths;
-    `mlx_weights` those of the layout that MLX conversions publish, where it differs; `gguf` says how GGUF files
-    hold it, if the zoo reads those. `model_types` are the values of
-    a checkpoint's `model_type` that mean this architecture. `presets` are its named checkpoints: "tiny" or "pocket"
+    `mlx_weights` those of the layout that MLX conversions publish, where it differs; `gguf` has the rules for GGUF files,
+    if the zoo reads those. `model_types` are the values of a checkpoint's `model_type` that mean this architecture. `presets` are its named checkpoints: "tiny" or "pocket"
     has numbers small enough for tests, and "pocket" those that `zoo train` starts from.
 
-    `task` is what it does: "generate", "translate", "encode", "fill-mask" or "denoise" (text by uncovering masks), or one
-    that a strategy of the same plugin serves, such as "classify".
-    `causality` is what a token sees: "causal", what came before it; "prefix", all of the prompt besides; "full",
-    everything. `base` is the architecture that this one is described as a variant of. `references` say where it was
+    `task` is what it does: "generate", "translate", "encode", "fill-mask" or "denoise" (masked diffusion), or one that a
+    strategy of the same plugin serves, such as "classify".
+    `causality` says what a token attends to: "causal", itself and earlier tokens; "prefix", also the whole prompt; "full",
+    every token. `base` is the architecture that this one is described as a variant of. `references` say where it was
     published. `quantizes(path, quantization)` may give another `zoo.checkpoint.quantized_matrix.QuantizationSpec` for the layer at a path, or
     None to keep it whole. `api` is the version of this contract that the plugin was written for.
 
-    `prediction` is the layer that a checkpoint may hold beside the model to predict the token after the next: an
-    architecture by itself, read from the same files by its own rules when drafts by it are asked for. Its module is
-    called `layer(vectors, hidden, caches)`, the vectors of tokens and the last hidden states that predicted these,
-    (B, T, D) each, and gives states (B, T, D) of which its `norm` and the model's head make logits; `make_cache()` is
+    `prediction` is the multi-token prediction layer that a checkpoint may hold beside the model: an architecture of its
+    own, read from the same files by its own rules when it is asked to draft. Its module is called
+    `layer(vectors, hidden, caches)` with the embeddings of tokens and the last hidden states that predicted these tokens,
+    (B, T, D) each. It returns states (B, T, D); its `norm` and the model's head turn these into logits. `make_cache()` is
     as a decoder's.
 
-    A name "library::name" is of an architecture that another library's code runs: it is listed apart, and serves a
-    config when its plugin's `zoo_resolve` says so and no other architecture has the `model_type`.
+    The name "library::name" marks an architecture that another library's code runs. It is listed separately, and is used
+    for a config only if its plugin's `zoo_resolve` returns it and no other architecture has the `model_type`.
     """
 
     noun, prefix = "architecture", ""

@@ -1,4 +1,4 @@
-"""A checkpoint, opened: its architecture, its recipe, and which tensor is which parameter. Nothing is read yet."""
+"""Opens a checkpoint: finds its architecture, its recipe, and the parameter for each tensor, before weights are read."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, SourceError, warn
 from zoo.host.registry import Registry, default_registry
 
-Report = Callable[[int, int], None]  # called with what is done, and what there is in all
+Report = Callable[[int, int], None]  # called with the amount done and the total
 
 
 @dataclass
 class Opened:
-    """A checkpoint whose tensors are found and named, but not read: `parameters` by path, `model` without them.
+    """A checkpoint whose tensors are matched but not read: `parameters` by path, and the `model` without them.
 
-    `layout` names the weight rules that make the parameters of its tensors. `defaults` are the values that stood in for
-    keys which the config does not have. Parameters of a checkpoint that is not lazy have shapes and no numbers until
-    `read` is called.
+    `layout` names the weight rules that turn its tensors into parameters. `defaults` are the values used for keys that
+    the config lacks. Unless the checkpoint is lazy, parameters have only shapes until `read` is called.
     """
 
     checkpoint: Checkpoint
@@ -43,9 +42,9 @@ class Opened:
     layout: str
 
     def layers(self, dtype: mx.Dtype | None) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, Any]]]]:
-        """The parameters in groups that can be read one after the other, and what reads each, floats cast to `dtype`.
+        """Groups of parameters, each with the function that reads it, floats cast to `dtype`.
 
-        Those of a checkpoint that is not lazy have shapes and no numbers before; of others there is one group.
+        A lazy checkpoint has one group. The parameters of other checkpoints have only shapes before they are read.
         """
         if self.checkpoint.lazy:
             yield self.parameters, lambda: self.parameters
@@ -65,7 +64,7 @@ class Opened:
         return resolved(self.model, parameters)
 
     def read(self, dtype: mx.Dtype | None) -> None:
-        """Read what is not lazy, floats cast to `dtype`; lazy parameters are read when they are evaluated."""
+        """Read the parameters, floats cast to `dtype`, unless they are lazy and are read when evaluated."""
         if not self.checkpoint.lazy:
             self.parameters = self._read(dtype)
             self.checkpoint.warn_of_losses(dtype)
@@ -88,9 +87,9 @@ def open_model(
     repack: int | None = None,
     registry: Registry | None = None,
 ) -> Opened:
-    """Find a source, its architecture, its recipe and which tensor is which parameter; nothing is read yet.
+    """Find a source, its architecture, its recipe and the parameter for each tensor, before weights are read.
 
-    What has to be unpacked becomes `floats`, a dtype, where one is given; `repack` is for formats that take it.
+    `floats` is the dtype of dequantized tensors; `repack` is passed to formats that support it.
     """
     if not isinstance(source, str | Path) or not source:
         raise SourceError(f"the source must be a name or a path, got {source!r:.60}")
@@ -107,20 +106,20 @@ def open_model(
     config = checkpoint.config_of(tensors.arrays)
     recipe = make_recipe(chosen, config, registry)
     count, stored = recipe.parameters(recipe.dim), sum(tensor.nbytes for tensor in tensors.arrays.values())
-    if count > 8 * stored:  # more parameters than bits: known before anything is made of the recipe
+    if count > 8 * stored:  # more parameters than bits, refused before the model is made
         raise ConfigError(
             f"{config.origin.name}: its sizes make {count:,} parameters, "
             f"but the weights are {stored:,} bytes in all"
         )
     model = assemble(recipe, registry)
-    tensors = model.sanitize(tensors)  # another library's model has names of its own
+    tensors = model.sanitize(tensors)  # another library's model renames its tensors
     parameters, layout = match(model, chosen, recipe, tensors)
     warn_of_differences(ExpectedQuantization(values), tensors, parameters)
     return Opened(checkpoint, model, parameters, recipe, config.defaults(), layout)
 
 
 def make_recipe(architecture: Architecture, values: Mapping[str, Any], registry: Registry) -> Any:
-    """The recipe of a config; warns of keys that the architecture does not know, refuses what it lacks.
+    """The recipe of a config. Warns of keys that the architecture does not know; ConfigError for a missing key.
 
     `registry` has the quantized formats.
     """

@@ -38,7 +38,7 @@ class Statistics:
     ended: float = 0.0
     tokens: int = 0
     cached_tokens: int = 0
-    miss_reason: str | None = None  # why the prompt cache had no more, where there is one
+    miss_reason: str | None = None  # why the prompt cache held no more of the prompt
     drafted: Drafted | None = None
     unpacked: bool = False
 
@@ -231,7 +231,7 @@ def _run_prompts(
             tokens += answer.get("generated_tokens", 0)
     seconds = time.perf_counter() - began
     before = len(lines) - count
-    found = f", {before} {'was' if before == 1 else 'were'} there" if before else ""
+    found = f", {before} already answered" if before else ""
     errors = f", {failed} of them {'an error' if failed == 1 else 'errors'}" if failed else ""
     rate = f" · {tokens / seconds:,.1f} tokens/s" if tokens else ""
     what = f"{count} answer{'' if count == 1 else 's'}{errors}{found}"

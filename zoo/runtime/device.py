@@ -1,4 +1,4 @@
-"""The device: backend, dtypes, streams, memory, and which way of computing is faster on it."""
+"""The device: its backend, dtypes, streams and memory, and which of two ways to compute is faster on it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import mlx.core as mx
 from zoo.errors import ZooError
 from zoo.machine import blas, total_memory
 
-MOST_THREADS = 8  # beyond that, reading memory bounds them
-MOST_CASTS = 4  # arrays at once: reading memory bounds more of them
-MOST_JOINED = 2**30  # bytes of a model beyond which launching a product takes less than reading its matrix
-DEQUANTIZED_ROWS = 16  # from which on the CPU unpacks a matrix to multiply by it
-MOST_KEPT = 64 * 2**20  # bytes freed that may wait for the next text
+MOST_THREADS = 8  # more are limited by memory bandwidth
+MOST_CASTS = 4  # arrays at once; more are limited by memory bandwidth
+MOST_JOINED = 2**30  # bytes of a model; in larger ones reading a matrix dominates its product
+DEQUANTIZED_ROWS = 16  # with at least so many rows the CPU dequantizes a matrix before the product
+MOST_KEPT = 64 * 2**20  # freed bytes that are kept for the next text
 
 
 @cache
@@ -50,7 +50,7 @@ def compute_dtype(asked: str | None = None) -> Any:
 
 
 def dequantized_dtype() -> Any:
-    """The dtype of matrices whose quantization MLX lacks: half precision on a GPU, else float32, which is fastest there."""
+    """The dtype of matrices dequantized because MLX lacks their format: float16 on a GPU, float32 on a CPU."""
     return mx.float16 if on_gpu() else mx.float32
 
 
@@ -60,7 +60,7 @@ def threads() -> int:
 
 
 def assign_streams(sizes: Mapping[str, int]) -> dict[str, Any]:
-    """The stream for each of many arrays, from their bytes by name: about as many bytes a stream, the largest first."""
+    """Assign each array, given its bytes by name, to a stream, so that every stream has about as many bytes."""
     streams = side_streams()
     given = [0] * len(streams)
     found = {}
@@ -80,29 +80,29 @@ def on_stream(stream: mx.Stream | None) -> AbstractContextManager[Any]:
 def side_streams() -> tuple[Any, ...]:
     """The streams for work on many arrays at once, one per core; on a GPU the default one.
 
-    They are made once: each has a thread that never ends.
+    They are made once, since each has a thread that never ends.
     """
     if on_gpu():
         return (None,)
-    # Where streams belong to the thread that made them, these are one in each thread that uses them.
+    # A version of MLX whose streams belong to one thread has streams that each thread makes for itself.
     new = getattr(mx, "new_thread_local_stream", mx.new_stream)
     return tuple(new(mx.cpu) for _ in range(min(os.cpu_count() or 1, MOST_CASTS)))
 
 
 def has_fused_kernels() -> bool:
-    """Whether norms, rotary positions and attention are one kernel each, and not a graph of general operations."""
+    """Whether norms, rotary positions and attention are one kernel each rather than several operations."""
     return on_gpu()
 
 
 def joins_projections(nbytes: int) -> bool:
-    """Whether the decode step of a model of `nbytes` is faster with the projections of a vector joined in one product."""
+    """Whether a model of `nbytes` decodes faster if projections of the same vector are joined in one product."""
     return nbytes <= MOST_JOINED
 
 
 def keeps_floats(nbytes: int) -> bool:
-    """Whether to keep a float copy of packed matrices, which takes `nbytes`.
+    """Whether to keep a float copy, of `nbytes`, of packed matrices.
 
-    The CPU backend multiplies packed numbers several times slower than floats. The copy may take half of the memory.
+    The CPU backend multiplies packed matrices several times slower than floats. The copy may take half of the memory.
     """
     room = total_memory()
     return not on_gpu() and room is not None and nbytes <= room / 2
@@ -117,7 +117,7 @@ _process: int | None = None  # the one in which MLX's threads run
 
 
 def check_not_forked() -> None:
-    """ZooError in a process that was forked from one in which a model was loaded: its first step would end it."""
+    """ZooError in a process forked from one that had loaded a model: MLX would abort it."""
     if _process is not None and os.getpid() != _process:
         raise ZooError(
             "this process was forked from one that had loaded a model, and MLX's threads do not survive a fork: "
@@ -129,17 +129,17 @@ _peak = 0  # bytes: the most that MLX held since memory went back to the system
 
 
 def synchronize() -> None:
-    """Wait until everything that was begun is computed.
+    """Wait until MLX has computed everything that was started.
 
-    A program that ends while MLX's thread computes may be aborted: the interpreter takes down what the thread uses.
+    A program that ends earlier may abort: the interpreter frees what MLX's thread still uses.
     """
     mx.synchronize()
 
 
 def release_memory() -> None:
-    """Give freed memory back to the system, once there is much of it.
+    """Return freed memory to the system once it exceeds a bound.
 
-    On Linux the C library keeps what many small arrays took, the caches of a thousand texts for example.
+    On Linux the C library keeps the memory of many small arrays, such as the caches of a thousand texts.
     """
     global _peak
     if sys.platform != "linux" or on_gpu():
@@ -155,9 +155,9 @@ def release_memory() -> None:
 
 
 def prefill_chunk() -> int:
-    """Prompt tokens a pass: bounds the memory of scores, (chunk × cached) a head, and the time of a pass.
+    """Prompt tokens a pass: limits the time of a pass and the memory of its scores, (chunk × cached) a head.
 
-    On the CPU, more tokens a pass are hardly faster, and other texts wait longer.
+    On a CPU longer chunks are hardly faster, and other sequences would wait longer.
     """
     return 2048 if on_gpu() else 512
 
@@ -165,13 +165,13 @@ def prefill_chunk() -> int:
 def evaluates_by_layer() -> bool:
     """Whether a pass over many tokens is evaluated layer by layer.
 
-    On the CPU it takes seconds, and Ctrl-C is heard between two evaluations. A GPU would be idle between them.
+    On a CPU such a pass takes seconds, and Ctrl-C can stop it only between evaluations. A GPU would be idle between them.
     """
     return not on_gpu()
 
 
 def set_up_device() -> None:
-    """Set the device up for a model: on Metal, keep as much memory wired as the system recommends."""
+    """Prepare the device for a model: on Metal, wire as much memory as the system recommends."""
     global _process
     _process = os.getpid()
     if on_gpu() and mx.metal.is_available():
@@ -199,7 +199,7 @@ def speed_advice() -> list[str]:
 
 
 def _installing(package: str) -> str:
-    """The command that installs a package beside this zoo, however that was installed."""
+    """The command that installs a package into this zoo's environment, by pip or uv."""
     pip = f"{sys.executable} -m pip install" if find_spec("pip") else f"uv pip install -p {sys.executable}"
     return f"`{pip} {package}`"
 

@@ -1,7 +1,7 @@
-"""Renders one chat template in a process of its own: run as a script, never imported by the zoo.
+"""Renders one chat template in a separate process: a script that the zoo never imports.
 
-A template comes with a checkpoint, from anyone, and is a program: it may loop for ever, build strings of gigabytes, or try
-to escape from the sandbox. So this file imports nothing of the zoo and runs in a process of its own, with limits.
+A template is a program from an untrusted checkpoint: it may loop for ever, build strings of gigabytes, or try to escape
+from the sandbox. So this file imports nothing of the zoo and runs in a separate process with limits.
 Standard input is a JSON object:
 
 - `template`, and the `variables` that it sees
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def render(request: dict[str, Any]) -> str:
-    """The text that the template makes of its variables; ValueError where it is longer than allowed."""
+    """The template's output for its variables; ValueError if it is longer than allowed."""
     environment = make_environment()
     limit_process(request["cpu_seconds"], request["memory_bytes"])
     pieces, size = [], 0
@@ -51,9 +51,9 @@ def render(request: dict[str, Any]) -> str:
 
 
 def limit_process(cpu_seconds: int, memory_bytes: int) -> None:
-    """Bound what this process can use: past a limit the system ends it, or refuses what it asks for.
+    """Limit this process's resources: the system ends it beyond a limit, or refuses more memory or files.
 
-    Some systems know only some of the limits (macOS bounds no memory); the parent watches for the rest.
+    Some systems support only some of the limits (macOS has none for memory); the parent process watches the others.
     """
     import resource
 
@@ -121,7 +121,7 @@ def public_namespace() -> type:
             raise SecurityError(f"a namespace may not hold {name!r}")
 
     class PublicNamespace(Namespace):
-        def __init__(*args: Any, **kwargs: Any) -> None:  # like jinja2's own, it leaves "self" free as a name
+        def __init__(*args: Any, **kwargs: Any) -> None:  # as in jinja2, so that "self" can be a name
             values = dict(*args[1:], **kwargs)
             for name in values:
                 check_name(name)

@@ -120,16 +120,16 @@ def xtc(
 ) -> mx.array:
     """With `probability`, remove every token of at least `threshold` but the least likely of them: (B, V) -> (B, V).
 
-    "Exclude top choices", by its author p-e-w, has no paper; this is text-generation-webui's and llama.cpp's filter.
-    One coin is thrown a row, by `key`. The tokens marked in `exempt` (V,), booleans, are neither removed nor the one
-    that is kept in place of the others: line breaks and end tokens, without which texts would not end.
+    "Exclude top choices", by p-e-w, has no paper; this is the filter of text-generation-webui and llama.cpp.
+    `key` decides by one draw a row. Tokens marked in `exempt` (V,), booleans, are never removed, and never the one kept
+    in place of the others: line breaks and end tokens, without which no text would end.
     """
     probabilities = mx.softmax(logits, axis=-1)
     top = probabilities >= threshold
     if exempt is not None:
         top = top & ~exempt
     least = mx.argmin(mx.where(top, probabilities, float("inf")), axis=-1, keepdims=True)  # (B, 1)
-    # Where one token alone is among them it is the least likely, and nothing is removed.
+    # A single token above the threshold is also the least likely of them, and is kept.
     gone = top & (mx.arange(logits.shape[-1]) != least)
     thrown = mx.random.uniform(shape=(logits.shape[0], 1), key=key) < probability
     return mx.where(gone & thrown, NEG_INF, logits)
@@ -141,12 +141,12 @@ def surprise(logits: mx.array) -> mx.array:
 
 
 class Mirostat:
-    """Mirostat 2: keeps the surprise of one sequence near the target `tau` by a bound, which begins at twice the target.
+    """Mirostat 2: keeps the surprise of one sequence near the target `tau` by a bound that starts at twice the target.
 
     Surprise is -log2 of a probability, in bits. Basu et al., 2021, "Mirostat: A Neural Text Decoding Algorithm that
     Directly Controls Perplexity", without its estimate of an exponent.
-    After each token it falls by `eta` times what the surprise has above the target. The surprise is that of the
-    distribution before the bound, as the paper has it; llama.cpp's is that of the renormalised rest.
+    After each token the bound falls by `eta` times the token's surprise above the target. This surprise is measured in
+    the distribution before the bound, as in the paper; llama.cpp measures it after the others were removed.
     """
 
     def __init__(self, tau: float, eta: float) -> None:
@@ -155,21 +155,21 @@ class Mirostat:
         self._surprise: mx.array | None = None  # (1, V), of the last distribution
 
     def __call__(self, logits: mx.array) -> mx.array:
-        """The logits within the bound, and the largest in any case: (1, V) -> (1, V)."""
+        """Keep the logits within the bound, and always the largest: (1, V) -> (1, V)."""
         self._surprise = surprise(logits)
         best = logits.max(axis=-1, keepdims=True)
         return mx.where((self._surprise <= self.bound) | (logits == best), logits, NEG_INF)
 
     def update(self, token: mx.array) -> None:
-        """The token (1,) that was drawn of the last distribution, evaluated or not."""
-        assert self._surprise is not None, "a token is drawn of a distribution"
-        # The bound keeps growing where nothing surprises; beyond the surprise of any token it does nothing.
+        """Update the bound after the token (1,) that was drawn from the last distribution, evaluated or not."""
+        assert self._surprise is not None, "a token is drawn from a distribution"
+        # The bound keeps growing while tokens are likely; above the largest surprise it has no effect.
         error = mx.take(self._surprise[0], token)[0] - self.tau
         self.bound = self.bound - self.eta * error
 
 
 class PluginFilter:
-    """A plugin's sampler with its settings, for one sequence; what goes wrong in it is a PluginError that names it."""
+    """A plugin's sampler with its settings, for one sequence; its exceptions become PluginErrors that name it."""
 
     def __init__(self, record: Sampler, settings: Mapping[str, Any]) -> None:
         self.name, self.stateful = record.name, record.stateful
@@ -178,11 +178,11 @@ class PluginFilter:
         self._function = self._guarded(target, **settings) if record.stateful else target
 
     def __call__(self, logits: mx.array) -> mx.array:
-        """The logits after it, (B, V) -> (B, V)."""
+        """Apply the sampler to logits, (B, V) -> (B, V)."""
         found = self._guarded(self._function, logits, **self._settings)
         if not isinstance(found, mx.array) or found.shape != logits.shape:
             shown = found.shape if isinstance(found, mx.array) else type(found).__name__
-            raise PluginError(f"sampler {self.name} gives {shown} where logits {logits.shape} belong")
+            raise PluginError(f"sampler {self.name} returned {shown}, expected logits {logits.shape}")
         return found
 
     def update(self, token: int) -> None:
@@ -200,7 +200,7 @@ class PluginFilter:
 def filters_of(
     registry: Registry, samplers: Mapping[str, Mapping[str, Any]] | None
 ) -> tuple[PluginFilter, ...]:
-    """The plugins' samplers asked for, by name with settings, in order; PromptError for a setting that one does not take."""
+    """The plugins' samplers that `samplers` names, each with its settings, in order; PromptError for an unknown setting."""
     samplers = {} if samplers is None else samplers
     if not isinstance(samplers, Mapping) or not all(isinstance(v, Mapping) for v in samplers.values()):
         raise PromptError(f"`samplers` must be settings by a sampler's name, got {samplers!r:.60}")
