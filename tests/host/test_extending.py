@@ -75,8 +75,8 @@ def test_a_stateful_sampler_is_traced_as_it_ran(extras):
     ("target", "said"),
     [
         ("breaks", "sampler wrong: ValueError: no idea"),
-        ("shrinks", r"sampler wrong gives \(1, 3\) where logits \(1, \d+\) belong"),
-        ("forgets", "sampler wrong gives NoneType where logits"),
+        ("shrinks", r"sampler wrong returned \(1, 3\), expected logits \(1, \d+\)"),
+        ("forgets", "sampler wrong returned NoneType, expected logits"),
     ],
 )
 def test_a_sampler_that_goes_wrong_is_named(monkeypatch, target, said):
