@@ -43,7 +43,7 @@ class Trial:
     """One run of one arm: its seed, from 0, and how it reports what is done of it."""
 
     seed: int
-    report: Callable[[int, int], None] = field(default=lambda done, total: None, repr=False)
+    report: Callable[[int, int], None] = field(default_factory=lambda: lambda done, total: None, repr=False)
 
 
 @dataclass(frozen=True)
