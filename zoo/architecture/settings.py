@@ -167,7 +167,9 @@ def count_setting(name: str, help: str, minimum: int = 0, maximum: int = MOST, *
     return Setting(name, int, minimum=minimum, maximum=maximum, help=help, **more)
 
 
-def number_setting(name: str, help: str, maximum: float = 1, minimum: float = 0, **more: Any) -> Setting:
+def number_setting(
+    name: str, help: str, maximum: float = 1, minimum: float | None = 0, **more: Any
+) -> Setting:
     """A setting that is a number from `minimum` to `maximum`."""
     return Setting(name, float, minimum=minimum, maximum=maximum, help=help, **more)
 
@@ -189,20 +191,18 @@ LIMITS = (
 SAMPLING = (
     number_setting("temperature", "Sampling temperature; 0 is greedy decoding.", HUGE, 1 / HUGE, also=(0,)),
     count_setting("top_k", "Sample from the k likeliest tokens (0: all).", maximum=2**63 - 1),
-    Setting(
+    number_setting(
         "top_p",
-        float,
+        "Sample from the likeliest tokens that reach probability p together (nucleus sampling).",
+        minimum=None,
         above=0,
-        maximum=1,
-        help="Sample from the likeliest tokens that reach probability p together (nucleus sampling).",
     ),
     number_setting("min_p", "Sample from tokens at least p times as likely as the likeliest."),
-    Setting(
+    number_setting(
         "typical_p",
-        float,
+        "Locally typical sampling: the tokens whose surprise is closest to the entropy, up to probability p together.",
+        minimum=None,
         above=0,
-        maximum=1,
-        help="Locally typical sampling: the tokens whose surprise is closest to the entropy, up to probability p together.",
     ),
     number_setting(
         "xtc_probability",

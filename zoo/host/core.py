@@ -17,23 +17,16 @@ from zoo.architecture import (
     Strategy,
     hookimpl,
 )
-from zoo.architecture.settings import (
-    BEAM_SEARCH,
-    CACHE,
-    CONSTRAINTS,
-    LIMITS,
-    PENALTIES,
-    PROMPT,
-    SAMPLING,
-    SETTINGS,
-    count_setting,
-    number_setting,
-)
+from zoo.architecture import settings as shared
 
 # Names of shared settings: all but those of translation, those that need no sampling, and those of sampled tokens.
-CONTINUATION = tuple(setting.name for setting in SETTINGS if not setting.name.endswith("_language"))
-UNSAMPLED = tuple(setting.name for setting in (*LIMITS, *PENALTIES, *CONSTRAINTS, *PROMPT, *CACHE))
-SAMPLED = (*(setting.name for setting in SAMPLING), *UNSAMPLED, "samplers", "logprobs", "report")
+CONTINUATION = tuple(setting.name for setting in shared.SETTINGS if not setting.name.endswith("_language"))
+UNSAMPLED = tuple(
+    setting.name
+    for group in (shared.LIMITS, shared.PENALTIES, shared.CONSTRAINTS, shared.PROMPT, shared.CACHE)
+    for setting in group
+)
+SAMPLED = (*(setting.name for setting in shared.SAMPLING), *UNSAMPLED, "samplers", "logprobs", "report")
 
 # The specs whose modules are in each file of zoo/blocks, where they have the spec's name.
 BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
@@ -75,11 +68,13 @@ BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
     },
 }
 
-PENALTY_ALPHA = number_setting(
+PENALTY_ALPHA = shared.number_setting(
     "penalty_alpha", "Weight of the penalty on similarity to earlier tokens (0.6)."
 )
-CANDIDATES = count_setting("top_k", "Number of candidates at each step (4).", 1, 4096)
-SAMPLES = count_setting("best_of", "Number of texts to sample; the likeliest is returned.", 1, 256, default=4)
+CANDIDATES = shared.count_setting("top_k", "Number of candidates at each step (4).", 1, 4096)
+SAMPLES = shared.count_setting(
+    "best_of", "Number of texts to sample; the likeliest is returned.", 1, 256, default=4
+)
 SHOWN = Setting("top_k", int, 5, minimum=1, help="Number of tokens to show for each mask, likeliest first.")
 
 
@@ -108,7 +103,7 @@ def zoo_strategies() -> tuple[Strategy, ...]:
             "beam",
             f"{home}.beam:stream",
             tasks=("translate", "generate"),
-            settings=(*SAMPLED, *BEAM_SEARCH),
+            settings=(*SAMPLED, *shared.BEAM_SEARCH),
             summary="beam search for the likeliest whole text, or one token a step",
             batch=f"{home}.beam:batch",
         ),

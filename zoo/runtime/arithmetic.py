@@ -47,7 +47,11 @@ def attention(
         if isinstance(mask, str):
             places[..., start - stop :] += _triangle(stop - start)
         elif mask is not None:
-            _hide(places, mask if mask.shape[-2] == 1 else mask[..., start:stop, :])
+            some = mask if mask.shape[-2] == 1 else mask[..., start:stop, :]
+            if some.dtype == mx.bool_:
+                np.copyto(places, LEAST, where=~np.array(some))
+            else:
+                places += np.array(some.astype(mx.float32))
         with np.errstate(invalid="ignore", over="ignore"):  # −∞ − −∞; LEAST plus a low score
             places -= places.max(axis=-1, keepdims=True)
             np.exp(places, out=places)
@@ -65,14 +69,6 @@ def memory(array: mx.array) -> np.ndarray:
 def _triangle(size: int) -> np.ndarray:
     """The causal mask of `size` queries and their keys, added to scores: 0 where seen, (t, t)."""
     return np.where(np.tri(size, dtype=bool), np.float32(0), LEAST)
-
-
-def _hide(scores: np.ndarray, mask: mx.array) -> None:  # (B, H, t, S), what broadcasts to it
-    """Add a mask to scores. A mask of booleans hides the keys where it is False."""
-    if mask.dtype == mx.bool_:
-        np.copyto(scores, LEAST, where=~np.array(mask))
-    else:
-        scores += np.array(mask.astype(mx.float32))
 
 
 def in_pieces(function: Callable[[np.ndarray, np.ndarray], None], x: mx.array) -> mx.array:
