@@ -32,7 +32,7 @@ class LatentAttentionProbe(PatternProbe):
             "query_up": Value("B T H·(N+P)", "the queries of all heads side by side"),
             "kv_down": Value("B T R+P", "the latent of keys and values, and the key that all heads share"),
             "kv_norm": Value("B 1 T R", "the latents of keys and values, normalised"),
-            # What these are applied to depends on the order.
+            # Their operands depend on the order.
             "key_up": None,
             "value_up": None,
             "output": None,
@@ -51,7 +51,7 @@ class LatentAttentionProbe(PatternProbe):
 
 
 class GroupRouterProbe(ExpertChoiceProbe):
-    """The grouped router: the score of every expert, too."""
+    """The grouped router: also the score of every expert."""
 
     traces = Traces(
         values={**CHOSEN, "scores": Value("B T E", "σ of each expert's logit", "probability", item_axis="E")}

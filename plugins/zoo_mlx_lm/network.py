@@ -50,11 +50,11 @@ SIZES = re.compile(
     r"size|dim|hidden|width|rank|channels|heads?$|n_embd|d_model|d_ssm|d_state|d_inner|d_conv|kernel"
 )
 MOST_SIZE = 2**24
-SLACK = 64  # how much wider than the widest tensor, which may be packed, and part of a fused or divided one
+SLACK = 64  # times the widest tensor, which may be packed, or a part of a size
 
 
 def module_of(model_type, architectures):
-    """The module that mlx-lm runs a model_type with, by its own tables of other names."""
+    """The module of `mlx_lm.models` for a model_type, by mlx-lm's own tables of aliases."""
     utils = import_module("mlx_lm.utils")
     named = architectures if isinstance(architectures, list) else [architectures]
     exact = getattr(utils, "MODEL_ARCHITECTURE_REMAPPING", {})
@@ -83,7 +83,7 @@ def settings_of(module, config):
 
 
 def decoded(value):
-    """A setting with the numbers in it that JSON has no spelling for, {"__float__": "Infinity"}, as they are."""
+    """A setting whose {"__float__": "Infinity"}, which JSON cannot write as numbers, became floats."""
     if isinstance(value, dict):
         if set(value) == {"__float__"} and value["__float__"] in ("Infinity", "-Infinity", "NaN"):
             return float(value["__float__"])
@@ -92,7 +92,7 @@ def decoded(value):
 
 
 def bound(settings, most, path=""):
-    """ConfigError for what mlx-lm's code would take forever to count to, divides by, or has no memory for.
+    """ConfigError for numbers with which mlx-lm's code would loop for ever, divide by zero or run out of memory.
 
     `most` is the largest size that the tensors can have.
     """
@@ -132,7 +132,7 @@ def make(module, settings):
     """The model of these settings, its weights random and unevaluated; ConfigError when mlx-lm does not take them."""
     model, arguments = classes(module)
     try:
-        # A copy: some write into what they are given.
+        # A copy, since some models change it.
         network = model(arguments.from_dict(json.loads(json.dumps(settings))))
         network.eval()
         return network

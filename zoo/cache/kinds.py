@@ -46,7 +46,7 @@ class KVCache(Cache):
 
     @property
     def kind(self) -> str:
-        """Its class, with what the policy changes in its arrays."""
+        """The class name, with the settings of the policy that change its arrays."""
         policy, name = self.policy, type(self).__name__
         parts = [] if self.window is None else [f"window={self.window}"]
         if self.bound:
@@ -58,7 +58,7 @@ class KVCache(Cache):
 
     @property
     def by_column(self) -> bool:  # type: ignore[override]
-        """Whether every token has a column of its own, and nothing beside."""
+        """Whether the cache holds one column a token, and nothing else."""
         return self.recent is None and not (self.policy.quantizes and self.policy.start)
 
     @property
@@ -73,14 +73,14 @@ class KVCache(Cache):
 
     @property
     def spare(self) -> int:
-        """The numbers of a row in columns that no token has filled yet, or that no token sees any more."""
+        """Numbers of one row in columns that are not filled yet or no longer attended to."""
         return self.keys.spare(self.length) + self.values.spare(self.length)
 
     def start(self, queries: int) -> int:
         return 0 if self.recent is None else max(0, self.length - (self.recent - 1))
 
     def key_positions(self, queries: int) -> int | mx.array:
-        """The positions of the keys that `queries` new tokens will be given: the first one's, or each, (B, S)."""
+        """The positions of the keys for the next `queries` tokens: the first position, or all of them, (B, S)."""
         start = self.start(queries)
         if self.bound is None or not start:
             return super().key_positions(queries)
@@ -106,7 +106,7 @@ class KVCache(Cache):
 
     @property
     def mergeable(self) -> bool:
-        """Whether it has a token, and keeps nothing beside keys and values."""
+        """Whether it holds a token, and nothing but keys and values."""
         return self.length > 0 and not self.keeps_more
 
     def select(self, rows: mx.array) -> None:
@@ -137,7 +137,7 @@ class KVCache(Cache):
         self.length -= count
 
     def takes_back(self, tokens: int) -> bool:
-        """Whether the columns that the pass before could see are still there after one over so many tokens."""
+        """Whether the columns of the previous pass remain after a pass over so many tokens."""
         return self.trims or tokens <= self.keys.slack + 1
 
     @classmethod
@@ -148,7 +148,7 @@ class KVCache(Cache):
         return made
 
     def empty(self) -> Self:
-        """A cache like this one that has nothing yet."""
+        """An empty cache of the same kind."""
         return type(self)(self.policy)
 
     def drop_columns(self, count: int) -> None:
@@ -218,12 +218,12 @@ class StateCache(Cache):
         self.arrays[index] = array
 
     def advance(self, tokens: int) -> None:
-        """Count the columns that the arrays have taken in."""
+        """Count the columns that the arrays now include."""
         self.length += tokens
 
     @property
     def mergeable(self) -> bool:
-        """Whether it has taken in a token, every array is there, and there are no others."""
+        """Whether it includes a token, and holds exactly its arrays."""
         return self.length > 0 and len(self.state) == len(self.arrays) and not self.keeps_more
 
     def snapshot(self, row: int = 0) -> Snapshot:
@@ -246,5 +246,5 @@ class StateCache(Cache):
         return made
 
     def empty(self) -> Self:
-        """A cache like this one that has nothing yet."""
+        """An empty cache of the same kind."""
         return type(self)(len(self.arrays), self.policy)

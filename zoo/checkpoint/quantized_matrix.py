@@ -89,7 +89,7 @@ class QuantizedMatrix(Frozen):
         return {name: array for name, array in named.items() if array is not None}
 
     def astype(self, dtype: mx.Dtype) -> QuantizedMatrix:
-        """The same in another float: scales and biases too, but for single bytes and those of a dtype of their own."""
+        """A copy in another float dtype. Scales that are single bytes or have a fixed dtype stay."""
         if self.biases is None or self.floats is not None:
             return replace(self, floats=dtype)
         return replace(self, scales=self.scales.astype(dtype), biases=self.biases.astype(dtype))
@@ -135,7 +135,7 @@ class QuantizedMatrix(Frozen):
             matrix = matrix[..., mx.argsort(self.permutation)]
         return matrix.swapaxes(-1, -2) if self.swapped else matrix
 
-    # What the weight rules do to an array.
+    # The operations of the weight rules on arrays.
 
     @property
     def T(self) -> Any:
@@ -206,7 +206,7 @@ def is_float(array: mx.array | QuantizedMatrix) -> bool:
 
 
 def parameter_matches(wanted: mx.array, found: mx.array | QuantizedMatrix) -> bool:
-    """Whether a parameter found is of the shape wanted, and floats; a packed one in some quantization that its rows allow."""
+    """Whether a parameter has the wanted shape and holds floats, or is packed in a quantization that fits its rows."""
     if isinstance(found, QuantizedMatrix) and not found.swapped and len(found.shape) == wanted.ndim:
         try:
             found = found.resolved(wanted.shape[-1])

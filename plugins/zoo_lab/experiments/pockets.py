@@ -116,7 +116,7 @@ def quantization(scale: Scale) -> Plan:
 
 
 def _quantized(name: str, bits: int | None, documents: int) -> Arm:
-    """An arm that measures a pocket rounded to `bits`; None: as it is."""
+    """An arm that measures a pocket rounded to `bits`, or not rounded if None."""
 
     def run(trial: Trial) -> Result:
         whole, texts = pocket_of(name), part_of_text(trial, documents)

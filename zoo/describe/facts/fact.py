@@ -132,7 +132,7 @@ def text_of(value: Value, unit: str = "") -> str:
 
 
 def factor(value: float) -> tuple[str, str]:
-    """What something is multiplied ("×") or divided ("/") by, as it is read most easily: 0.125 is / 8, 1/√512 is / √512."""
+    """The sign, "×" or "/", and the text of a factor in its simplest form: 0.125 is / 8, 1/√512 is / √512."""
     sign, size = ("/", 1 / value) if 0 < value < 1 else ("×", value)
     for root, number in (("", size), ("√", size * size)):
         if 1 <= number < 1e6 and math.isclose(number, round(number), rel_tol=1e-8):
@@ -141,7 +141,7 @@ def factor(value: float) -> tuple[str, str]:
 
 
 def factor_words(value: float) -> Message:
-    """The same in a sentence: "multiplied by 12", "divided by √512"."""
+    """The factor in a sentence: "multiplied by 12", "divided by √512"."""
     sign, text = factor(value)
     return message(f"{'divided' if sign == '/' else 'multiplied'} by {{n}}", n=text)
 
@@ -310,7 +310,7 @@ def aligned(columns: Sequence[Iterable[Fact]]) -> list[FactRow]:
 
 
 def _merged(columns: Sequence[Sequence[Fact]]) -> set[str]:
-    """The keys of which every column's encoder and decoder, where it has both, have the same value."""
+    """The keys whose value is the same in encoder and decoder, in every column that has both."""
     keys = {fact.key for column in columns for fact in column}
     apart = {"layers"}  # a number of layers is of one stack, even where both have as many
     for column in columns:

@@ -26,7 +26,7 @@ class PromptRead(Frozen):
 
 @frozen()
 class Drafted(Frozen):
-    """What drafting did for a text: how many tokens were proposed and accepted, in how many passes of the model."""
+    """Counts of one sequence's drafts: tokens proposed and accepted, and passes of the model."""
 
     proposed: int
     accepted: int
@@ -96,7 +96,7 @@ class Step(Frozen):
 
 
 def check_step(step: Any, before: Step | None, label: str) -> None:
-    """PluginError, naming the strategy by its `label`, for what is no `Step`, or comes after the last one."""
+    """PluginError, naming the strategy by its `label`, for a value that is not a `Step` or follows the last step."""
     if not isinstance(step, Step):
         raise PluginError(f"{label} yielded {kind_of(step)}, not a zoo.Step")
     if not isinstance(step.text, str):
@@ -108,5 +108,5 @@ def check_step(step: Any, before: Step | None, label: str) -> None:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, for a message."""
+    """The kind of a value, for a message."""
     return "None" if value is None else f"a value of type {type(value).__name__}"
