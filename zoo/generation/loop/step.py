@@ -60,19 +60,19 @@ class ToolCall(Frozen):
 
 @frozen()
 class Step(Frozen):
-    """One generated token. `text` is what became certain with it: empty while a character is incomplete.
+    """One generated token. `text` is the text that became final with it: empty while a character is incomplete.
 
-    `logprob` is the model's own log-probability in nats, when asked for. `alternatives`, when a number of them is asked
-    for, are the likeliest tokens in its place with their log-probabilities, the likeliest first; the chosen token is
-    among them only if it is one. The first step of a text that continues a prompt has `prompt`, how that was read. The
-    last step alone has a `finish_reason`: "stop" (an end token or stop text), "length" or "time"; where tokens were
-    drafted, it has `drafted`. Of an engine, whose texts must not end each other, it may be "error": `error` is then what
-    `zoo.stream` would raise, and there is no token.
+    `logprob` is the model's own log-probability in nats, if asked for. `alternatives`, if asked for, are the likeliest
+    tokens at its position with their log-probabilities, the likeliest first; the chosen token is among them only if it is
+    one of these. The first step of an answer to a prompt has `prompt`: how that was read. Only the last step has a
+    `finish_reason`: "stop" (an end token or stop string), "length" or "time", and with drafts `drafted`. In an engine,
+    where an error of one sequence must not end the others, it may be "error": `error` is then what `zoo.stream` would
+    raise, and there is no token.
 
-    A step without a token is progress only: its `draft` is the text not yet certain as it stands now, which replaces
-    the draft before. `candidate`, of a task with several answers, describes the answer that this step is.
+    A step without a token only shows progress: its `draft` is the text that may still change, and replaces the draft
+    before. `candidate`, in a task with several answers, describes the answer of this step.
 
-    `zoo.chat` takes apart what a chat model writes: `text` is the answer, `thinking` the reasoning before it, and
+    `zoo.chat` divides what a chat model writes: `text` is the answer, `thinking` the reasoning before it, and
     `tool_calls` are the calls that are complete with this token.
 
     >>> for step in zoo.stream(zoo.load("llama"), "中国的首都是", max_tokens=2):
