@@ -13,8 +13,8 @@ from zoo import runtime
 from zoo.architecture import Strategy
 from zoo.errors import PluginError, PromptError, ZooError, did_you_mean
 from zoo.frozen import Frozen, frozen
-from zoo.generation.generation_config import warn_of_ignored
 from zoo.generation.loop.step import PromptRead, Step, check_step, kind_of
+from zoo.generation.settings import warn_of_ignored
 from zoo.loading import Loaded
 
 

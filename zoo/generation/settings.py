@@ -1,17 +1,229 @@
-"""The settings of one text as one record: `generation_config.json`, then what the caller gives."""
+"""The settings of one text as one record: `generation_config.json`, then what the caller gives.
+
+A checkpoint's `generation_config.json` has keys and meanings of transformers. It also bounds lengths, and bans and forces
+tokens (`Constraints`); `warn_of_ignored` warns of the keys that are not followed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import json
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from zoo.architecture import Setting, Strategy
 from zoo.architecture.settings import BREAKERS, CACHE, CONSTRAINTS, SHARED
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.generation_config import check_key, generation_config_of, stop_strings
 from zoo.loading import Loaded
+from zoo.recipe import learned_context
 from zoo.recipe.policy import GROUP
+
+MAX_TOKENS = 256
+
+
+class Key(NamedTuple):
+    """A key that may change the text: the value with which it changes nothing, and the setting that follows it.
+
+    `only_with`: it matters only where this key asks for something.
+    """
+
+    neutral: Any = None
+    setting: str | None = None
+    only_with: str | None = None
+
+
+@cache
+def known_keys() -> dict[str, Key | None]:
+    """The keys of transformers' generation configs; None for one that changes no text."""
+    found: dict[str, Key | None] = {}
+    for line in Path(__file__).with_name("generation_config_keys.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            key, *columns = line.split()
+            rest = [None if column == "-" else column for column in columns[1:]]
+            found[key] = Key(json.loads(columns[0]), *rest) if columns else None
+    return found
+
+
+def ignored_keys(values: Mapping[str, Any], settings: Collection[str], known_only: bool = False) -> list[str]:
+    """The keys that ask for something which none of the `settings` follows.
+
+    `known_only` leaves out unknown keys, such as those of a `config.json` that describe the model.
+    """
+    found, table = [], known_keys()
+    for key, value in values.items():
+        if value is None or value in ([], {}) or key.startswith("_"):
+            continue
+        if key not in table:
+            found += [] if known_only else [key]
+        elif (known := table[key]) and known.setting not in settings and value != known.neutral:
+            only = known.only_with
+            other = table[only] if only else None
+            if not (only and other) or (values.get(only) or other.neutral) != other.neutral:
+                found.append(key)
+    return found
+
+
+def warn_of_ignored(loaded: Loaded, strategy: Strategy) -> None:
+    """Warn, once a checkpoint, of the keys that ask for what the strategy does not do, each by its name."""
+    if "max_tokens" not in strategy.setting_names:  # it writes no text of any length
+        return
+    config = not loaded.generation_config
+    # A setting with a default of the strategy's own never takes the checkpoint's value.
+    fixed = {setting.name for setting in strategy.own_settings if setting.default is not None}
+    taken = set(strategy.setting_names) - fixed
+    found = ignored_keys(generation_config_of(loaded), taken, known_only=config)
+    if found:
+        file = "config.json" if config else "generation_config.json"
+        message = f"{loaded.folder}: {file}: ignored, {strategy.name} generation does not have it: {', '.join(found)}"
+        warnings.warn(message, stacklevel=2)  # once, as Python shows one message: it has the folder
+
+
+def generation_config_of(loaded: Loaded) -> Mapping[str, Any]:
+    """The checkpoint's `generation_config.json`; older folders have its keys in `config.json`."""
+    return loaded.generation_config or loaded.config
+
+
+def check_key(key: str, setting: Setting, value: Any) -> Any:
+    """The value of a key, checked as its setting; PromptError names the key."""
+    try:
+        return setting.checked(value)
+    except PromptError as error:
+        message = str(error).replace(f"`{setting.name}`", key)
+        raise PromptError(f"generation_config.json: {message}") from error
+
+
+def token_limit(loaded: Loaded, prompt: int, max_tokens: int | None, min_tokens: int | None = None) -> int:
+    """The most new tokens after a prompt of so many: those asked for, else what the checkpoint says, else 256.
+
+    Learned positions bound it. A checkpoint's `max_length` counts the prompt too, but a translation's, and makes a
+    continued text no longer than 256 new tokens. PromptError for bounds that leave no room.
+    """
+    values, translation = generation_config_of(loaded), loaded.model.translates
+    given = 1 if translation else prompt  # a target's first token is given
+    limit = max_tokens
+    if limit is None:
+        total = whole(values, "max_length")
+        room = total - given if total else MAX_TOKENS
+        limit = whole(values, "max_new_tokens") or (room if translation else min(room, MAX_TOKENS))
+        if limit < 1:
+            raise PromptError(
+                f"the prompt has {given} tokens and generation_config.json allows {total} in all (max_length): set "
+                "`max_tokens`"
+            )
+    context = learned_context(loaded.recipe.decoder if translation else loaded.recipe)
+    if context is not None:
+        limit = min(limit, context - given + 1)  # the last token chosen needs no position of its own
+    if min_tokens is not None and min_tokens > limit:
+        raise PromptError(f"`min_tokens` must lie in 0..{limit}, the most tokens to come, got {min_tokens}")
+    return limit
+
+
+def stop_strings(loaded: Loaded) -> tuple[str, ...]:
+    """The texts before which the checkpoint says that an answer ends; PromptError when they are no texts."""
+    value = generation_config_of(loaded).get("stop_strings") or ()
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise PromptError(f"generation_config.json: stop_strings must be a list of texts, got {value!r:.60}")
+    return tuple(texts)
+
+
+def whole(values: Mapping[str, Any], key: str) -> int:
+    """The whole number of a key, 0 when it is absent or null; PromptError for anything else."""
+    value = values.get(key)
+    if value is not None and (type(value) is not int or value < 0):
+        raise PromptError(f"generation_config.json: {key} must be a whole number, got {value!r}")
+    return value or 0
+
+
+@frozen()
+class Constraints(Frozen):
+    """How long one sequence is, how it ends, and which tokens are banned or forced in it.
+
+    `prompt` are the tokens before the first new one. `min_tokens` and `max_tokens` count new tokens, `min_length` the
+    prompt too. `first_token` is forced where the prompt is a start token alone; one of `last_tokens` is forced at
+    `max_tokens`. `bad_words` are sequences of tokens that never come, `suppressed` tokens that never come, and
+    `suppressed_first` tokens that never come first.
+    """
+
+    eos_ids: frozenset[int] = frozenset()
+    prompt: tuple[int, ...] = ()
+    max_tokens: int = 0
+    min_tokens: int = 0
+    min_length: int = 0
+    first_token: int | None = None
+    last_tokens: tuple[int, ...] = ()
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    suppressed: tuple[int, ...] = ()
+    suppressed_first: tuple[int, ...] = ()
+
+    @property
+    def banned(self) -> tuple[tuple[int, ...], ...]:
+        """The sequences that never come: bad words, but for a single end token, and suppressed tokens."""
+        words = (word for word in self.bad_words if len(word) > 1 or word[0] not in self.eos_ids)
+        return (*words, *((token,) for token in self.suppressed))
+
+    def forced(self, count: int) -> tuple[int, ...]:
+        """The only tokens that may come after `count` new ones; empty where none is forced."""
+        if self.first_token is not None and len(self.prompt) + count == 1:
+            return (self.first_token,)
+        return self.last_tokens if count == self.max_tokens - 1 else ()
+
+    def suppressed_at(self, count: int) -> tuple[int, ...]:
+        """The tokens that may not come after `count` new ones, and elsewhere may: those that may not come first."""
+        # What must not come first must not come after a forced first token either.
+        after = len(self.prompt) == 1 and self.first_token is not None
+        return self.suppressed_first if count == after else ()
+
+
+def constraints_of(
+    values: Mapping[str, Any],
+    vocab: int,
+    *,
+    eos_ids: frozenset[int],
+    prompt: Sequence[int],
+    max_tokens: int,
+    first_token: int | None = None,
+) -> Constraints:
+    """The constraints of a generation config. `first_token` replaces its `forced_bos_token_id`.
+
+    PromptError names a key whose value is malformed.
+    """
+    banned = values.get("bad_words_ids") or []
+    if not isinstance(banned, list) or not all(isinstance(ids, list) and ids for ids in banned):
+        raise PromptError(
+            f"generation_config.json: bad_words_ids must be a list of lists of ids, got {banned!r:.60}"
+        )
+    if first_token is None:
+        first_token = next(iter(_ids(values, "forced_bos_token_id", vocab)), None)
+    return Constraints(
+        eos_ids=eos_ids,
+        prompt=tuple(prompt),
+        max_tokens=max_tokens,
+        min_tokens=whole(values, "min_new_tokens"),
+        min_length=whole(values, "min_length"),
+        first_token=first_token,
+        last_tokens=_ids(values, "forced_eos_token_id", vocab),
+        bad_words=tuple(_ids({"bad_words_ids": ids}, "bad_words_ids", vocab) for ids in banned),
+        suppressed=_ids(values, "suppress_tokens", vocab),
+        suppressed_first=_ids(values, "begin_suppress_tokens", vocab),
+    )
+
+
+def _ids(values: Mapping[str, Any], key: str, vocab: int) -> tuple[int, ...]:
+    """The ids of a key that holds one, several or none."""
+    value = values.get(key)
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    for token in ids:
+        if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < vocab:
+            raise PromptError(
+                f"generation_config.json: {key} must name tokens of the vocabulary, got {token!r}"
+            )
+    return tuple(ids)
+
 
 # The keys of generation_config.json that are settings; the drawn ones count when `do_sample` is set.
 DRAWN = ("temperature", "top_k", "top_p", "min_p", "typical_p")

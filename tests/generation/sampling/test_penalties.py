@@ -4,10 +4,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from zoo.generation.generation_config import Constraints
 from zoo.generation.sampling import LogitsProcessors
 from zoo.generation.sampling.penalties import Counts, frequency, presence, repetition
-from zoo.generation.settings import Settings
+from zoo.generation.settings import Constraints, Settings
 
 V = 7
 LOGITS = np.array([[2.0, -1.0, 0.5, 0.0, -3.0, 1.0, 4.0]], np.float32)

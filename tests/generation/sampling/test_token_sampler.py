@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from zoo.errors import PromptError, ZooError
-from zoo.generation.generation_config import Constraints
 from zoo.generation.sampling import LogitsProcessors, TokenSampler
 from zoo.generation.sampling.logits_processors import TokenStrings
-from zoo.generation.settings import Settings, biases
+from zoo.generation.settings import Constraints, Settings, biases
 
 P = np.array([0.3, 0.22, 0.16, 0.12, 0.09, 0.06, 0.05])
 LOGITS = mx.array(np.log(P).astype(np.float32))[None]

@@ -10,8 +10,8 @@ import zoo
 from zoo.architecture import Strategy
 from zoo.blocks.model import Model
 from zoo.errors import PromptError
-from zoo.generation.generation_config import ignored_keys
 from zoo.generation.sampling import TokenSampler
+from zoo.generation.settings import ignored_keys
 from zoo.host.core import zoo_strategies
 from zoo.loading import Loaded
 from zoo.testing import subject

@@ -13,10 +13,9 @@ import zoo
 from tests.helpers.chi_square import deviation
 from tests.helpers.table_model import table_model
 from zoo.errors import PromptError
-from zoo.generation.generation_config import Constraints
 from zoo.generation.loop.engine import Engine
 from zoo.generation.sampling import LogitsProcessors, TokenSampler
-from zoo.generation.settings import Settings
+from zoo.generation.settings import Constraints, Settings
 from zoo.generation.speculative import Draft, DraftThrottle, draft_config
 from zoo.testing import subject
 from zoo.testing.generation_checks import KnownText, drafted_steps, same_text

@@ -11,10 +11,9 @@ import zoo
 from tests.helpers.tables import GARDEN, Table
 from zoo.cache import CachePolicy, CrossCache, KVCache, WindowCache
 from zoo.errors import PromptError
-from zoo.generation.generation_config import Constraints, constraints_of
 from zoo.generation.sampling import LogitsProcessors
 from zoo.generation.sampling.penalties import NoRepeatNgrams, SequenceCompletions
-from zoo.generation.settings import Settings
+from zoo.generation.settings import Constraints, Settings, constraints_of
 from zoo.generation.strategies.beam import BeamConfig, BeamSearch, Hypothesis, likeliest, run_searches
 from zoo.loading import Loaded
 from zoo.testing import subject

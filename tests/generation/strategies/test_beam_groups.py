@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.tables import GARDEN, Table
-from zoo.generation.generation_config import Constraints
 from zoo.generation.sampling import LogitsProcessors
-from zoo.generation.settings import Settings
+from zoo.generation.settings import Constraints, Settings
 from zoo.generation.strategies.beam import BeamConfig, BeamSearch, run_searches
 
 END, START, LIMIT = 0, 3, 5

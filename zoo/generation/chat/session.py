@@ -20,9 +20,9 @@ from zoo.generation import resolve_strategy, stream
 from zoo.generation.chat.chat import ChatPrompt, next_turn_checkpoints, rendered_prompt
 from zoo.generation.chat.conversation import Conversation, Message
 from zoo.generation.chat.parsing import Parsed
-from zoo.generation.generation_config import token_limit
 from zoo.generation.loop.prompt import encode_prompt, has_chat_template, render_messages
 from zoo.generation.loop.step import PromptRead, Step
+from zoo.generation.settings import token_limit
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 

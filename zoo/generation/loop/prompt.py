@@ -16,14 +16,15 @@ import mlx.core as mx
 from zoo import runtime, tokenizer
 from zoo.cache import evaluate_caches
 from zoo.errors import NothingToPredict, PromptError
-from zoo.generation.generation_config import (
+from zoo.generation.sampling.logits import token_logprobs
+from zoo.generation.settings import (
     Constraints,
+    Settings,
+    check_policy,
     constraints_of,
     generation_config_of,
     token_limit,
 )
-from zoo.generation.sampling.logits import token_logprobs
-from zoo.generation.settings import Settings, check_policy
 from zoo.loading import Loaded
 from zoo.recipe import learned_context
 from zoo.tokenizer import Tokenizer

@@ -18,7 +18,6 @@ import mlx.core as mx
 from zoo.architecture import Sampler
 from zoo.architecture.settings import checked_settings
 from zoo.errors import PluginError, PromptError, ZooError, in_words
-from zoo.generation.generation_config import Constraints
 from zoo.generation.sampling.logits import (
     NEG_INF,
     LogitsProcessor,
@@ -29,7 +28,7 @@ from zoo.generation.sampling.logits import (
     stages_of,
 )
 from zoo.generation.sampling.logits_processors import LogitsProcessors, processors_of
-from zoo.generation.settings import Settings
+from zoo.generation.settings import Constraints, Settings
 from zoo.host.registry import Registry
 from zoo.loading import Loaded
 

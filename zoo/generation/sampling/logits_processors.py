@@ -14,7 +14,6 @@ import mlx.core as mx
 
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.generation_config import Constraints
 from zoo.generation.sampling.logits import NEG_INF, LogitsProcessor, keep_only, mask_tokens
 from zoo.generation.sampling.penalties import (
     BannedSequences,
@@ -25,7 +24,7 @@ from zoo.generation.sampling.penalties import (
     presence,
     repetition,
 )
-from zoo.generation.settings import ONE_OF, Settings
+from zoo.generation.settings import ONE_OF, Constraints, Settings
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 
@@ -211,7 +210,7 @@ class LogitsProcessors:
         if constraints.min_tokens or constraints.min_length:
             name = "min_tokens" if settings.min_tokens else CHECKPOINT
             yield LogitsProcessor(name, settings.min_tokens or None, self._long_enough)
-        if constraints.forces:
+        if constraints.first_token is not None or constraints.last_tokens or constraints.suppressed_first:
             name = "target_language" if settings.target_language else CHECKPOINT
             yield LogitsProcessor(name, None, self._forced)
         if (mask := self.mask) is not None:
@@ -222,9 +221,10 @@ class LogitsProcessors:
 
     def _long_enough(self, logits: mx.array) -> mx.array:
         """The logits without end tokens while the text is too short, unless a grammar allows nothing else."""
-        if not self.constraints.too_short(self.count):
+        constraints, count = self.constraints, self.count
+        if count >= constraints.min_tokens and len(constraints.prompt) + count >= constraints.min_length:
             return logits
-        eos_ids = tuple(self.constraints.eos_ids)
+        eos_ids = tuple(constraints.eos_ids)
         if self.mask is not None:
             from zoo.generation.grammar import bits_of
 

@@ -316,6 +316,7 @@ def draft_config(loaded: Loaded, settings: Settings) -> DraftConfig | None:
     max_length = rope_stable_length(model)
     if settings.prompt_lookup:
         return DraftConfig(settings.prompt_lookup, PromptLookup, False, max_length)
+    drafter: Callable[[DraftSampler], Drafter]
     if settings.own_draft:
         count, drafter = 1, partial(MTPDrafter, model, mtp_layer(loaded))
     else:

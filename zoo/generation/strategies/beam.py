@@ -15,7 +15,6 @@ import numpy as np
 
 from zoo.architecture.settings import BEAM_SEARCH, CACHE, PROMPT
 from zoo.errors import PromptError
-from zoo.generation.generation_config import check_key, generation_config_of
 from zoo.generation.loop.batch import BatchDecoder
 from zoo.generation.loop.engine import Engine, run_prompts
 from zoo.generation.loop.prompt import BATCH, Report, each_prompt, in_batches, tokenize_prompt
@@ -23,10 +22,9 @@ from zoo.generation.loop.step import Step
 from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import LogitsProcessors, processors_of
 from zoo.generation.sampling.logits import NEG_INF, check_numbers, logprobs
-from zoo.generation.settings import Settings, check_prefill, settings_for
+from zoo.generation.settings import Settings, check_key, check_prefill, generation_config_of, settings_for
 from zoo.loading import Loaded
 
-NEUTRAL = Settings()
 # What several beams have a use for: limits, penalties that look at a text alone, the prompt and the caches.
 SEARCHED = (
     *("max_tokens", "min_tokens", "stop", "stop_tokens", "repetition_penalty", "no_repeat_ngram_size"),
@@ -70,7 +68,7 @@ def batch(
             "`beams`: several are searched, not sampled; give a `temperature` of 0, or one beam"
         )
     for name in given:
-        if name not in SEARCHED and getattr(settings, name) != getattr(NEUTRAL, name):
+        if name not in SEARCHED and getattr(settings, name) != getattr(Settings(), name):
             raise PromptError(f"`{name}` cannot be given with several `beams`")
     tokenized = each_prompt(prompts, lambda prompt: tokenize_prompt(loaded, prompt, settings))
 

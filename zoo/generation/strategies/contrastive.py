@@ -11,12 +11,11 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.generation.generation_config import generation_config_of
 from zoo.generation.loop.batch import BatchDecoder, sequence_of
 from zoo.generation.loop.prompt import Report
 from zoo.generation.loop.step import Step
 from zoo.generation.sampling.logits import NEG_INF, check_numbers
-from zoo.generation.settings import settings_for
+from zoo.generation.settings import generation_config_of, settings_for
 from zoo.loading import Loaded
 
 ALPHA, CANDIDATES = 0.6, 4  # those of the paper's experiments with GPT-2
