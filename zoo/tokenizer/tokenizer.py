@@ -130,18 +130,15 @@ def load_tokenizer(
     if backend is None:
         return None
     config = config or {}
-    start = backend.special_tokens.get("bos_token")
-    bos_id = backend.id(start) if start is not None else None
+    ids = {name: backend.id(text) for name, text in backend.special_tokens.items()}
+    bos_id = ids.get("bos_token")
     if bos_id is None:
         bos_id = next(iter(token_ids(config.get("bos_token_id"), "config.json: bos_token_id")), None)
-    end = backend.special_tokens.get("eos_token")
     path = folder / "generation_config.json"
     return Tokenizer(
         backend,
         bos_id=bos_id,
-        eos_ids=eos_ids_of(
-            config, read_object_at(path, TokenizerError), backend.id(end) if end is not None else None, path
-        ),
+        eos_ids=eos_ids_of(config, read_object_at(path, TokenizerError), ids.get("eos_token"), path),
         chat_template=chat_template(folder, settings),
     )
 
