@@ -207,12 +207,7 @@ def _training(generator: random.Random, longest: int) -> Iterator[str]:
                 weights = [CAPITAL_WEIGHT if relation == "capital" else 1 for relation in left]
                 relation = generator.choices(left, weights)[0]
                 left.remove(relation)
-                template = generator.choice(_trained(country, relation, language))
+                unseen = held_out(country, relation, language)
+                template = generator.choice([t for t in TEMPLATES[relation][language] if t not in unseen])
                 made.append(sentence(template, country, relation, language))
             yield (" " if language == "en" else "").join(made)
-
-
-@cache
-def _trained(country: Country, relation: str, language: Language) -> tuple[str, ...]:
-    unseen = held_out(country, relation, language)
-    return tuple(template for template in TEMPLATES[relation][language] if template not in unseen)

@@ -105,12 +105,11 @@ class Author(Parts):
             return replace(clause, place=Word("", "", "", "哪里"), front="where").draft(question=True)
         return replace(clause, time=Word("", "", "", "什么时候"), front="when").draft(question=True)
 
-    def _bearer(self, adjective: Word, styles: tuple[str, ...] = ()) -> NounPhrase:
+    def _bearer(self, adjective: Word) -> NounPhrase:
         """Somebody or something that `adjective` can describe."""
-        styles = styles or lasting(adjective)
         if not {"person", "job"}.isdisjoint(adjective.classes) and self.chance(0.5):
             return self.person()
-        return self.noun_phrase(self.pick(fitting(adjective.classes)), styles, bare=True)
+        return self.noun_phrase(self.pick(fitting(adjective.classes)), lasting(adjective), bare=True)
 
     def _being(
         self,

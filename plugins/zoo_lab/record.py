@@ -14,8 +14,7 @@ from functools import cache
 from statistics import fmean, variance
 from typing import Any
 
-from zoo.architecture import Experiment
-from zoo_lab.plan import Chart, Claim, Curve, Metric, Plan
+from zoo_lab.plan import Chart, Claim, Curve, Metric
 
 LEVEL = 0.95
 
@@ -177,17 +176,6 @@ class ExperimentRecord:
         return all(plain(getattr(self, name)) == plain(getattr(other, name)) for name in names)
 
 
-def planned(experiment: Experiment, plan: Plan, seeds: int, versions: Mapping[str, str]) -> ExperimentRecord:
-    """The record of an experiment before its first run."""
-    return ExperimentRecord(
-        experiment=experiment.name,
-        seeds=seeds,
-        versions=versions,
-        **{name: getattr(experiment, name) for name in ("question", "expected", "references")},
-        **vars(plan) | {"arms": tuple(ArmRecord(arm.name, arm.values, arm.series) for arm in plan.arms)},
-    )
-
-
 def file_name(experiment: str) -> str:
     """The name of an experiment's files, without their suffix."""
     return experiment.replace("::", "-")
@@ -195,9 +183,7 @@ def file_name(experiment: str) -> str:
 
 def rounded(value: Any) -> Any:
     """A float rounded to `DIGITS` significant digits; any other value as it is."""
-    if not isinstance(value, float) or not math.isfinite(value) or value == 0:
-        return value
-    return round(value, DIGITS - 1 - math.floor(math.log10(abs(value))))
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 def thinned(points: Sequence[Sequence[float]]) -> list[list[float]]:

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,16 +75,16 @@ def _finding(record: ExperimentRecord, claim: Claim) -> Finding:
 
 def _verdict(claim: Claim, value: Interval) -> str:
     """Whether the whole interval lies where the claim says, or where it says it does not."""
-    if value.low is None or value.high is None:
+    low, high, margin = value.low, value.high, claim.margin
+    if low is None or high is None:
         return NOT_SHOWN
-    margin = claim.margin
     if claim.expect == "near":
-        if -margin <= value.low and value.high <= margin:
-            return SEEN
-        return CONTRARY if value.low > margin or value.high < -margin else NOT_SHOWN
-    low, high = (value.low, value.high) if claim.expect == "above" else (-value.high, -value.low)
-    bound = margin if claim.expect == "above" else -margin
-    return SEEN if low > bound else CONTRARY if high < bound else NOT_SHOWN
+        inside, outside = -margin <= low and high <= margin, low > margin or high < -margin
+    elif claim.expect == "above":
+        inside, outside = low > margin, high < margin
+    else:
+        inside, outside = high < margin, low > margin
+    return SEEN if inside else CONTRARY if outside else NOT_SHOWN
 
 
 def _words(record: ExperimentRecord, claim: Claim, value: Interval) -> str:
@@ -327,14 +328,10 @@ def read(path: Path) -> ExperimentRecord:
 
 def _dumped(values: dict[str, Any]) -> str:
     """JSON with a line for each run, arm and finding: short, and readable where it differs."""
-
-    def line(value: Any) -> str:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-    parts = []
+    line, parts = partial(json.dumps, ensure_ascii=False, allow_nan=False), []
     for key, value in values.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
-            items = ",\n  ".join(line(item) for item in value)
+            items = ",\n  ".join(map(line, value))
             parts.append(f" {line(key)}: [\n  {items}\n ]")
         else:
             parts.append(f" {line(key)}: {line(value)}")

@@ -16,7 +16,7 @@ from zoo.errors import PluginError, ZooError, in_words
 from zoo.files.writing import check_output, locked, make_folder
 from zoo.host.registry import Registry, default_registry
 from zoo_lab.plan import Arm, Plan, Result, Scale, Trial
-from zoo_lab.record import ExperimentRecord, RunRecord, planned, rounded, thinned
+from zoo_lab.record import ArmRecord, ExperimentRecord, RunRecord, rounded, thinned
 from zoo_lab.report import read, record_path, save
 
 MOST_SEEDS = 1000
@@ -73,8 +73,15 @@ def run_experiment(
         raise ZooError(f"`seeds` must be from 1 to {MOST_SEEDS}, got {count}")
     scale = scale or Scale()
     plan = plan_of(experiment, scale)
-    record = planned(experiment, plan, count, runtime.versions())
-    record.settings = dict(record.settings) | {"quick": scale.quick}
+    record = ExperimentRecord(
+        experiment=experiment.name,
+        seeds=count,
+        versions=runtime.versions(),
+        **{name: getattr(experiment, name) for name in ("question", "expected", "references")},
+        **vars(plan)
+        | {"arms": tuple(ArmRecord(arm.name, arm.values, arm.series) for arm in plan.arms)}
+        | {"settings": dict(plan.settings) | {"quick": scale.quick}},
+    )
     path = record_path(experiment.name, out)
     with ExitStack() as claim:  # no other process writes the record meanwhile
         try:
@@ -84,7 +91,14 @@ def run_experiment(
         except OSError as error:
             raise ZooError(f"{path}: cannot be written ({error.strerror or error})") from error
         if path.exists() and not fresh:
-            _take_over(record, read(path), path)
+            before = read(path)
+            if not record.same_design(before):
+                raise ZooError(
+                    f"{path}: is a record of other settings or on other software: choose another `out`, or `fresh` to "
+                    "replace it"
+                )
+            record.seeds = max(record.seeds, before.seeds) if before.complete else record.seeds
+            record.runs = [run for run in before.runs if run.seed < record.seeds]
         kept = {(run.arm, run.seed) for run in record.runs}
         callbacks.begun(record.seeds * len(plan.arms), len(kept))
         # Seed by seed: arms that are compared run close to one another in time, whatever else the machine does.
@@ -105,17 +119,6 @@ def run_experiment(
     return record
 
 
-def _take_over(record: ExperimentRecord, before: ExperimentRecord, path: Path) -> None:
-    """Keep the runs of a record of the same design; ZooError for one of another."""
-    if not record.same_design(before):
-        raise ZooError(
-            f"{path}: is a record of other settings or on other software: choose another `out`, or `fresh` to replace it"
-        )
-    if before.complete:
-        record.seeds = max(record.seeds, before.seeds)
-    record.runs = [run for run in before.runs if run.seed < record.seeds]
-
-
 def _run(experiment: Experiment, plan: Plan, arm: Arm, trial: Trial) -> RunRecord:
     label = f"experiment {experiment.name}: arm {arm.name!r}"
     load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
@@ -127,11 +130,14 @@ def _run(experiment: Experiment, plan: Plan, arm: Arm, trial: Trial) -> RunRecor
     seconds = round(time.perf_counter() - began, 2)
     if not isinstance(result, Result):
         raise PluginError(f"{label}: gave {type(result).__name__}, not a Result")
+    known = [curve.name for curve in plan.curves]
+    if unknown := next((name for name in result.curves if name not in known), None):
+        raise PluginError(f"{label}: gave the curve {unknown!r}, which is not one of {known}")
     return RunRecord(
         arm=arm.name,
         seed=trial.seed,
         numbers=_numbers(label, plan, result, failed),
-        curves=_curves(label, plan, result),
+        curves={name: thinned(points) for name, points in result.curves.items() if points},
         seconds=seconds,
         load=load,
         failed=failed,
@@ -161,12 +167,3 @@ def _numbers(label: str, plan: Plan, result: Result, failed: str | None) -> dict
     if not found and failed is None:
         raise PluginError(f"{label}: measured none of {', '.join(known)}")
     return found
-
-
-def _curves(label: str, plan: Plan, result: Result) -> dict[str, list[list[float]]]:
-    """The curves of a run, checked and thinned."""
-    known = [curve.name for curve in plan.curves]
-    for name in result.curves:
-        if name not in known:
-            raise PluginError(f"{label}: gave the curve {name!r}, which is not one of {known}")
-    return {name: thinned(points) for name, points in result.curves.items() if points}

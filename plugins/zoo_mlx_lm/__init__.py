@@ -25,7 +25,7 @@ def modules():
 
 def recipe(module, config):
     """The recipe of one model, measured on the model that mlx-lm makes."""
-    from zoo_mlx_lm.network import recipe_of
+    from zoo_mlx_lm.block import recipe_of
 
     return recipe_of(module, config)
 
@@ -58,7 +58,7 @@ def zoo_resolve(config):
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or not modules():
         return None
-    from zoo_mlx_lm.network import module_of
+    from zoo_mlx_lm.block import module_of
 
     module = module_of(model_type, config.get("architectures"))
     return f"{LIBRARY}::{module}" if module in modules() else None

@@ -101,11 +101,6 @@ class Fit:
         good = self.wanted.keys() & self.found.keys() - self.wrong.keys()
         return len(kinds(good)) / ((len(kinds(good)) + self.distance) or 1)
 
-    def rank_after(self, changes: int) -> tuple[float, ...]:
-        """Sort key of fits, the nearest first; `changes` is how many changes the architecture needed."""
-        odd = len(self.config.unread()) + changes
-        return -self.share, len(kinds(self.ignored)), odd, len(self.config.defaults())
-
 
 def fit(architecture: Architecture, source: SourceCheckpoint, registry: Registry) -> Fit:
     """How the architecture fits the checkpoint; ZooError when its recipe cannot be made of the config."""

@@ -132,25 +132,18 @@ def change_of(recipe: Callable[[Config], Any], numbers: Mapping[str, Any]) -> Ch
     """The first change that has an effect on the base's recipe, and whose key the base does not read."""
     base = recipe(Config(numbers))
     experts, attention, embedding = (Change(name, **fields) for name, fields in KINDS["changes"].items())
-    for change, applies in ((experts, has_scaled_router), (attention, normalises_embeddings)):
+    # Weights of a router that are multiplied by a number.
+    scaled = any(hasattr(part, "scale") for path, part in base.walk() if path.endswith(".router"))
+    # A norm after the embedding, which undoes its scale, and attention of the usual scale.
+    side = base.encoder if isinstance(base, EncoderDecoder) else base
+    plain = all(getattr(layer.mixer, "scale", 1.0) is None for layer in base.layers)
+    normalised = side.embedding.norm is not None and plain
+    for change, applies in ((experts, scaled), (attention, normalised)):
         config = Config({**numbers, change.key: change.value})
         recipe(config)
-        if applies(base) and change.key in config.unread():
+        if applies and change.key in config.unread():
             return change
     return embedding
-
-
-def has_scaled_router(recipe: Any) -> bool:
-    """Whether a layer has a router whose weights are multiplied by a number."""
-    return any(hasattr(part, "scale") for path, part in recipe.walk() if path.endswith(".router"))
-
-
-def normalises_embeddings(recipe: Any) -> bool:
-    """Whether a norm after the embedding undoes its scale, and attention's scale is the usual one."""
-    side = recipe.encoder if isinstance(recipe, EncoderDecoder) else recipe
-    return side.embedding.norm is not None and all(
-        getattr(layer.mixer, "scale", 1.0) is None for layer in recipe.layers
-    )
 
 
 @dataclass(frozen=True)

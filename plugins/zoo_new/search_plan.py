@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Any
@@ -39,11 +39,6 @@ class ChangePlan:
     fields: Mapping[str, str] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
 
-    @property
-    def size(self) -> int:
-        """How many changes it has."""
-        return len(self.defaults) + len(self.fields) + len(self.rules)
-
     def applied(self) -> Architecture:
         """The base with these changes."""
 
@@ -70,6 +65,9 @@ class ChangePlan:
         return replace(self.base, recipe=recipe, weights=(*self.rules, *self.base.weights))
 
 
+Trial = Callable[[ChangePlan], Fit | None]  # a plan's fit, None when the family's code fails on the config
+
+
 def nested(values: Mapping[str, Any], of_layers: bool) -> dict[str, Any]:
     """Values by dotted path as dicts in dicts, {"mixer.bias": True} -> {"mixer": {"bias": True}}: of layers, or the others."""
     found: dict[str, Any] = {}
@@ -90,26 +88,35 @@ def nearest(
 
     `base` names the only family that is tried. ZooError when none can read the config.
     """
+
+    def tried(plan: ChangePlan) -> Fit | None:
+        """The fit of the plan; None when the family's code fails on the config."""
+        try:
+            return fit(plan.applied(), source, registry)
+        except Exception:
+            return None
+
     if base is not None:
         architecture = registry.architecture(base)
         if architecture not in families(registry):
             raise ScaffoldError(f'`base="{base}"`: it has no pocket or tiny preset, or is another library\'s')
         plain = ChangePlan(architecture), fit(architecture, source, registry)
-        return [improved(*_renamed(*plain, source, registry), source, registry)]
+        return [improved(*_renamed(*plain, tried), tried)]
     plans = map(ChangePlan, families(registry))
-    tried = [(plan, best) for plan in plans if (best := _tried(plan, source, registry)) is not None]
-    if not tried:
+    readable = [(plan, best) for plan in plans if (best := tried(plan)) is not None]
+    if not readable:
         raise ScaffoldError(
             f"{source.folder}: no family of the zoo can read its config.json; `base` says why one cannot"
         )
-    found = sorted((_renamed(*pair, source, registry) for pair in tried), key=_rank)
-    return sorted((improved(*pair, source, registry) for pair in found[:REPAIRED]), key=_rank)
+    found = sorted((_renamed(*pair, tried) for pair in readable), key=_rank)
+    return sorted((improved(*pair, tried) for pair in found[:REPAIRED]), key=_rank)
 
 
 def _rank(pair: tuple[ChangePlan, Fit]) -> tuple[float, ...]:
     """Sort key of plans and their fits, the nearest first."""
     plan, best = pair
-    return best.rank_after(plan.size)
+    odd = len(best.config.unread()) + len(plan.defaults) + len(plan.fields) + len(plan.rules)
+    return -best.share, len(kinds(best.ignored)), odd, len(best.config.defaults())
 
 
 def families(registry: Registry) -> list[Architecture]:
@@ -121,36 +128,24 @@ def families(registry: Registry) -> list[Architecture]:
     ]
 
 
-def _renamed(
-    plan: ChangePlan, plain: Fit, source: SourceCheckpoint, registry: Registry
-) -> tuple[ChangePlan, Fit]:
+def _renamed(plan: ChangePlan, plain: Fit, tried: Trial) -> tuple[ChangePlan, Fit]:
     """The fit with rules for tensors whose names differ from the family's only in a prefix, if that is better."""
     renaming = replace(plan, rules=prefix_rules(plain))
-    better = _tried(renaming, source, registry) if renaming.rules else None
+    better = tried(renaming) if renaming.rules else None
     return (renaming, better) if better is not None and better.distance < plain.distance else (plan, plain)
 
 
-def improved(
-    plan: ChangePlan, best: Fit, source: SourceCheckpoint, registry: Registry
-) -> tuple[ChangePlan, Fit]:
+def improved(plan: ChangePlan, best: Fit, tried: Trial) -> tuple[ChangePlan, Fit]:
     """The plan with every change that improves the fit, and the resulting fit."""
     for _ in range(MOST):
         for candidate in candidates(plan, best):
-            trial = _tried(candidate, source, registry)
+            trial = tried(candidate)
             if trial is not None and trial.distance < best.distance:
                 plan, best = candidate, trial
                 break
         else:
             break
     return plan, best
-
-
-def _tried(plan: ChangePlan, source: SourceCheckpoint, registry: Registry) -> Fit | None:
-    """The fit of the plan; None when the family's code fails on the config."""
-    try:
-        return fit(plan.applied(), source, registry)
-    except Exception:
-        return None
 
 
 def candidates(plan: ChangePlan, best: Fit) -> Iterator[ChangePlan]:
@@ -189,6 +184,8 @@ def _defaults(best: Fit) -> Iterator[tuple[str, str]]:
 def _fields(best: Fit) -> Iterator[dict[str, str]]:
     """Changes of recipe fields that may fit: flags turned, norms added, norms of another kind."""
     flags, added, joint, biased = (dict[str, str]() for _ in range(4))
+    keys = (key for key in best.config if is_identifier(key) and key.endswith(("eps", "epsilon")))
+    epsilon = next((f'config.number("{key}")' for key in keys), "layer.mixer_norm.eps")
     for side, paths in (("surplus", best.surplus), ("missing", best.missing), ("wrong", best.wrong)):
         for path in (names[0] for names in kinds(paths).values()):
             where, spec, rest = locate(best.recipe, path)
@@ -200,7 +197,7 @@ def _fields(best: Fit) -> Iterator[dict[str, str]]:
                 added[step] = "layer.mixer_norm"
                 joint[step] = _joint(step)
             if side == "surplus" and isinstance(spec, RMSNorm) and rest == "bias":
-                biased[where] = f"LayerNorm(eps={_epsilon(best)})"
+                biased[where] = f"LayerNorm(eps={epsilon})"
             if side == "wrong" and isinstance(spec, RMSNorm) and where.startswith("layers.mixer."):
                 joint[where] = _joint(where)
     yield from filter(None, (added, joint, biased))
@@ -231,12 +228,6 @@ def _joint(path: str) -> str:
     """An RMSNorm over all heads, or over all key/value heads."""
     heads = "kv_heads" if path.endswith("key_norm") else "heads"
     return f"JointRMSNorm(heads=layer.mixer.{heads}, eps=layer.mixer_norm.eps)"
-
-
-def _epsilon(best: Fit) -> str:
-    """A norm's epsilon: the config's, else the base's."""
-    keys = (key for key in best.config if is_identifier(key) and key.endswith(("eps", "epsilon")))
-    return next((f'config.number("{key}")' for key in keys), "layer.mixer_norm.eps")
 
 
 def is_identifier(key: str) -> bool:

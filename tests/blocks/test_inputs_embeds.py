@@ -79,7 +79,7 @@ def test_encoders_and_translators_refuse_them(name):
 
 def test_a_bridged_model_refuses_them():
     from zoo.config import Config
-    from zoo_mlx_lm.network import recipe_of
+    from zoo_mlx_lm.block import recipe_of
 
     numbers = dict(
         **dict(model_type="llama", hidden_size=16, num_hidden_layers=1, intermediate_size=16),

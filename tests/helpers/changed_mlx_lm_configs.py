@@ -19,7 +19,7 @@ from mlx.utils import tree_flatten
 from tests.helpers.mlx_lm_configs import small
 from zoo.errors import ZooError
 from zoo_mlx_lm import modules
-from zoo_mlx_lm.network import make
+from zoo_mlx_lm.block import make
 
 VALUES = [
     *(

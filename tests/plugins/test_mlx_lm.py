@@ -32,7 +32,7 @@ from zoo.host.registry import default_registry, isolated
 from zoo.host.resolve import resolve
 from zoo.testing import same
 from zoo_mlx_lm import modules
-from zoo_mlx_lm.network import measured
+from zoo_mlx_lm.block import measured
 
 # Dense; windows and a head that the tensors decide to tie; states; attention and states; experts and latents.
 KINDS = ["olmo2", "gemma3_text", "mamba2", "qwen3_5", "deepseek_v2", "recurrent_gemma"]

@@ -221,7 +221,7 @@ def step_times(
     lengths: Sequence[int],
     cached: bool,
     runs: int,
-    report: Callable[[int, int], None] = lambda done, total: None,
+    report: Callable[[int, int], None],
 ) -> list[float]:
     """The median seconds of the logits of one more token after each of `lengths` tokens, on random weights.
 

@@ -24,6 +24,10 @@ from zoo_lab.plan import Arm, Chart, Claim, Curve, Metric, Plan, Result, Scale, 
 from zoo_lab.training import Trained
 
 OTHER = 1_000_000  # a seed of documents that no training here begins with
+LENGTH, BUCKET = 64, 8  # tokens: of a row, and of one point of the curve
+SHARE = 0.5  # of the tokens shown at the end of training, the model's own in the place of the true ones
+GRAM = 4  # tokens of a run: its last is wrong where the corpus has the run without it, and not with it
+DOCUMENTS = 10_000  # of the corpus, in which runs are looked up
 
 
 def scheduled_sampling(share: float, steps: int) -> TrainingObjective:
@@ -49,24 +53,24 @@ def scheduled_sampling(share: float, steps: int) -> TrainingObjective:
 
 
 def errors_by_position(
-    loaded: Any, *, rows: int, length: int, gram: int, documents: int, free: bool, seed: int
+    loaded: Any, *, rows: int, documents: int, free: bool, seed: int
 ) -> list[tuple[int, int]]:
-    """At each position the number of tokens drawn that the corpus never has after the `gram` − 1 before, and of all judged.
+    """At each position the number of tokens drawn that the corpus never has after the `GRAM` − 1 before, and of all judged.
 
     With `free` a row goes on from the end token by what the model draws; else each token is drawn after the true text. A
     token is judged where the corpus has the run before it, so that an error counts once, and not in each run that holds
     it. Nor is one judged after the end of a document within the run, since any document may follow another.
     """
     end = token(loaded.tokenizer, END)
-    known = known_runs(loaded.tokenizer, gram, documents)
+    known = known_runs(loaded.tokenizer, documents)
     if free:
-        shown = drawn = free_running(loaded, rows, length, end, seed)
+        shown = drawn = free_running(loaded, rows, end, seed)
     else:
-        shown, drawn = teacher_forced(loaded, rows, length, end, seed)
-    found = [(0, 0)] * length
+        shown, drawn = teacher_forced(loaded, rows, end, seed)
+    found = [(0, 0)] * LENGTH
     for true, own in zip(shown, drawn, strict=True):
-        for place in range(gram - 1, length + 1):
-            run = (*true[place - gram + 1 : place], own[place])
+        for place in range(GRAM - 1, LENGTH + 1):
+            run = (*true[place - GRAM + 1 : place], own[place])
             if end in run[1:-1] or run[:-1] not in known:
                 continue
             errors, judged = found[place - 1]
@@ -74,9 +78,9 @@ def errors_by_position(
     return found
 
 
-def free_running(loaded: Any, rows: int, length: int, end: int, seed: int) -> list[list[int]]:
-    """Rows of the end token and `length` tokens that the model draws, each after those before it."""
-    cache, keys = loaded.model.make_cache(), mx.random.split(mx.random.key(seed), length)
+def free_running(loaded: Any, rows: int, end: int, seed: int) -> list[list[int]]:
+    """Rows of the end token and `LENGTH` tokens that the model draws, each after those before it."""
+    cache, keys = loaded.model.make_cache(), mx.random.split(mx.random.key(seed), LENGTH)
     tokens = [mx.full((rows, 1), end)]
     for key in keys:
         logits = loaded.model(tokens[-1], cache)[:, -1]  # (B, V)
@@ -85,12 +89,10 @@ def free_running(loaded: Any, rows: int, length: int, end: int, seed: int) -> li
     return mx.concatenate(tokens, axis=1).tolist()
 
 
-def teacher_forced(
-    loaded: Any, rows: int, length: int, end: int, seed: int
-) -> tuple[list[list[int]], list[list[int]]]:
-    """Rows of the end token and `length` true tokens; and the same with each drawn after the true ones before it."""
+def teacher_forced(loaded: Any, rows: int, end: int, seed: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Rows of the end token and `LENGTH` true tokens; and the same with each drawn after the true ones before it."""
     texts = corpus("atlas", "generate").training(OTHER + seed)
-    settings = TrainingSettings(batch=rows, length=length)
+    settings = TrainingSettings(batch=rows, length=LENGTH)
     ids = next(next_tokens(texts, loaded.tokenizer, settings))[0]  # (B, T)
     shown = mx.concatenate([mx.full((rows, 1), end), ids], axis=1)  # (B, T + 1)
     drawn = mx.random.categorical(loaded.model(shown[:, :-1]), key=mx.random.key(seed))  # (B, T)
@@ -98,22 +100,18 @@ def teacher_forced(
 
 
 @lru_cache(maxsize=1)
-def known_runs(tokenizer: Tokenizer, gram: int, count: int) -> frozenset[tuple[int, ...]]:
-    """Every run of `gram` tokens, and of one fewer, in `count` documents of the corpus, between end tokens."""
+def known_runs(tokenizer: Tokenizer, count: int) -> frozenset[tuple[int, ...]]:
+    """Every run of `GRAM` tokens, and of one fewer, in `count` documents of the corpus, between end tokens."""
     end = token(tokenizer, END)
     texts = corpus("atlas", "generate")
     runs: set[tuple[int, ...]] = set()
     for text in (*islice(texts.training(0), count), *texts.validation()):
         ids = [end, *tokenizer.encode(text), end]
-        for size in (gram - 1, gram):
+        for size in (GRAM - 1, GRAM):
             runs.update(tuple(ids[start : start + size]) for start in range(len(ids) - size + 1))
     return frozenset(runs)
 
 
-LENGTH, BUCKET = 64, 8  # tokens: of a row, and of one point of the curve
-SHARE = 0.5  # of the tokens shown at the end of training, the model's own in the place of the true ones
-GRAM = 4  # tokens of a run: its last is wrong where the corpus has the run without it, and not with it
-DOCUMENTS = 10_000  # of the corpus, in which runs are looked up
 TRAINED = {"teacher forcing": 0.0, "own tokens": SHARE}
 READ = ("true text", "own text")
 
@@ -156,8 +154,6 @@ def _arm(how: str, what: str, scale: Scale, settings: TrainingSettings) -> Arm:
         found = errors_by_position(
             trained.loaded,
             rows=scale.pick(96, 4),
-            length=LENGTH,
-            gram=GRAM,
             documents=scale.pick(DOCUMENTS, 200),
             free=what == "own text",
             seed=trial.seed,
