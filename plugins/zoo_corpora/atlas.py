@@ -148,7 +148,7 @@ def documents(split: Split, seed: int = 0, longest: int = LONGEST) -> Iterator[s
 
 
 def sentences(split: Split, seed: int = 0) -> Iterator[str]:
-    """The same, one sentence a document."""
+    """The corpus as `documents` has it, one sentence a document."""
     return documents(split, seed, longest=1)
 
 

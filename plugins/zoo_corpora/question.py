@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Question:
-    """A text cut before its answer, or one to translate; right is what gives `continuation`.
+    """A text cut before its answer, or one to translate; the right answer is `continuation`.
 
     `prompt` has no trailing space, `continuation` is the exact text that follows it, `ending` what then ends the
     sentence. `held_out` says that training never shows this text. Scores are counted by `relation` and `language`.

@@ -160,7 +160,7 @@ def _ticks(axis: Any, values: Sequence[float]) -> None:
 
 
 def _move_apart(axis: Any, lines: int) -> None:
-    """Move what is drawn of each line sideways a little, so that bars at one x do not cover each other."""
+    """Move each line and its bars sideways a little, so that bars at one x do not cover each other."""
     from matplotlib.transforms import ScaledTranslation
 
     for number, container in enumerate(axis.containers):
@@ -251,7 +251,7 @@ FORMATS = ("svg", "png")
 def draw(
     record: ExperimentRecord, folder: Path, formats: Sequence[str] = FORMATS, *, overwrite: bool = False
 ) -> list[Path]:
-    """Write every chart of a record as `folder`/EXPERIMENT-CHART in each format; gives their paths.
+    """Write every chart of a record as `folder`/EXPERIMENT-CHART in each format; returns their paths.
 
     A chart of which nothing was measured is left out. ZooError where matplotlib is missing, or a file cannot be written:
     one that the zoo did not draw is replaced only if `overwrite`.

@@ -56,7 +56,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Arm:
-    """One thing that is compared: `run` is called with a `Trial` and gives a `Result`.
+    """One thing that is compared: `run` is called with a `Trial` and returns a `Result`.
 
     `values` are what tells it from the others, such as {"layers": 6}; a chart has them on its axes and panels. Arms of
     one `series` (default: each its own) are drawn as one line.

@@ -74,7 +74,7 @@ def _finding(record: ExperimentRecord, claim: Claim) -> Finding:
 
 
 def _verdict(claim: Claim, value: Interval) -> str:
-    """Whether the whole interval lies where the claim says, or where it says it does not."""
+    """SEEN when the whole interval lies where the claim says, CONTRARY when none of it does, else NOT_SHOWN."""
     low, high, margin = value.low, value.high, claim.margin
     if low is None or high is None:
         return NOT_SHOWN
@@ -303,15 +303,15 @@ def as_json(record: ExperimentRecord) -> dict[str, Any]:
 
 
 def save(record: ExperimentRecord, path: Path) -> None:
-    """Write it as JSON, whole or not at all, over whatever is there. ZooError when it cannot be written."""
+    """Write a record as JSON, whole or not at all, in the place of an older one. ZooError when it cannot be written."""
     write_output(path, f"{_dumped(as_json(record))}\n".encode(), overwrite=True)
 
 
 def read(path: Path) -> ExperimentRecord:
-    """The record in a JSON file; ZooError for a file that holds none."""
+    """The record in a JSON file; ZooError for a file without one."""
     found = read_object_at(path.resolve(), ZooError, required=True)
     if found.get("zoo_lab") != FORMAT:
-        raise ZooError(f"{path}: is no record of an experiment that this zoo reads")
+        raise ZooError(f"{path}: is not a record of an experiment that this zoo reads")
     try:
         parts = {field.name: found[field.name] for field in fields(ExperimentRecord)}
         for chart in parts["charts"]:
@@ -320,7 +320,7 @@ def read(path: Path) -> ExperimentRecord:
             parts[name] = tuple(kind(**item) for item in parts[name])
         parts |= {"references": tuple(parts["references"]), "runs": list(parts["runs"])}
         record = ExperimentRecord(**parts)
-        as_json(record)  # refuses what only seems to be one
+        as_json(record)  # which fails where values do not fit together
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
         raise ZooError(f"{path}: the record is damaged ({type(error).__name__}: {error})") from error
     return record

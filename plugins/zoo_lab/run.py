@@ -1,4 +1,4 @@
-"""Runs an experiment, run by run: each is kept as soon as it is over, so that an interrupted experiment goes on."""
+"""Runs an experiment, run by run: each is kept as soon as it is over, so that an interrupted experiment can continue."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def run_experiment(
     callbacks: ExperimentCallbacks | None = None,
     registry: Registry | None = None,
 ) -> ExperimentRecord:
-    """Run an experiment and write its record `out`/NAME.json; gives the record.
+    """Run an experiment and write its record `out`/NAME.json; returns the record.
 
-    The record is written after every run. One that is there already, of the same arms and settings on the same software,
-    is gone on with: its runs are kept, and none is run twice. One of others is refused, unless `fresh` replaces it.
-    `seeds` is the least number of runs an arm (default: the experiment's own). PluginError for an experiment that is not
-    there or breaks its contract.
+    The record is written after every run. One that already exists, of the same arms and settings on the same software,
+    is continued: its runs are kept, and none is run twice. Another one is refused, unless `fresh` replaces it.
+    `seeds` is the least number of runs an arm (default: the experiment's own). PluginError for an experiment that does
+    not exist or breaks its contract.
     """
     callbacks = callbacks or ExperimentCallbacks()
     experiment = (registry or default_registry()).table(Experiment).require(name)

@@ -76,7 +76,7 @@ def trained(
     0.02 at width 768, in proportion to 1/√width; `depth_scaled` divides those that end a residual branch by
     √(2 layers). `objective` replaces the architecture's own. The curve is measured at `points` steps, at each of which
     `observe(loaded, step)` is called. The final loss is that of the first `documents` held-out ones. `Failed` when the
-    loss is no number.
+    loss is not a number.
     """
     registry, name = default_registry(), settings.corpus or CORPUS
     settings, tokenizer = replace(settings, seed=trial.seed, corpus=name), small_tokenizer(name)

@@ -32,7 +32,7 @@ from zoo_mlx_lm.spec import Bridged
 
 
 class BridgedDecoder(Model, nn.Module):
-    """A model of mlx-lm, `network`, with mlx-lm's caches. It includes its head: `backbone` gives logits already."""
+    """A model of mlx-lm, `network`, with mlx-lm's caches. It includes its head: `backbone` returns logits already."""
 
     padding = frozenset[Side]()  # see `backbone`
     # A prompt's last token is read by itself, since the head runs on all tokens of a pass.

@@ -47,7 +47,7 @@ def read_source(folder: Path) -> SourceCheckpoint:
     ScaffoldError, ConfigError or CheckpointError for a folder that cannot be read or is quantized.
     """
     if not folder.is_dir():
-        raise ScaffoldError(f"{folder}: is no folder with a config.json and safetensors")
+        raise ScaffoldError(f"{folder}: is not a folder with a config.json and safetensors")
     values = read_object(folder, CONFIG, ConfigError, required=True)
     for key in ("quantization_config", "quantization"):
         if values.get(key):

@@ -1,6 +1,6 @@
 """The parts of a new plugin: its names, the kinds of block it can have, and the architecture that it builds on.
 
-What the base has is imported, not copied: `parts_of` gives the expressions for it, and the change by which a new
+What the base has is imported, not copied: `parts_of` returns the expressions for it, and the change by which a new
 architecture without a block of its own differs from it. Imports no mlx.
 """
 
@@ -67,7 +67,7 @@ def named(name: str) -> Names:
     plain = name.removeprefix("zoo-")
     if not PATTERN.fullmatch(plain) or len(plain) > LONGEST:
         raise ScaffoldError(
-            f"{name!r} is no name for a plugin: small letters, digits, '-' and '.', a letter first, "
+            f"{name!r} is not a name for a plugin: small letters, digits, '-' and '.', a letter first, "
             f"at most {LONGEST}, as in my-arch"
         )
     return Names(plain)

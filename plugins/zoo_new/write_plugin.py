@@ -41,7 +41,7 @@ def create(
     `kind` is one of `KINDS["files"]`; "architecture" is a decoder, or what its base is. `base`, of an architecture, is the one that
     it is a variant of; `block` gives a decoder a block of its own, of one of the kinds in `BLOCKS`, and says which kind a
     plugin of a block alone gives ("norm"). Nothing is written after an error: ScaffoldError for a name that cannot be or
-    is taken, a folder that is there, or a base that it cannot build on; SourceError for a folder that cannot be written.
+    is taken, a folder that exists, or a base that it cannot build on; SourceError for a folder that cannot be written.
     """
     registry = registry or default_registry()
     names = named(name)
@@ -68,7 +68,7 @@ def create(
 def free_folder(folder: Path) -> Path:
     """The folder; ScaffoldError when it exists."""
     if folder.exists():
-        raise ScaffoldError(f"{folder}: is there already")
+        raise ScaffoldError(f"{folder}: already exists")
     return folder
 
 

@@ -1,1 +1,1 @@
-"""The zoo's own experiments: each a function that gives a plan."""
+"""The zoo's own experiments: each a function that returns a plan."""

@@ -321,14 +321,14 @@ def site_here(make_site, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
     [
-        ("My-Arch", {}, "'My-Arch' is no name for a plugin: small letters"),
-        ("my arch", {}, "no name"),
-        ("my_arch", {}, "no name"),
-        ("2fast", {}, "no name"),
-        ("../up", {}, "no name"),
-        ("-x", {}, "no name"),
-        ("", {}, "no name"),
-        ("x" * 61, {}, "no name"),
+        ("My-Arch", {}, "'My-Arch' is not a name for a plugin: small letters"),
+        ("my arch", {}, "is not a name"),
+        ("my_arch", {}, "is not a name"),
+        ("2fast", {}, "is not a name"),
+        ("../up", {}, "is not a name"),
+        ("-x", {}, "is not a name"),
+        ("", {}, "is not a name"),
+        ("x" * 61, {}, "is not a name"),
         ("llama", {}, "'llama' is taken: it is an architecture or model_type"),
         ("zoo-llama", {}, "is taken"),
         ("gpt", {}, "is taken"),
@@ -380,7 +380,7 @@ def test_an_unknown_base_is_named(tmp_path):
 @pytest.mark.parametrize("make", ["mkdir", "touch"])
 def test_what_is_there_stays_as_it_is(tmp_path, make):
     getattr(tmp_path / "child", make)()
-    with pytest.raises(ScaffoldError, match="child: is there already"):
+    with pytest.raises(ScaffoldError, match="child: already exists"):
         create("child", where=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["child"]
 
@@ -433,7 +433,7 @@ def test_the_command_line(command, tmp_path):
     done = command("new", "my-arch", "--base", "llama")
     assert done.returncode == 0 and "pip install -e my-arch && zoo test my-arch" in done.stdout
     again = command("new", "my-arch")
-    assert again.returncode == 1 and again.stderr == "zoo: error: my-arch: is there already\n"
+    assert again.returncode == 1 and again.stderr == "zoo: error: my-arch: already exists\n"
     wrong = command("new", "other", "--kind", "poem")
     assert wrong.returncode == 2 and "poem" in wrong.stderr and not (tmp_path / "other").exists()
 
