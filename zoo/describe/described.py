@@ -25,6 +25,7 @@ from zoo.recipe.policy import CachePolicy
 
 if TYPE_CHECKING:
     from zoo.tokenizer import Tokenizer
+NOT_MEASURED = "not measured"
 
 
 @frozen()
@@ -174,9 +175,6 @@ def how_to_run(found: Described) -> list[tuple[str, str]]:
     if not lines and architecture.preset("pocket") is not None:
         lines.append((f"zoo train {architecture.name}", "trains a small one"))
     return lines
-
-
-NOT_MEASURED = "not measured"
 
 
 def pocket_facts(architecture: Architecture, record: Mapping[str, Any] | None = None) -> tuple[Fact, ...]:

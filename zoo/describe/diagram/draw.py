@@ -22,6 +22,7 @@ from zoo.host.registry import Registry
 from zoo.recipe import Model, Spec
 from zoo.recipe.parts import ACTIVATION_TITLES
 
+LISTED = 6  # layers whose numbers are written one by one
 ROLES = {"mixer": "attention", "layer": "layer", "model": "model"}
 
 
@@ -152,9 +153,6 @@ def field_notes(spec: Spec) -> Iterable[Note]:
             yield Note(f"{word} {number(value)}", field.name)
         elif isinstance(value, str) and value and len(value) <= 24:
             yield Note(f"{word} {value}", field.name)
-
-
-LISTED = 6  # layers whose numbers are written one by one
 
 
 def number(value: float) -> str:

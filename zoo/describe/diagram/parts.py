@@ -14,6 +14,7 @@ from zoo.describe.language import joined, message
 from zoo.recipe import Attention
 from zoo.recipe.parts import GATED_TITLES
 
+MOST_KINDS = 4  # frames of one stack; layers of more kinds share the last
 MASKS = {"causal": "Masked", "prefix": "Prefix-masked", "full": "Bidirectional"}
 
 
@@ -212,9 +213,6 @@ def side_by_side(subject: DrawnSpec, title: str, **branches: str) -> Box:
         texts = [note.text for box in boxes(subject.part(field)) for note in box.notes]
         notes.append(Note(message(f"{branches[field]}: {{rest}}", rest=joined(", ", texts)), field))
     return subject.box(title, *notes, role="attention", rows=rows)
-
-
-MOST_KINDS = 4  # frames of one stack; layers of more kinds share the last
 
 
 def summed(subject: DrawnSpec, field: str) -> tuple[Any, ...]:

@@ -14,6 +14,16 @@ from zoo.describe.diagram.arrange import Element, align, elements
 from zoo.describe.diagram.model import ENDS, MARK, Box, Diagram, LayerStack
 from zoo.describe.diagram.text_width import wrapped
 
+LEAST, MOST = 34, 74  # the width of a column
+BESIDE = 62  # columns at least so wide have notes beside the boxes
+BETWEEN = 2
+LANE, LEFT = 2, 4  # where residual arrows and boxes begin
+BOX = 36  # the width of a box that has its notes beside it
+LIGHT, HEAVY = "┌─┐│└┘", "┏━┓┃┗┛"
+HEIGHTS = {"fork": 1, "sum": 1, "open": 1, "close": 1}  # lines
+
+Line = list[tuple[str, str]]
+
 
 class Canvas:
     """Characters and their styles, row 0 at the bottom."""
@@ -41,17 +51,6 @@ class Canvas:
             ]
             for row in reversed(self.grid)
         ]
-
-
-LEAST, MOST = 34, 74  # the width of a column
-BESIDE = 62  # columns at least so wide have notes beside the boxes
-BETWEEN = 2
-LANE, LEFT = 2, 4  # where residual arrows and boxes begin
-BOX = 36  # the width of a box that has its notes beside it
-LIGHT, HEAVY = "┌─┐│└┘", "┏━┓┃┗┛"
-HEIGHTS = {"fork": 1, "sum": 1, "open": 1, "close": 1}  # lines
-
-Line = list[tuple[str, str]]
 
 
 def to_text(diagrams: Sequence[Diagram], width: int = 80) -> str:

@@ -1,7 +1,7 @@
 """Walks a recipe: its stacks by role, its specs with their widths; counts parameters and operations. Imports no mlx.
 
-Counted as operations are matrix products, attention's scores and its sums of values, two operations for each multiply-add, as
-`Spec.flops` counts them.
+Counted as operations are matrix products, attention's scores and its sums of values, two operations for each
+multiply-add, as `Spec.flops` counts them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ DECODER, ENCODER = "decoder", "encoder"
 def stacks(recipe: Model) -> dict[str, Model]:
     """The models with layers in a recipe: by "encoder" and "decoder"; none where the layers are not known.
 
-    A bidirectional decoder counts as a decoder. A model of a third party whose parts are not
-    named so is a decoder when it has layers.
+    A bidirectional decoder counts as a decoder. A model of a third party whose parts are not named so is a decoder when it
+    has layers.
     """
     parts: dict[str, Any] = dict(recipe.parts())
     if isinstance(parts.get("layers"), tuple):
         return {ENCODER if recipe.name == ENCODER else DECODER: recipe}
-    found = {role: parts[role] for role in (ENCODER, DECODER) if role in parts}
-    return {
-        role: stack for role, stack in found.items() if isinstance(dict(stack.parts()).get("layers"), tuple)
-    }
+    found = ((role, parts[role]) for role in (ENCODER, DECODER) if role in parts)
+    return {role: stack for role, stack in found if isinstance(dict(stack.parts()).get("layers"), tuple)}
 
 
 def is_opaque(recipe: Model) -> bool:
