@@ -241,7 +241,6 @@ def measured_run(source: str, prompt_tokens: str, new_tokens: str) -> dict[str, 
     subject = source_model(source, registry)
     random = subject.recipe is not None
     loaded = random_model(subject, registry) if random else load(subject.name, registry=registry)
-    work = _work(loaded)
     work(loaded, min(prompt, WARM), min(new, WARM))
     figures = work(loaded, prompt, new)
     return {
@@ -271,6 +270,17 @@ def random_model(subject: SourceModel, registry: Registry) -> Loaded:
     )
 
 
+def work(loaded: Loaded, prompt: int, new: int) -> dict[str, float]:
+    """The figures of what the model does; of an encoder-decoder a source is encoded and a target decoded."""
+    if loaded.model.translates:
+        return read_and_write(loaded, prompt, new) | encode(loaded, prompt)
+    if loaded.architecture.task == "denoise":
+        return uncover(loaded, prompt, new)
+    if loaded.model.decodes and loaded.architecture.causality != "full":
+        return read_and_write(loaded, prompt, new)
+    return encode(loaded, prompt)
+
+
 def read_and_write(loaded: Loaded, prompt: int, new: int) -> dict[str, float]:
     """A decoder: `prompt` tokens are read, `new` ones written, the likeliest each time."""
     first, rest = _written(loaded, _ids(loaded, prompt), new)
@@ -281,12 +291,7 @@ def read_and_write(loaded: Loaded, prompt: int, new: int) -> dict[str, float]:
     }
 
 
-def translate(loaded: Loaded, prompt: int, new: int) -> dict[str, float]:
-    """An encoder-decoder: a source of `prompt` tokens is encoded, a target of `new` tokens decoded."""
-    return read_and_write(loaded, prompt, new) | encode(loaded, prompt, new)
-
-
-def encode(loaded: Loaded, prompt: int, new: int) -> dict[str, float]:
+def encode(loaded: Loaded, prompt: int) -> dict[str, float]:
     """An encoder: a text of `prompt` tokens becomes hidden states."""
     tokens = mx.array([_ids(loaded, prompt)])
     began = time.perf_counter()
@@ -302,14 +307,6 @@ def uncover(loaded: Loaded, prompt: int, new: int) -> dict[str, float]:
         mask = loaded.recipe.embedding.vocab - 1
     first, rest = _written(loaded, _ids(loaded, prompt, but=mask), new, mask_token_id=mask)
     return {"decode_tokens_per_second": new / (first + rest), "first_token_seconds": first}
-
-
-def _work(loaded: Loaded) -> Callable[[Loaded, int, int], dict[str, float]]:
-    if loaded.model.translates:
-        return translate
-    if loaded.architecture.task == "denoise":
-        return uncover
-    return read_and_write if loaded.model.decodes and loaded.architecture.causality != "full" else encode
 
 
 def _written(loaded: Loaded, ids: list[int], new: int, **config: int) -> tuple[float, float]:

@@ -72,7 +72,7 @@ APPLIES: dict[Callable[[Subject], None], Callable[[Subject], bool]] = {
         subjects.writes(s) and not s.architecture.bridged
     ),
     cache_checks.chunks_meet_without_a_seam: lambda s: (
-        subjects.writes(s) and bool(cache_checks.borders_of(s))
+        subjects.writes(s) and bool(cache_checks.borders(s.recipe, cache_checks.decoder_of(s)))
     ),
     cache_checks.compiled_step_equals_the_model: lambda s: (
         subjects.writes(s) and compiled_step(s.model) is not None

@@ -103,7 +103,7 @@ def counted(layer: Spec, dim: int, tokens: int, short: int = 0) -> int:
 
 def chunks_meet_without_a_seam(subject: Subject) -> None:
     """A long text is computed in pieces; the result must not depend on them."""
-    ends = borders_of(subject)
+    ends = borders(subject.recipe, decoder_of(subject))
     length, small = max(ends) + PAST, max(min(ends) - 1, 7)
     text = mx.random.randint(0, subject.vocab, (1, length), key=mx.random.key(length))  # (1, T)
     prefix = PADDING if subject.architecture.causality == "prefix" else None
@@ -127,13 +127,11 @@ def chunks_meet_without_a_seam(subject: Subject) -> None:
         )
 
 
-def borders_of(subject: Subject) -> list[int]:
-    """The borders of the model that reads a text in pieces, none where it takes no text longer than a piece."""
-    return borders(subject.recipe, decoder_of(subject))
-
-
 def borders(recipe: Spec, decoder: Spec) -> list[int]:
-    """The numbers of tokens after which a piece may begin, up to the decoder's last position."""
+    """The numbers of tokens after which a piece may begin, up to the decoder's last position.
+
+    There are none where the model takes no text longer than a piece.
+    """
     parts = [part for _, part in recipe.walk()]
     # Angles that depend on the length of the text do so beyond the context: there nothing is the same in pieces.
     dynamic = [part.context for part in parts if isinstance(part, DynamicScaling)]

@@ -109,10 +109,8 @@ def padded_text_equals_the_text_alone(subject: Subject) -> None:
 def later_token_changes_no_earlier_logit(subject: Subject) -> None:
     """A model trained to predict the next token must not see it."""
     position = subject.tokens.shape[1] // 2
-    before, after = (
-        subject.model(subject.tokens),
-        subject.model(replaced(subject.tokens, position, subject.vocab)),
-    )
+    before = subject.model(subject.tokens)
+    after = subject.model(replaced(subject.tokens, position, subject.vocab))
     same(after[:, :position], before[:, :position], f"logits before the changed token {position}", 1e-6)
     moved = mx.abs(after[:, position:] - before[:, position:]).max().item()
     assert moved > 0, f"changing token {position} changed no logit at or after it"
@@ -121,10 +119,8 @@ def later_token_changes_no_earlier_logit(subject: Subject) -> None:
 def later_token_changes_earlier_logits(subject: Subject) -> None:
     """Without a causal mask every token sees every other."""
     position = subject.tokens.shape[1] // 2
-    before, after = (
-        subject.model(subject.tokens),
-        subject.model(replaced(subject.tokens, position, subject.vocab)),
-    )
+    before = subject.model(subject.tokens)
+    after = subject.model(replaced(subject.tokens, position, subject.vocab))
     assert mx.abs(after[:, 0] - before[:, 0]).max().item() > 0, f"token {position} does not reach position 0"
 
 

@@ -74,7 +74,13 @@ def _of_npz(subject: Subject, path: Path) -> tuple[dict[str, mx.array], mx.array
     if translates and "target" not in arrays:
         raise SourceError(f"{path}: a translator needs an array 'target' besides its source, 'tokens'")
     for name in {"tokens", "target"} & arrays.keys():
-        _check_ids(path, name, arrays[name], subject.vocab)
+        ids = arrays[name]
+        if ids.ndim != 2 or ids.dtype.kind not in "iu" or not ids.size:
+            raise SourceError(
+                f"{path}: {name} must be whole numbers (B, T), found {ids.dtype} of shape {ids.shape}"
+            )
+        if ids.min() < 0 or ids.max() >= subject.vocab:
+            raise SourceError(f"{path}: {name} has ids outside the model's vocabulary of {subject.vocab}")
     rows = arrays["target" if translates else "tokens"].shape
     if arrays["logits"].ndim != 3 or arrays["logits"].shape[:2] != rows:
         raise SourceError(f"{path}: logits of shape {arrays['logits'].shape} do not go with tokens of {rows}")
@@ -82,15 +88,6 @@ def _of_npz(subject: Subject, path: Path) -> tuple[dict[str, mx.array], mx.array
         raise SourceError(f"{path}: mask of shape {arrays['mask'].shape} does not go with the tokens")
     given = {name: mx.array(array) for name, array in arrays.items() if name != "logits"}
     return given, mx.array(arrays["logits"].astype("float32"))
-
-
-def _check_ids(path: Path, name: str, ids: Any, vocab: int) -> None:
-    if ids.ndim != 2 or ids.dtype.kind not in "iu" or not ids.size:
-        raise SourceError(
-            f"{path}: {name} must be whole numbers (B, T), found {ids.dtype} of shape {ids.shape}"
-        )
-    if ids.min() < 0 or ids.max() >= vocab:
-        raise SourceError(f"{path}: {name} has ids outside the model's vocabulary of {vocab}")
 
 
 def read_npz(path: Path) -> dict[str, Any]:

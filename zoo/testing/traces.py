@@ -128,7 +128,8 @@ def check_ablation(subject: Subject, address: str, record: RecordedPass, about: 
             f"{address} set to zero changed {before}, which is computed before it"
         )
     assert not mx.any(changed.values[address]).item(), f"{address} was set to zero, and is not"
-    stem = layer_of(address).rpartition(".")[0]
+    layer = LAYER.match(address)
+    stem = (layer[0] if layer else address).rpartition(".")[0]
     for after in order[place + 1 :]:
         found = LAYER.fullmatch(after)
         if found and after.rpartition(".")[0] == stem and after != address:
@@ -241,9 +242,3 @@ def middle_of(about: Mapping[str, Value]) -> str | None:
         return None
     layer = last[(len(last) - 1) // 2]
     return f"{layer}.mixer" if f"{layer}.mixer" in about else layer
-
-
-def layer_of(address: str) -> str:
-    """The layer that an address lies in."""
-    found = LAYER.match(address)
-    return found[0] if found else address

@@ -144,9 +144,14 @@ def train_folder(
 
 
 def _new_model(target: Target, tokenizer: Tokenizer, settings: TrainingSettings, out: Path) -> Loaded:
-    """The model with the weights that a training starts from."""
+    """The model with the weights that a training starts from; ZooError for rows longer than it has positions."""
     recipe = target.recipe()
-    check_length(target.name, recipe, settings)
+    for side in (recipe.encoder, recipe.decoder) if isinstance(recipe, EncoderDecoder) else (recipe,):
+        context = learned_context(side)
+        if context is not None and settings.length > context:
+            raise ConfigError(
+                f"`length`: {target.name} has {context} positions, fewer than {settings.length}"
+            )
     model = assemble(recipe, target.registry, copies=TRAINED)
     init_std = Config(target.config).number("initializer_range", 0.02)
     initialise(model, settings.seed, len(recipe.layers), init_std)
@@ -167,15 +172,6 @@ def _new_record(target: Target, batches: CorpusBatches, own_names: bool) -> Trai
         tokenizer={"vocab": batches.tokenizer.vocab_size, "names": names},
         versions=runtime.versions(),
     )
-
-
-def check_length(name: str, recipe: Model, settings: TrainingSettings) -> None:
-    """ZooError for rows longer than the model has positions."""
-    sides = (recipe.encoder, recipe.decoder) if isinstance(recipe, EncoderDecoder) else (recipe,)
-    for side in sides:
-        context = learned_context(side)
-        if context is not None and settings.length > context:
-            raise ConfigError(f"`length`: {name} has {context} positions, fewer than {settings.length}")
 
 
 def samples(loaded: Loaded, texts: TextCorpus, record: TrainingRecord) -> Callable[[], str | None]:
@@ -309,21 +305,21 @@ def cut(line: str) -> str:
 
 
 def sample(loaded: Loaded, prompt: str) -> str | None:
-    """The prompt and its completion in one line; None where the model makes no text, or refuses this one."""
+    """The prompt and its completion in one line: the likeliest tokens for a mask, a translation, or a continuation.
+
+    None where the model makes no text, or refuses this one.
+    """
+    assert loaded.tokenizer is not None
     try:
-        return one_line(f"{prompt} → {made(loaded, prompt)}")
+        if loaded.architecture.task == "fill-mask":
+            mask = loaded.tokenizer.special_tokens.get("mask_token", "[MASK]")
+            found = generate(loaded, f"{prompt} {mask}").candidates
+            text = " or ".join(str(candidate["text"]).strip() for candidate in found[:3])
+        else:
+            text = generate(loaded, prompt, max_tokens=TOKENS).text
     except Exception:  # a plugin's strategy may raise anything, and what is only shown must not end a run
         return None
-
-
-def made(loaded: Loaded, prompt: str) -> str:
-    """The completion of a prompt: the likeliest tokens for a mask, a translation, or a continuation."""
-    assert loaded.tokenizer is not None
-    if loaded.architecture.task != "fill-mask":
-        return generate(loaded, prompt, max_tokens=TOKENS).text
-    mask = loaded.tokenizer.special_tokens.get("mask_token", "[MASK]")
-    found = generate(loaded, f"{prompt} {mask}").candidates
-    return " or ".join(str(candidate["text"]).strip() for candidate in found[:3])
+    return one_line(f"{prompt} → {text}")
 
 
 def one_line(text: str) -> str:

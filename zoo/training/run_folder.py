@@ -239,13 +239,10 @@ def check_resumed(out: Path, state: State, settings: TrainingSettings, texts: Te
     Warns of libraries of other versions: with them the run is not, bit for bit, the one that was not interrupted.
     """
     saved = settings_in(state.record["settings"])
-    if texts.user_text is not None and texts.user_text.digest != state.record["settings"].get(
-        "corpus_sha256"
-    ):
+    own = texts.user_text
+    if own is not None and own.digest != state.record["settings"].get("corpus_sha256"):
         raise ZooError(f"{texts.name}: is not the text that the run in {out} was started with")
-    corpus = (
-        settings.corpus if texts.user_text is not None else saved.corpus
-    )  # its digest says that it is the same
+    corpus = saved.corpus if own is None else settings.corpus  # the digest says that its text is the same
     if settings != replace(saved.to(settings.steps, state.step), corpus=corpus):
         raise ZooError(f"{out}: its run was made with other settings; only `steps` may change")
     # A model that is there may be an older one, if the run was killed before it wrote its own.
