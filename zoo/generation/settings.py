@@ -172,12 +172,6 @@ class Constraints(Frozen):
             return (self.first_token,)
         return self.last_tokens if count == self.max_tokens - 1 else ()
 
-    def suppressed_at(self, count: int) -> tuple[int, ...]:
-        """The tokens that may not come after `count` new ones, and elsewhere may: those that may not come first."""
-        # What must not come first must not come after a forced first token either.
-        after = len(self.prompt) == 1 and self.first_token is not None
-        return self.suppressed_first if count == after else ()
-
 
 def constraints_of(
     values: Mapping[str, Any],

@@ -285,24 +285,19 @@ _FIRST_KEYS = ('{"name"', '{"type"', '{"function"', '{"parameters"', '{"id"')
 def hermes(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
     """The call between Qwen's and Hermes' tags: a JSON object, or Qwen3-Coder's `<function=…>` with parameters."""
     if found := _FUNCTION.fullmatch(body):
-        arguments = _parameters(found[2], _properties(found[1], tools))
+        arguments = _parameters(found[2], found[1], tools)
         return None if arguments is None else (ToolCall(new_id(), found[1], arguments),)
     return _all_calls([parse_model_json(body)])
 
 
-def _properties(name: str, tools: Tools) -> Mapping[str, Any]:
-    """The schemas of a tool's parameters, by their names."""
-    schema = next((t["function"].get("parameters") for t in tools if t["function"]["name"] == name), None)
-    properties = (schema or {}).get("properties")
-    return properties if isinstance(properties, Mapping) else {}
-
-
-def _parameters(body: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The values between `<parameter=…>` tags: text where the schema says so, else JSON where it is some."""
+def _parameters(body: str, name: str, tools: Tools) -> dict[str, Any] | None:
+    """The values between `<parameter=…>` tags: text where the tool's schema says so, else JSON where it is some."""
+    declared = next((t["function"].get("parameters") for t in tools if t["function"]["name"] == name), None)
+    properties = (declared or {}).get("properties")
     values: dict[str, Any] = {}
     place = 0
     while found := _PARAMETER.match(body, place):
-        schema = properties.get(found[1])
+        schema = properties.get(found[1]) if isinstance(properties, Mapping) else None
         plain = isinstance(schema, Mapping) and schema.get("type") == "string"
         value = None if plain else parse_model_json(found[2])
         values[found[1]] = found[2] if value is None and found[2].strip() != "null" else value

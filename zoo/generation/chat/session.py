@@ -17,8 +17,13 @@ from zoo.architecture.settings import SHARED
 from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.generation import resolve_strategy, stream
-from zoo.generation.chat.chat import ChatPrompt, next_turn_checkpoints, rendered_prompt
-from zoo.generation.chat.conversation import Conversation, Message
+from zoo.generation.chat.conversation import (
+    ChatPrompt,
+    Conversation,
+    Message,
+    next_turn_checkpoints,
+    rendered_prompt,
+)
 from zoo.generation.chat.parsing import Parsed
 from zoo.generation.loop.prompt import encode_prompt, has_chat_template, render_messages
 from zoo.generation.loop.step import PromptRead, Step

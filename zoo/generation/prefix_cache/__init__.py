@@ -213,7 +213,8 @@ class PromptCache:
             (node.used, number, order, node)
             for number, tree in enumerate(trees)
             for order, node in enumerate(tree.nodes())
-            if tree.droppable(node)
+            # What frees something: a node with states, or a leaf where all is held by column.
+            if (not node.children if tree.by_column else node.states is not None)
         ]
         heapq.heapify(heap)
         while self.nbytes > self.budget:

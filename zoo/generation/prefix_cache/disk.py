@@ -32,14 +32,12 @@ FORMAT = "zoo-prompt-cache"
 VERSION = "1"
 HEAD_BYTES = 256  # the format is named among the first bytes of a file
 
-Trees = Mapping[CachePolicy, Tree]
-
 
 class Damaged(Exception):
     """The file of a prompt cache is not whole, or of another version."""
 
 
-def write(path: Path, trees: Trees, loaded: Loaded) -> None:
+def write(path: Path, trees: Mapping[CachePolicy, Tree], loaded: Loaded) -> None:
     """Write the trees of a model. PromptError for a file of another kind, or where nothing can be written."""
     check_kind(path)
     tensors: dict[str, mx.array] = {}

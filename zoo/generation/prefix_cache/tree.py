@@ -149,10 +149,6 @@ class Tree:
             self.nbytes += path[-1].state_bytes
         self._touch(path, now)
 
-    def droppable(self, node: Node) -> bool:
-        """Whether dropping `node` frees something: a node with states, or a leaf where all is held by column."""
-        return not node.children if self.by_column else node.states is not None
-
     def drop(self, node: Node) -> None:
         """Drop a leaf and the edges that then lead nowhere; of a node with children, its states."""
         if node.children:

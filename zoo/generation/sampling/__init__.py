@@ -12,7 +12,7 @@
 Steps 1 to 5 are `LogitsProcessors`, for every strategy; `TokenSampler` adds the others.
 """
 
-from zoo.generation.sampling.draw import TokenSampler, sampler_of
+from zoo.generation.sampling.draw import TokenSampler
 from zoo.generation.sampling.logits_processors import LogitsProcessors, processors_of
 
-__all__ = ["LogitsProcessors", "TokenSampler", "processors_of", "sampler_of"]
+__all__ = ["LogitsProcessors", "TokenSampler", "processors_of"]

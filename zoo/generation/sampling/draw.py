@@ -27,10 +27,9 @@ from zoo.generation.sampling.logits import (
     record_of,
     stages_of,
 )
-from zoo.generation.sampling.logits_processors import LogitsProcessors, processors_of
-from zoo.generation.settings import Constraints, Settings
+from zoo.generation.sampling.logits_processors import LogitsProcessors
+from zoo.generation.settings import Settings
 from zoo.host.registry import Registry
-from zoo.loading import Loaded
 
 
 def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:
@@ -360,12 +359,3 @@ class TokenSampler:
     def _split(self, key: mx.array) -> None:
         # `key` is that of the next token, also for a caller that draws it by itself.
         self._key, self.key, self._coin = mx.random.split(key, 3)
-
-
-def sampler_of(loaded: Loaded, settings: Settings, constraints: Constraints) -> TokenSampler:
-    """The sampler of one sequence of a loaded model.
-
-    PromptError for a string that the tokenizer cannot encode, or a plugin's sampler that does not take its settings.
-    """
-    filters = filters_of(loaded.registry, settings.samplers)
-    return TokenSampler(settings, processors_of(loaded, settings, constraints), filters)

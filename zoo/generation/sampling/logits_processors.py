@@ -235,9 +235,12 @@ class LogitsProcessors:
 
     def _forced(self, logits: mx.array) -> mx.array:
         """The logits of the tokens that may come at this position."""
-        if forced := self.constraints.forced(self.count):
+        constraints = self.constraints
+        if forced := constraints.forced(self.count):
             return keep_only(logits, forced)
-        return mask_tokens(logits, self.constraints.suppressed_at(self.count))
+        # What must not come first must not come after a forced first token either.
+        first = len(constraints.prompt) == 1 and constraints.first_token is not None
+        return mask_tokens(logits, constraints.suppressed_first if self.count == first else ())
 
 
 def processors_of(loaded: Loaded, settings: Settings, constraints: Constraints) -> LogitsProcessors:
