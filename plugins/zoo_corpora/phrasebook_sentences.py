@@ -322,16 +322,10 @@ def lasting(adjective: Word) -> tuple[str, ...]:
 
 def sort(thing: NounPhrase) -> tuple[str, bool]:
     """The kind that it may be compared with: somebody with somebody, all cats with all dogs."""
-    noun = nouns()[thing.nouns[0]] if thing.nouns else None
+    noun = next((noun for noun in words("noun") if noun.english in thing.nouns[:1]), None)
     if not noun or "kin" in noun.classes:
         return "person", False
     return noun.classes[0], bool(noun.extra) and thing.english in (noun.english, noun.forms)
-
-
-@cache
-def nouns() -> dict[str, Word]:
-    """The nouns by their English."""
-    return {noun.english: noun for noun in words("noun")}
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ import click
 from zoo.cli.source_options import FILE, FOLDER
 
 if TYPE_CHECKING:
-    from zoo.architecture import Experiment
     from zoo_lab.record import ExperimentRecord
 
 OUT = Path("lab")
@@ -127,19 +127,25 @@ def _show(record: ExperimentRecord) -> None:
 
 
 def _list(out: Path, as_json: bool) -> None:
-    """Print every experiment by name, with its question and the time that it takes."""
+    """Print every experiment by name, with its question and the time of its last complete run here or its author's."""
     from zoo.architecture import Experiment
     from zoo.cli.terminal import columns, table, wrapped
+    from zoo.errors import ZooError
     from zoo.host.registry import default_registry
+    from zoo_lab.report import read, record_path
 
     registry, found = default_registry(), []
     for name, experiment in registry.table(Experiment).listed().items():
-        plugin = registry.plugin_of(experiment)
+        plugin, seconds = registry.plugin_of(experiment), experiment.seconds  # as its author states
+        with suppress(ZooError):
+            record = read(record_path(experiment.name, out))
+            if record.complete and not record.settings.get("quick"):
+                seconds = round(record.seconds, 1)
         found.append(
             {"name": name}
             | {part: getattr(experiment, part) for part in ("summary", "question", "expected")}
             | {"references": list(experiment.references), "seeds": experiment.seeds}
-            | {"seconds": _seconds(experiment, out)}
+            | {"seconds": seconds}
             | {"distribution": plugin.distribution, "first_party": plugin.first_party}
         )
     if as_json:
@@ -153,16 +159,3 @@ def _list(out: Path, as_json: bool) -> None:
     click.echo(table([[row[key] for key in columns_shown] for row in found], list(columns_shown.values())))
     room = columns()
     click.echo("\n" + wrapped("`zoo lab NAME` runs one, with --quick a tiny version", room))
-
-
-def _seconds(experiment: Experiment, out: Path) -> float | None:
-    """The seconds of the last complete run here, else those that its author states."""
-    from zoo.errors import ZooError
-    from zoo_lab.report import read, record_path
-
-    try:
-        record = read(record_path(experiment.name, out))
-    except ZooError:
-        return experiment.seconds
-    finished = record.complete and not record.settings.get("quick")
-    return round(record.seconds, 1) if finished else experiment.seconds

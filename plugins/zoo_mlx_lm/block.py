@@ -182,22 +182,10 @@ MOST_PARTS = 65_536
 # Of training and of classifiers, in the configs of one family or another.
 UNUSED = (
     *("init_std", "initializer_factor", "pretraining_tp", "max_sequence_length", "reorder_and_upcast_attn"),
-    *(
-        "dropout",
-        "dropout_rate",
-        "attention_dropout",
-        "hidden_dropout",
-        "activation_dropout",
-        "classifier_dropout",
-    ),
-    *("attention_probs_dropout_prob", "hidden_dropout_prob", "embd_pdrop", "attn_pdrop", "resid_pdrop"),
-    *(
-        "summary_type",
-        "summary_use_proj",
-        "summary_activation",
-        "summary_proj_to_labels",
-        "summary_first_dropout",
-    ),
+    *("dropout", "dropout_rate", "attention_probs_dropout_prob", "hidden_dropout_prob"),
+    *(f"{part}_dropout" for part in ("attention", "hidden", "activation", "classifier")),
+    *(f"{part}_pdrop" for part in ("embd", "attn", "resid")),
+    *(f"summary_{part}" for part in ("type", "use_proj", "activation", "proj_to_labels", "first_dropout")),
     *("output_router_logits", "router_aux_loss_coef", "router_jitter_noise"),
 )
 # What its code divides by: on a CPU a whole number divided by zero ends the process.

@@ -69,7 +69,18 @@ def norm_placement(scale: Scale) -> Plan:
         )
         for depth, placement, warmth in product(depths, PLACEMENTS, settings)
     )
-    claims = [claim for depth in depths for claim in _claims_at(depth)]
+    claims = []
+    for depth in depths:
+        pre, pre_cold, post, post_cold = (
+            _placed(placement, warmth, depth) for placement, warmth in product(PLACEMENTS, settings)
+        )
+        cold = f"Without warm-up, {depth} layers of Pre-LN reach a lower loss than {depth} of Post-LN"
+        same = f"Warm-up changes the loss of Pre-LN at {depth} layers by at most {ALIKE}"
+        claims += [
+            lower(cold, pre_cold, post_cold, "loss"),
+            lower(f"Warm-up lowers the loss of Post-LN at {depth} layers", post, post_cold, "loss"),
+            near(same, pre, pre_cold, "loss", ALIKE),
+        ]
     for shallow, deep in pairwise(depths):
         excess = {
             _placed("post", "no warm-up", deep): 1,
@@ -102,20 +113,6 @@ def _with_placement(depth: int, placement: str) -> Any:
     base = recipe_of("gpt2", numbers).change_layers(placement=placement)
     # The last norm of a Post-LN layer is the model's last, too.
     return base if placement == "pre" else base.change(norm=None)
-
-
-def _claims_at(depth: int) -> tuple[Claim, ...]:
-    """The claims of one depth by itself."""
-    pre, pre_cold, post, post_cold = (
-        _placed(placement, warmth, depth) for placement in PLACEMENTS for warmth in ("warm-up", "no warm-up")
-    )
-    cold = f"Without warm-up, {depth} layers of Pre-LN reach a lower loss than {depth} of Post-LN"
-    same = f"Warm-up changes the loss of Pre-LN at {depth} layers by at most {ALIKE}"
-    return (
-        lower(cold, pre_cold, post_cold, "loss"),
-        lower(f"Warm-up lowers the loss of Post-LN at {depth} layers", post, post_cold, "loss"),
-        near(same, pre, pre_cold, "loss", ALIKE),
-    )
 
 
 NORMS = {"LayerNorm": LayerNorm(), "RMSNorm": RMSNorm()}

@@ -214,7 +214,7 @@ def test_nothing_of_a_checkpoint_becomes_code(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda folder: shutil.rmtree(folder), "is no folder"),
+        (lambda folder: shutil.rmtree(folder), "is not a folder"),
         (lambda folder: (folder / "config.json").unlink(), "config.json"),
         (lambda folder: (folder / "config.json").write_text("[1]"), "config.json"),
         (lambda folder: (folder / "config.json").write_text("{}"), "no family of the zoo can read"),
