@@ -220,12 +220,10 @@ def _medians(source: str, rows: list[dict[str, Any]]) -> Measured:
         values = [row[name] for row in rows]
         return None if None in values else median(values)
 
-    about = {name: value for name, value in rows[0].items() if name not in MEASURED}
     figures = {name: middle(name) for name in MEASURED}
     figures["peak_memory_bytes"] = int(figures["peak_memory_bytes"])
-    return Measured(
-        source=source, **about, **figures, runs=tuple({name: row[name] for name in MEASURED} for row in rows)
-    )
+    runs = tuple({name: row[name] for name in MEASURED} for row in rows)
+    return Measured(**{"source": source, **rows[0], **figures, "runs": runs})
 
 
 def to_json(found: Sequence[Measured]) -> str:
@@ -339,14 +337,12 @@ def _ids(loaded: Loaded, count: int, but: int | None = None) -> list[int]:
 
 def _dtype(model: nn.Module) -> str:
     """The dtype of most floating-point numbers of the weights, "packed" beside it where some are quantized."""
-    arrays = parameters_of(model).values()
-    sizes: Counter[str] = Counter()
-    for array in arrays:
-        if mx.issubdtype(array.dtype, mx.floating):
-            sizes[str(array.dtype).removeprefix("mlx.core.")] += array.size
-    packed = any(array.dtype == mx.uint32 for array in arrays)
-    most = max(sizes, key=lambda name: sizes[name], default="none")
-    return f"{most}, packed" if packed else most
+    sizes: Counter[mx.Dtype] = Counter()
+    for array in parameters_of(model).values():
+        sizes[array.dtype] += array.size
+    floats = [dtype for dtype in sizes if mx.issubdtype(dtype, mx.floating)]
+    most = str(max(floats, key=sizes.__getitem__, default="none")).removeprefix("mlx.core.")
+    return f"{most}, packed" if mx.uint32 in sizes else most
 
 
 if __name__ == "__main__":

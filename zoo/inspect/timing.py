@@ -52,7 +52,12 @@ def run_in_subprocess(module: str, arguments: Sequence[str], name: str) -> dict[
         encoding="utf-8",
         check=False,
     )
-    values = _last_object(done.stdout)
+    try:
+        values = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        values = None
+    if not isinstance(values, dict):  # the module printed no answer
+        values = {}
     if done.returncode == 0 and values and ERROR not in values:
         return values
     if ERROR in values:
@@ -86,12 +91,3 @@ def alternating(
     """
     rounds = [{name: run(name) for name in names} for _ in range(warm_up + runs)]
     return {name: [values[name] for values in rounds[warm_up:]] for name in names}
-
-
-def _last_object(output: str) -> dict[str, Any]:
-    """The JSON object in the last line of an output, empty where there is none."""
-    try:
-        value = json.loads(output.splitlines()[-1])
-    except (IndexError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -98,18 +98,22 @@ class TrainingRecord:
 
 
 def svg(record: TrainingRecord) -> str:
-    """The curves of training and validation, axes labelled, on no background: readable on light and on dark."""
+    """The curves of training and validation, axes labelled, on no background: readable on light and on dark.
+
+    The title is the architecture and its size.
+    """
     steps, low, high = bounds(record)
     across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
     def point_of(step: float, loss: float) -> tuple[float, float]:
         return LEFT + across * step / steps, TOP + down * (high - loss) / (high - low)
 
+    title = escape(f"{record.architecture}, {record.parameters:,} parameters")
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'role="img" font-family="system-ui, sans-serif" font-size="12" fill="{GREY}">',
-        f"<title>{escape(title(record))}</title>",
-        f'<text x="{LEFT}" y="18" font-size="14">{escape(title(record))}</text>',
+        f"<title>{title}</title>",
+        f'<text x="{LEFT}" y="18" font-size="14">{title}</text>',
     ]
     for value in ticks(low, high):
         _, y = point_of(0, value)
@@ -164,11 +168,6 @@ def drawn(record: TrainingRecord, width: int = 80, height: int = 12) -> str:
     end = f"{steps:g}"
     text.append(" " * (margin + 2) + "0" + "step".center(across - 1 - len(end)) + end)
     return "\n".join(["loss, nats a token · ⠒ training ○ validation", *text])
-
-
-def title(record: TrainingRecord) -> str:
-    """The title: the architecture and its size."""
-    return f"{record.architecture}, {record.parameters:,} parameters"
 
 
 def finite(points: Points) -> list[Sequence[float]]:

@@ -46,10 +46,8 @@ class ChoiceRecorder:
 
     def one_by_one(self, tokens: Sequence[int]) -> ChosenSequence | None:
         """The sequence, chosen token by token, that begins with `tokens`; None if there is none."""
-        for found in self.sequences:
-            if tokens and found.tokens[: len(tokens)] == tokens and found.choices[0][1].ndim == 1:
-                return found
-        return None
+        begun = (s for s in self.sequences if tokens and s.tokens[: len(tokens)] == tokens)
+        return next((s for s in begun if s.choices[0][1].ndim == 1), None)
 
     def blocks(self) -> ChosenSequence | None:
         """The sequence whose choices are of whole blocks; None where there is none."""
