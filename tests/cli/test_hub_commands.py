@@ -19,8 +19,8 @@ from tests.helpers.loopback_hub import ID, PROMPT, Repository, answers
 from zoo.checkpoint import hub_guard
 from zoo.cli import cli
 from zoo.cli.cache import cache
+from zoo.cli.program import ask
 from zoo.cli.show import show
-from zoo.cli.source_options import ask
 from zoo.errors import SourceError
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections import defaultdict
@@ -17,8 +18,8 @@ from zoo.checkpoint.hub_guard import confirming_downloads
 from zoo.cli.defaults import default_map, read_config
 from zoo.cli.progress import say
 from zoo.cli.signals import listen
-from zoo.cli.terminal import guard
-from zoo.errors import PluginError, ZooError, did_you_mean
+from zoo.cli.terminal import YES, guard
+from zoo.errors import PluginError, SourceError, ZooError, did_you_mean
 
 if TYPE_CHECKING:
     from zoo.architecture import Command
@@ -118,12 +119,24 @@ def _imported(target: str) -> click.Command:
 @click.version_option(package_name="mlx-zoo", prog_name="zoo")
 def cli(debug: bool) -> None:
     """A model zoo on MLX: every architecture a plugin, one core that runs, trains and compares them."""
-    from zoo.cli.source_options import ask
-
     click.get_current_context().with_resource(confirming_downloads(ask))
     if not gc.isenabled():  # by `main`
         gc.freeze()
         gc.enable()
+
+
+def ask(hub_id: str, nbytes: int) -> None:
+    """Ask whether to download so many bytes. SourceError for a no, and without a terminal to ask on."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is not None and ctx.meta.get(YES):
+        return
+    size = f"{nbytes / 1e9:.1f} GB"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        options = [] if ctx is None else [option for param in ctx.command.params for option in param.opts]
+        words = ["zoo", *sys.argv[1:], "--yes"] if "--yes" in options else ["hf", "download", hub_id]
+        raise SourceError(f"{hub_id}: {size} to download; type this to do so: {shlex.join(words)}")
+    if not click.confirm(f"{hub_id}: download {size}?", err=True):
+        raise SourceError(f"{hub_id}: nothing was downloaded")
 
 
 def notice(message: object, *_: object, **__: object) -> None:

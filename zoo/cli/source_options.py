@@ -1,13 +1,10 @@
 """What commands share about SOURCE: options to load and run it, `@architecture_option` above a command's function; the
-completion of its name in a shell, in bash of words with a colon too; the confirmation of a large download, which is a
-question on a terminal and `--yes` elsewhere.
+completion of its name in a shell, in bash of words with a colon too.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from functools import wraps
@@ -20,7 +17,7 @@ from click.shell_completion import BashComplete, CompletionItem, split_arg_strin
 from zoo.architecture import Sampler
 from zoo.cli.progress import Progress
 from zoo.cli.setting_options import with_defaults
-from zoo.errors import SourceError
+from zoo.cli.terminal import YES
 from zoo.frozen import Frozen, frozen
 
 if TYPE_CHECKING:
@@ -84,7 +81,6 @@ prompt_cache_option = click.option(
     type=FILE,
     help="File that keeps the KV caches of prompts; a prompt that begins like one of them reuses it.",
 )
-YES = f"{__name__}.yes"  # of a click context's meta
 
 
 def _remember(ctx: click.Context, _: click.Parameter, yes: bool) -> None:
@@ -197,20 +193,6 @@ def _opened_cache(path: Path, loaded: Loaded) -> PromptCache:
 
     click.get_current_context().call_on_close(save)
     return cache
-
-
-def ask(hub_id: str, nbytes: int) -> None:
-    """Ask whether to download so many bytes. SourceError for a no, and without a terminal to ask on."""
-    ctx = click.get_current_context(silent=True)
-    if ctx is not None and ctx.meta.get(YES):
-        return
-    size = f"{nbytes / 1e9:.1f} GB"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        options = [] if ctx is None else [option for param in ctx.command.params for option in param.opts]
-        words = ["zoo", *sys.argv[1:], "--yes"] if "--yes" in options else ["hf", "download", hub_id]
-        raise SourceError(f"{hub_id}: {size} to download; type this to do so: {shlex.join(words)}")
-    if not click.confirm(f"{hub_id}: download {size}?", err=True):
-        raise SourceError(f"{hub_id}: nothing was downloaded")
 
 
 def complete_source(

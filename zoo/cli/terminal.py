@@ -16,6 +16,7 @@ from typing import Any, TextIO, cast
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+YES = "zoo.yes"  # the key of a click context's meta that holds `--yes`
 GAP = 2  # cells between two columns
 LABEL = 24  # cells within which a repeated column is not wrapped
 
