@@ -25,6 +25,7 @@ from zoo.recipe.policy import CachePolicy
 
 if TYPE_CHECKING:
     from zoo.tokenizer import Tokenizer
+
 NOT_MEASURED = "not measured"
 
 
