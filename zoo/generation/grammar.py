@@ -93,7 +93,23 @@ def compile_grammar(
         _check_text("regex", regex)
         plain = LLMatcher.grammar_from_regex(regex)
         return _checked("regex", f"{NO_FORCING}\n{json.loads(plain)['grammars'][0]['lark_grammar']}", plain)
-    return None if grammar is None else _of_grammar(grammar)
+    if grammar is None:
+        return None
+    _check_text("grammar", grammar)
+    if next(itertools.islice(RULE.finditer(grammar), MOST_RULES, None), None):
+        raise PromptError(f"`grammar` has more than {MOST_RULES} rules")
+    for place in SCHEMA.finditer(grammar):
+        with suppress(ValueError, RecursionError):  # llguidance says what is wrong with it
+            _check_size("grammar", json.JSONDecoder().raw_decode(grammar, place.end())[0])
+    if "::=" in grammar:
+        from llguidance.gbnf_to_lark import any_to_lark
+
+        try:
+            grammar = any_to_lark(grammar)
+        except Exception as error:
+            raise PromptError(f"`grammar`: GBNF: {error}") from None
+    # The option stands at the end, so that a message tells the line as the file has it.
+    return _checked("grammar", f"{grammar}\n{NO_FORCING}\n")
 
 
 def _checked(name: str, grammar: str, plain: str | None = None) -> Grammar:
@@ -214,24 +230,6 @@ def _check_text(name: str, text: Any) -> None:
         raise PromptError(f"`{name}` must be text, got {text!r:.60}")
     if len(text) > MOST_CHARACTERS:
         raise PromptError(f"`{name}` has {len(text)} characters, more than {MOST_CHARACTERS}")
-
-
-def _of_grammar(grammar: str) -> Grammar:
-    _check_text("grammar", grammar)
-    if next(itertools.islice(RULE.finditer(grammar), MOST_RULES, None), None):
-        raise PromptError(f"`grammar` has more than {MOST_RULES} rules")
-    for place in SCHEMA.finditer(grammar):
-        with suppress(ValueError, RecursionError):  # llguidance says what is wrong with it
-            _check_size("grammar", json.JSONDecoder().raw_decode(grammar, place.end())[0])
-    if "::=" in grammar:
-        from llguidance.gbnf_to_lark import any_to_lark
-
-        try:
-            grammar = any_to_lark(grammar)
-        except Exception as error:
-            raise PromptError(f"`grammar`: GBNF: {error}") from None
-    # The option stands at the end, so that a message tells the line as the file has it.
-    return _checked("grammar", f"{grammar}\n{NO_FORCING}\n")
 
 
 BITS = 32  # ids in a word of a mask

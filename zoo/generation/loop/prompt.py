@@ -304,7 +304,12 @@ class Prefill:
 
     def advance(self) -> mx.array | None:
         """Read one more chunk; after the last, the logits (1, V) of the first new token."""
-        start, stop = self.read, self._end_of_chunk()
+        assert self.chunk is not None
+        start = self.read
+        whole = self.prefix or len(self.ids) - start <= self.last_chunk
+        stop = len(self.ids) if whole else min(start + self.chunk, len(self.ids) - 1)
+        if not self.prefix:
+            stop = min([end for end in self.checkpoints if start < end < stop], default=stop)
         tokens = mx.array([self.ids[start:stop]])  # (1, T)
         more = {"prefix": len(self.ids)} if self.prefix else {}
         with runtime.eager():
@@ -330,14 +335,6 @@ class Prefill:
         while logits is None:
             logits = self.advance()
         return logits
-
-    def _end_of_chunk(self) -> int:
-        total = len(self.ids)
-        if self.prefix:
-            return total
-        assert self.chunk is not None
-        stop = total if total - self.read <= self.last_chunk else min(self.read + self.chunk, total - 1)
-        return min([end for end in self.checkpoints if self.read < end < stop], default=stop)
 
 
 @dataclass
