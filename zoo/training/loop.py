@@ -147,7 +147,14 @@ class Trainer:
 
     def _restore(self, resume: State, batches: Iterator[Batch]) -> int:
         """Put the run back where it was, its batches too, and give the steps that are done."""
-        resume.restore(self.model, self._optimizer, self.record)
+        try:
+            self.model.load_weights(resume.model, strict=True)
+        except ValueError as error:
+            raise ZooError(f"the run's weights do not fit the model: {error}") from error
+        self._optimizer.init(self.model.trainable_parameters())
+        self._optimizer.state = tree_unflatten(resume.optimizer)
+        for key in ("losses", "validation", "tokens", "seconds"):
+            setattr(self.record, key, resume.record[key])
         self.callbacks.phase(f"reading on to step {resume.step}")
         for _ in range(resume.step):
             if self.callbacks.stop():

@@ -16,7 +16,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 import mlx.optimizers as optim
-from mlx.utils import tree_flatten, tree_unflatten
+from mlx.utils import tree_flatten
 
 from zoo import runtime
 from zoo.checkpoint.safetensors import INDEX
@@ -37,7 +37,9 @@ def check_new(out: Path, overwrite: bool) -> None:
     if not out.exists():
         return
     try:
-        names = sorted(name for name in os.listdir(out) if name != "run" or _has_more(out / name))
+        names = sorted(os.listdir(out))
+        if (out / "run").is_dir() and all(map(is_temporary_name, os.listdir(out / "run"))):
+            names = [name for name in names if name != "run"]  # it holds only what a killed run leaves
     except OSError as error:
         raise SourceError(f"{out}: cannot be read ({error.strerror})") from error
     if not names:
@@ -47,11 +49,6 @@ def check_new(out: Path, overwrite: bool) -> None:
     if not overwrite:
         ways = "`resume` goes on with its run, `overwrite`" if state_path(out).exists() else "`overwrite`"
         raise SourceError(f"{out}: holds {names[0]} already; {ways} trains anew")
-
-
-def _has_more(run: Path) -> bool:
-    """Whether a run's folder holds more than what a killed run leaves."""
-    return not run.is_dir() or not all(map(is_temporary_name, os.listdir(run)))
 
 
 def check_writable(out: Path, size: int) -> None:
@@ -89,7 +86,7 @@ def claimed(out: Path) -> Iterator[None]:
         stack.callback(remove_empty, *made)
         try:
             make_folder(out.parent)
-            stack.enter_context(locked(_place(out)))
+            stack.enter_context(locked(Path(os.path.realpath(out))))
         except OSError as error:
             raise SourceError(f"{out}: cannot be written ({error.strerror or error})") from error
         yield
@@ -104,7 +101,7 @@ def publishing(out: Path, stale: Collection[str]) -> Iterator[Path]:
     training.json and config.json go first and the new ones come last, so that what is not whole is no model and can be
     resumed.
     """
-    place = _place(out)
+    place = Path(os.path.realpath(out))  # `out` may be a link
     try:
         with temporary_folder(place.parent) as part:
             yield part
@@ -120,11 +117,6 @@ def publishing(out: Path, stale: Collection[str]) -> Iterator[Path]:
                 _move(part, place, new, old - new)
     except OSError as error:
         raise SourceError(f"{out}: cannot be written ({error.strerror or error})") from error
-
-
-def _place(out: Path) -> Path:
-    """The folder that `out` names, which may be a link."""
-    return Path(os.path.realpath(out))
 
 
 def _link(source: str, target: str | Path) -> None:
@@ -156,17 +148,6 @@ class State:
     model: list[tuple[str, mx.array]]
     optimizer: list[tuple[str, mx.array]]
     files: dict[str, bytes]
-
-    def restore(self, model: nn.Module, optimizer: optim.Optimizer, record: TrainingRecord) -> None:
-        """Put everything back where it was."""
-        try:
-            model.load_weights(self.model, strict=True)
-        except ValueError as error:
-            raise ZooError(f"the run's weights do not fit the model: {error}") from error
-        optimizer.init(model.trainable_parameters())
-        optimizer.state = tree_unflatten(self.optimizer)
-        for key in ("losses", "validation", "tokens", "seconds"):
-            setattr(record, key, self.record[key])
 
 
 def state_path(folder: Path) -> Path:
