@@ -287,8 +287,8 @@ def run_prompts(
     """The steps of several prompts that a new engine runs side by side, each with the index of its prompt.
 
     The `options` are those of `Engine.add_sequence`. PromptError, before anything runs, names the prompt that cannot be.
-    The error of a sequence is raised and, of several, names its prompt. Who stops early cancels what still runs, so that
-    a prompt cache keeps it.
+    The error of a sequence is raised and, of several, names its prompt. A caller that stops early cancels what still runs,
+    so that a prompt cache keeps it.
     """
     # The handles of a new engine count from 0, as the prompts do.
     added = each_prompt(prompts, partial(engine.add_sequence, settings=settings, **options))

@@ -24,7 +24,7 @@ class StopText:
 
     What was found is not passed on. An expression is searched for after each character, so that what is found does not
     depend on where tokens begin: the text ends with the first character that completes a match. `^` is the start of the
-    whole text. PromptError for an expression that is none, or that matches before there is any text.
+    whole text. PromptError for an invalid expression, and for one that matches before there is any text.
     """
 
     def __init__(self, stops: Sequence[str], expression: str | None = None) -> None:
@@ -140,7 +140,7 @@ class TextStream:
         stop_tokens: Sequence[int] = (),
         stop_regex: str | None = None,
     ) -> None:
-        """PromptError for an expression that is none."""
+        """PromptError for an invalid expression."""
         self.eos_ids = eos_ids_of(loaded).union(stop_tokens)
         self.limit = limit
         self.count = 0

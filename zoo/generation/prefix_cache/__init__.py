@@ -79,8 +79,8 @@ class PromptCache:
 
     Caches with one column a token are held once for all texts with a common beginning, and can be used up to any token.
     Windows and recurrent states are held as snapshots at the lengths at which `keep` is called. At most `budget` bytes
-    are held, by default a quarter of the machine's memory; the least recently used goes first. PromptError for a budget
-    that is no number of bytes, and for a model or a file that it cannot serve.
+    are held, by default a quarter of the machine's memory; the least recently used goes first. PromptError for an
+    invalid budget, and for a model or a file that it cannot serve.
 
     >>> loaded = zoo.load("llama")
     >>> held = zoo.PromptCache(loaded)
