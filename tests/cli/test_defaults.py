@@ -47,6 +47,12 @@ def test_values_of_every_kind_are_taken(command, config):
     assert json.loads(command("list").stdout)
 
 
+def test_a_trace_takes_its_own_defaults(command, config):
+    config("[trace]\nmax_tokens = 1\n[run]\nmax_tokens = 3\n")
+    traced = json.loads(command("trace", "llama", PROMPT, "--json").stdout)
+    assert sum(piece["origin"] == "generated" for piece in traced["tracks"][0]["pieces"]) == 1
+
+
 def test_a_default_that_a_model_does_not_take_is_left_out_and_an_option_is_refused(command, config):
     config("[run]\ntemperature = 0.5\nmax_tokens = 4\n")
     masked = "[MASK] is the capital of France."
