@@ -239,8 +239,8 @@ def measured_run(source: str, prompt_tokens: str, new_tokens: str) -> dict[str, 
     subject = source_model(source, registry)
     random = subject.recipe is not None
     loaded = random_model(subject, registry) if random else load(subject.name, registry=registry)
-    work(loaded, min(prompt, WARM), min(new, WARM))
-    figures = work(loaded, prompt, new)
+    figures_of(loaded, min(prompt, WARM), min(new, WARM))
+    figures = figures_of(loaded, prompt, new)
     return {
         "measured": subject.name,
         "architecture": loaded.architecture.name,
@@ -268,8 +268,8 @@ def random_model(subject: SourceModel, registry: Registry) -> Loaded:
     )
 
 
-def work(loaded: Loaded, prompt: int, new: int) -> dict[str, float]:
-    """The figures of what the model does; of an encoder-decoder a source is encoded and a target decoded."""
+def figures_of(loaded: Loaded, prompt: int, new: int) -> dict[str, float]:
+    """The figures of what a model does: an encoder-decoder encodes a source and decodes a target."""
     if loaded.model.translates:
         return read_and_write(loaded, prompt, new) | encode(loaded, prompt)
     if loaded.architecture.task == "denoise":

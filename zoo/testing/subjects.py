@@ -193,17 +193,11 @@ def randomise(model: nn.Module, seed: int = 0) -> None:
     """Give every parameter a random value, norms and biases too, so that each one changes the output."""
     parameters = tree_flatten(model.parameters())
     keys = mx.random.split(mx.random.key(seed), len(parameters))
-
-    def drawn(array: mx.array, key: mx.array) -> mx.array:
-        spread = 0.2 if array.ndim < 2 else array.shape[-1] ** -0.5
-        centre = 1.0 if array.ndim < 2 else 0.0
-        return centre + spread * mx.random.normal(array.shape, key=key)
-
-    model.update(
-        tree_unflatten(
-            [(path, drawn(array, key)) for (path, array), key in zip(parameters, keys, strict=True)]
-        )
-    )
+    drawn = []
+    for (path, array), key in zip(parameters, keys, strict=True):
+        centre, spread = (1.0, 0.2) if array.ndim < 2 else (0.0, array.shape[-1] ** -0.5)
+        drawn.append((path, centre + spread * mx.random.normal(array.shape, key=key)))
+    model.update(tree_unflatten(drawn))
     mx.eval(model.parameters())
 
 

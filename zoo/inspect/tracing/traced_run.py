@@ -244,11 +244,8 @@ class Trace(Mapping[str, np.ndarray]):
         return next(p.values[address].dtype for p in self.passes if address in p.values)
 
     def _join(self, address: str) -> np.ndarray:
-        passes = [
-            p
-            for p in self.passes
-            if address in p.values and (p.cached or not self.grows or p.kind == "encode")
-        ]
+        passes = [p for p in self.passes if p.cached or not self.grows or p.kind == "encode"]
+        passes = [p for p in passes if address in p.values]
         axes = self._about[address].axes.split()
         arrays = [p.values[address] for p in passes]
         rows = [np.array(a.astype(mx.float32) if mx.issubdtype(a.dtype, mx.floating) else a) for a in arrays]
@@ -280,14 +277,11 @@ def _tokens_axis(
 ) -> int | None:
     if axes:
         return axes.index("T") if "T" in axes else None
-    each = list(zip(rows, tokens, strict=True))
-    known = min(row.ndim for row in rows)
-    fitting = (
-        axis
-        for axis in range(known)
-        if all(row.ndim == known and row.shape[axis] == count for row, (_, count) in each)
-    )
-    return next(fitting, None)
+    if len({row.ndim for row in rows}) != 1:
+        return None
+    counts = [count for _, count in tokens]
+    sizes = zip(*(row.shape for row in rows), strict=True)  # of each axis, in all passes
+    return next((axis for axis, size in enumerate(sizes) if list(size) == counts), None)
 
 
 def _aligned(
