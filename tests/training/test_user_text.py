@@ -83,7 +83,7 @@ BAD = {
     "bytes.txt": (b"fine\nalso fine\nnot \xff fine", "bytes.txt, line 3: not UTF-8 (byte 0xff)"),
     "utf16.txt": ("hello".encode("utf-16"), "utf16.txt, line 1: not UTF-8"),
     "field.jsonl": (b'{"text": "a"}\n\n{"txt": "b"}', 'field.jsonl, line 3: has no "text"'),
-    "kind.jsonl": (b'{"text": "a"}\n{"text": 3}', 'kind.jsonl, line 2: "text" is no text'),
+    "kind.jsonl": (b'{"text": "a"}\n{"text": 3}', 'kind.jsonl, line 2: "text" is not a text'),
     "json.jsonl": (b'{"text": "a"}\n{"text": ', "json.jsonl, line 2: not JSON"),
     "list.jsonl": (b'["text"]', "list.jsonl, line 1: no JSON object"),
     "half.jsonl": (b'{"text": "\\ud800"}', 'half.jsonl, line 1: "text" holds half a character'),

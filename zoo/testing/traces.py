@@ -164,7 +164,7 @@ def every_value_takes_part(subject: Subject) -> None:
         with intervene(loaded_of(subject), {address: 0}):
             changed = run(subject)
         assert not mx.array_equal(changed, plain).item(), (
-            f"{address} set to zero changes no logit: its probe must use what `note` gives back, or declare it `derived`"
+            f"{address} set to zero changes no logit: its probe must use what `note` returns, or declare it `derived`"
         )
 
 

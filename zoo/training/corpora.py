@@ -268,7 +268,7 @@ def _fields(origin: str, line: str, fields: tuple[str, ...]) -> list[str]:
         if name not in record:
             raise ZooError(f'{origin}: has no "{name}"')
         if not isinstance(record[name], str):
-            raise ZooError(f'{origin}: "{name}" is no text')
+            raise ZooError(f'{origin}: "{name}" is not a text')
         try:
             record[name].encode()
         except UnicodeEncodeError:

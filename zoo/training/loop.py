@@ -97,7 +97,7 @@ class Trainer:
     """Trains `model` in place.
 
     The state, with `files` in it, is written to `state` every `every` steps, each minute, at the end, and when
-    `callbacks.stop` says so. `validate` measures the held-out loss, and gives None when it was stopped; `sample` gives a
+    `callbacks.stop` says so. `validate` returns the held-out loss, or None when it was stopped; `sample` returns a
     text that the model writes, to be shown with it.
     """
 
