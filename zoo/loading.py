@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
 from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.checkpoint.finite import evaluate
-from zoo.checkpoint.open import Report, open_model
+from zoo.checkpoint.open import Opened, Report, open_model
 from zoo.checkpoint.parameters import fill, parameters_of
 from zoo.errors import CheckpointError, SourceError, deferred_warnings
 from zoo.host.registry import Registry, default_registry
@@ -92,6 +93,7 @@ def load(
 ) -> Loaded:
     """Load an architecture's pocket checkpoint ("llama"), a preset ("llama:pocket"), a folder, a GGUF file or a hub id.
 
+    It has many parameters because it is the one public entry point: each is an independent choice of the caller.
     `architecture`, a name or the record itself, overrides what the config says; `dtype` ("float32", "float16",
     "bfloat16") casts floats; `adapter` is a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit.
     A model that would not fit in this machine's memory with a cache of `context` tokens is refused before it is read,
@@ -113,26 +115,15 @@ def load(
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, registry=registry)
     opened = open_model(source, floats=floats, **how)
     checkpoint, model, recipe = opened.checkpoint, opened.model, opened.recipe
-    width = floats.size if floats else 2
     if report is not None:
         report(0, 0)
     if not checkpoint.lazy and not force:
-        check_memory(checkpoint.held_bytes(floats), recipe, width, context)
-    opened.read(floats)
-    if adapter is None:
-        fill(model, opened.parameters, floats)
-    else:
-        from zoo.checkpoint.adapter import adapt, fuse_plain, open_adapter
-
-        changes = fuse_plain(opened.parameters, open_adapter(adapter, opened))
-        fill(model, opened.parameters, floats)
-        adapt(model, changes, opened.parameters, floats)
-    opened.parameters.clear()  # each is then freed as soon as it is cast
+        check_memory(checkpoint.held_bytes(floats), recipe, floats, context)
+    _fill(opened, adapter, floats)
     if not force:
         weights = {id(array): array.nbytes for _, array in tree_flatten(model.parameters())}
-        check_memory(sum(weights.values()), recipe, width, context)
-    broken = evaluate_weights(model, report)
-    if broken is not None:
+        check_memory(sum(weights.values()), recipe, floats, context)
+    if (broken := evaluate_weights(model, report)) is not None:
         raise opened.not_finite(dtype, broken)
     keep_floats(model, unpack)
     runtime.set_up_device()
@@ -148,6 +139,20 @@ def load(
     )
 
 
+def _fill(opened: Opened, adapter: str | Path | None, floats: mx.Dtype | None) -> None:
+    """Read the parameters, change them by the adapter if there is one, and give them to the model; `opened` then holds none."""
+    opened.read(floats)
+    if adapter is None:
+        fill(opened.model, opened.parameters, floats)
+    else:
+        from zoo.checkpoint.adapter import adapt, fuse_plain, open_adapter
+
+        changes = fuse_plain(opened.parameters, open_adapter(adapter, opened))
+        fill(opened.model, opened.parameters, floats)
+        adapt(opened.model, changes, opened.parameters, floats)
+    opened.parameters.clear()  # each is then freed as soon as it is cast
+
+
 def keep_floats(model: nn.Module, asked: bool | None) -> None:
     """Keep the floats of packed layers if asked to, or, when `asked` is None, where they are faster and fit."""
     from zoo.blocks.quantized import DequantizableLayer
@@ -159,18 +164,18 @@ def keep_floats(model: nn.Module, asked: bool | None) -> None:
         layer.keeps_floats = keeps
 
 
-def check_memory(weights: int, recipe: Any, width: int, context: int | None = None) -> None:
-    """SourceError, with the sum, when weights of so many bytes and a cache of `context` tokens exceed the memory.
-
-    `width`: bytes of a number in the cache.
-    """
-    parts = memory_shortage(weights, recipe, width, context)
+def check_memory(weights: int, recipe: Any, floats: mx.Dtype | None, context: int | None) -> None:
+    """SourceError, with the sum, when weights of so many bytes and a cache of `context` tokens exceed the memory."""
+    parts = memory_shortage(weights, recipe, floats.size if floats else 2, context)
     if parts is not None:
         raise SourceError(f"the model does not fit: {parts}; `force` loads it nevertheless")
 
 
 def memory_shortage(weights: int, recipe: Any, width: int, context: int | None = None) -> str | None:
-    """The sum in words when weights of so many bytes and the cache exceed the machine's memory, None when they fit."""
+    """The sum in words when weights of so many bytes and the cache exceed the machine's memory, None when they fit.
+
+    `width`: bytes of a number in the cache.
+    """
     room = runtime.total_memory()
     tokens = min(context or CONTEXT, recipe.context or CONTEXT)
     cache = recipe.kv_cache_size(recipe.dim) * tokens * width

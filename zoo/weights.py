@@ -211,7 +211,8 @@ class Split(Rule):
         if self.sizes is not None and not (isinstance(self.sizes, tuple) and len(self.sizes) == parts):
             raise PluginError(f"{label}: sizes is a tuple of {parts}, one a target, not {self.sizes!r}")
         for number in (*(self.sizes or ()), self.groups):
-            if not (_is_count(number) or (isinstance(number, str) and number.isidentifier())):
+            named = isinstance(number, str) and number.isidentifier()
+            if not named and (type(number) is not int or number < 1):
                 why = "is neither a whole number above zero nor a field's name"
                 raise PluginError(f"{label}: {number!r} {why}")
 
@@ -254,18 +255,15 @@ class Split(Rule):
     def _numbers(self, recipe: Model, path: str) -> list[int] | None:
         """The groups, then each part's size, for the parameter at `path`; None when the recipe has no such place."""
         wanted = (self.groups, *(self.sizes or (1,) * len(self.targets)))
-        if not any(isinstance(number, str) for number in wanted):
-            return [int(number) for number in wanted]
-        spec = owner(recipe, path)
-        if spec is None:
+        named = [number for number in wanted if isinstance(number, str)]
+        spec: Any = owner(recipe, path) if named else None
+        if named and spec is None:
             return None
-        numbers: list[Any] = [
-            getattr(spec, number, None) if isinstance(number, str) else number for number in wanted
-        ]
-        for name, number in zip(wanted, numbers, strict=True):
-            if not _is_count(number):
+        counts: dict[Any, Any] = {name: getattr(spec, name, None) for name in named}
+        for name, number in counts.items():
+            if type(number) is not int or number < 1:
                 raise PluginError(f"Split({self.source!r}): {spec.block()} at {path} has no number {name!r}")
-        return numbers
+        return [counts.get(number, number) for number in wanted]
 
 
 def _transposed(matrix: Any) -> Any:
@@ -287,10 +285,6 @@ def _undivided(whole: Any, axis: int, groups: int) -> Any:
         return whole
     shape = tuple(whole.shape)
     return whole.reshape(*shape[:axis], groups * shape[axis + 1], *shape[axis + 2 :])
-
-
-def _is_count(number: Any) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number > 0
 
 
 def _parts_in_words(sizes: Sequence[int], groups: int) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from zoo.checkpoint.adapter import fuse, open_adapter
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Opened, Report, open_model
 from zoo.checkpoint.parameters import Choice, export, mixed, parse_quantization, quantized, renamed
-from zoo.checkpoint.quantized_matrix import QuantizedMatrix, is_float
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, is_float
 from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, warn_of_dequantized
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.checkpoint.source import suffixes_of
@@ -77,7 +77,9 @@ def convert(
     report: Report | None = None,
     registry: Registry | None = None,
 ) -> Converted:
-    """Write `source` to the new folder `out`, whole or not at all. Each argument is an option of `zoo convert`.
+    """Write `source` to the new folder `out`, whole or not at all.
+
+    It has many parameters because each is an option of `zoo convert`.
 
     `quantize` is bits ("4") or a mode ("mxfp4"), "none" to unpack what is packed; `recipe` mixes two numbers of bits.
     `dtype` casts floats. Layout "mlx" loads in mlx-lm, "hf" in transformers, which holds no packed matrices: they are
@@ -97,30 +99,61 @@ def convert(
     floats = getattr(mx, dtype) if dtype else None
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, registry=registry)
     opened = open_model(source, floats=floats, **how)
-    checkpoint, model, found = opened.checkpoint, opened.model, opened.checkpoint.architecture
+    checkpoint, found = opened.checkpoint, opened.checkpoint.architecture
     if layout == "hf" and found.bridged:
         raise ZooError(f"`layout` hf: of {found.name} only MLX's names are known")
     if report is not None:
         report(0, 0)
-    choices: tuple[Choice, ...] = (found.quantizes or model.quantizes,)
+    choices: tuple[Choice, ...] = (found.quantizes or opened.model.quantizes,)
     if recipe is not None:
         asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
         choices = (more, *choices)
     updates = open_adapter(adapter, opened) if adapter is not None else {}
+    unpack = quantize == "none"
+    converted = partial(_converted, opened, layout, floats, unpack, updates, asked, choices)
+    tensors, read, count = _by_layer(opened, floats, converted)
+    config = complete_config(opened) if layout == "mlx" else checkpoint.config
+    config = {**config, **signature_of(found, checkpoint.registry)}
+    options = SaveOptions(layout, floats, shard, report, partial(opened.not_finite, dtype), read)
+    with new_folder(out) as part:
+        sizes = write(part, tensors, config, options)
+        checkpoint.save_auxiliary_files(part)
+    checkpoint.warn_of_losses(floats)
+    return Converted(out, sum(sizes.values()), count)
 
-    def converted(parameters: dict[str, Any]) -> dict[str, Any]:
-        """The tensors, unevaluated, that some parameters become."""
-        if quantize == "none":
-            parameters = {
-                path: tensor.numbers(floats) if isinstance(tensor, QuantizedMatrix) else tensor
-                for path, tensor in parameters.items()
-            }
-        fuse(parameters, {path: updates[path] for path in parameters if path in updates})
-        if asked is not None:
-            together = fused(found.layouts[layout], parameters)
-            parameters = quantized(model, parameters, asked, choices, together)
-        return renamed(parameters, found, opened.recipe, layout)
 
+Read = Callable[[Collection[str]], Iterator[dict[str, Any]]]
+
+
+def _converted(
+    opened: Opened,
+    layout: str,
+    floats: mx.Dtype | None,
+    unpack: bool,
+    updates: Mapping[str, Any],
+    asked: QuantizationSpec | None,
+    choices: Sequence[Choice],
+    parameters: dict[str, Any],
+) -> dict[str, Any]:
+    """The tensors, unevaluated, that some parameters become: with an adapter's `updates`, quantized as `asked`."""
+    found = opened.checkpoint.architecture
+    if unpack:
+        packed = {path: t for path, t in parameters.items() if isinstance(t, QuantizedMatrix)}
+        parameters |= {path: matrix.numbers(floats) for path, matrix in packed.items()}
+    fuse(parameters, {path: updates[path] for path in parameters if path in updates})
+    if asked is not None:
+        together = fused(found.layouts[layout], parameters)
+        parameters = quantized(opened.model, parameters, asked, choices, together)
+    return renamed(parameters, found, opened.recipe, layout)
+
+
+def _by_layer(
+    opened: Opened, floats: mx.Dtype | None, converted: Callable[[dict[str, Any]], dict[str, Any]]
+) -> tuple[dict[str, Any], Read | None, int]:
+    """The tensors made of all parameters, what reads those of some names a layer at a time, and the number of parameters.
+
+    A lazy checkpoint's tensors need no such reading. `opened` then holds no parameters: only the tensors do.
+    """
     tensors: dict[str, Any] = {}
     layers: list[tuple[set[str], Callable[[], dict[str, Any]]]] = []  # the names of each, and what reads it
     count = 0
@@ -129,21 +162,12 @@ def convert(
         group = converted(dict(parameters))
         layers.append((set(group), read_layer))
         tensors |= group
-    opened.parameters = {}  # only `tensors` holds them now
-    del parameters, group
+    opened.parameters = {}
 
     def read(names: Collection[str]) -> Iterator[dict[str, Any]]:
-        """The tensors of these names, read one layer at a time."""
         return (converted(dict(read_layer())) for group, read_layer in layers if group.intersection(names))
 
-    config = complete_config(opened) if layout == "mlx" else checkpoint.config
-    config = {**config, **signature_of(found, checkpoint.registry)}
-    how = dict(broken=partial(opened.not_finite, dtype), read=None if checkpoint.lazy else read)
-    with new_folder(out) as part:
-        sizes = write(part, tensors, config, SaveOptions(layout, floats, shard, report, **how))
-        checkpoint.save_auxiliary_files(part)
-    checkpoint.warn_of_losses(floats)
-    return Converted(out, sum(sizes.values()), count)
+    return tensors, None if opened.checkpoint.lazy else read, count
 
 
 def _check_options(
@@ -239,7 +263,7 @@ class SaveOptions(Frozen):
     shard: int = SHARD
     report: Callable[[int, int], None] | None = None
     broken: Callable[[str], Exception] | None = None
-    read: Callable[[Collection[str]], Iterator[dict[str, Any]]] | None = None
+    read: Read | None = None
 
 
 DEFAULTS = SaveOptions()

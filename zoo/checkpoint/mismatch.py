@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -28,11 +28,6 @@ def _near(name: str, known: Mapping[str, str], what: str) -> str:
     names = [candidate for candidate in list(known)[:CANDIDATES] if len(candidate) <= LONGEST]
     near = get_close_matches(name, names, 1, ALIKE) if len(name) <= LONGEST else []
     return f" [{what}: {near[0]}{known[near[0]]}]" if near else ""
-
-
-def _more(groups: Sequence[Any], what: str) -> list[str]:
-    rest = sum(group.count for group in groups[MOST:])
-    return [f"and {rest} more {what}"] if rest else []
 
 
 @dataclass(frozen=True)
@@ -117,30 +112,29 @@ def find_mismatches(
         for path in found.keys() - wanted.keys()
     ]
     unexpected += [((name,), f" {tuple(tensors.arrays[name].shape)}, which no rule takes") for name in left]
-    lines = _lines(grouped(wrong), grouped(missing), grouped(unexpected), rules, wanted)
+    # Beside each group stands the nearest name on the other side.
+    strange = {group.names[0]: "" for group in grouped(unexpected)}
+    ranges = {g.names[0]: g.ranges and f" ({g.ranges})" for g in grouped(((path,), "") for path in wanted)}
+    sources = {rule.source: "" for rule in rules if hasattr(rule, "source")}  # a pattern, as most have
+
+    def nearest(group: NameGroup) -> str:
+        known, what = (ranges, "nearest") if len(group.names) > 1 else (sources, "nearest rule")
+        return _near(group.names[-1], known, what)
+
+    lines = [
+        *_lines("", wrong, "of the kind", lambda group: ""),
+        *_lines("missing ", missing, "missing", lambda group: _near(group.names[0], strange, "nearest")),
+        *_lines("unexpected ", unexpected, "unexpected", nearest),
+    ]
     return len(wrong) + len(missing) + len(unexpected), "; ".join(lines)
 
 
-def _lines(
-    wrong: Sequence[NameGroup],
-    missing: Sequence[NameGroup],
-    unexpected: Sequence[NameGroup],
-    rules: Sequence[Rule],
-    paths: Iterable[str],
-) -> Iterator[str]:
-    """What is said of the groups of each kind, with the nearest name on the other side."""
-    strange = {group.names[0]: "" for group in unexpected}
-    ranges = {g.names[0]: g.ranges and f" ({g.ranges})" for g in grouped(((path,), "") for path in paths)}
-    sources = {rule.source: "" for rule in rules if hasattr(rule, "source")}  # a pattern, as most have
-    yield from (f"tensor{group.plural} {group}" for group in wrong[:MOST])
-    yield from _more(wrong, "of the kind")
-    for group in missing[:MOST]:
-        yield f"missing tensor{group.plural} {group}{_near(group.names[0], strange, 'nearest')}"
-    yield from _more(missing, "missing")
-    for group in unexpected[:MOST]:
-        known, what = (ranges, "nearest") if len(group.names) > 1 else (sources, "nearest rule")
-        yield f"unexpected tensor{group.plural} {group}{_near(group.names[-1], known, what)}"
-    yield from _more(unexpected, "unexpected")
+def _lines(kind: str, problems: list[Problem], what: str, near: Callable[[NameGroup], str]) -> Iterator[str]:
+    """What is said of each group of the problems of a kind, and of how many are left out."""
+    groups = grouped(problems)
+    yield from (f"{kind}tensor{group.plural} {group}{near(group)}" for group in groups[:MOST])
+    if rest := sum(group.count for group in groups[MOST:]):
+        yield f"and {rest} more {what}"
 
 
 def _why(wanted: mx.array, found: mx.array | QuantizedMatrix, dtype: str | None) -> str | None:

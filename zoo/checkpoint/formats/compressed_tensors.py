@@ -102,12 +102,10 @@ def _integers(reader: FormatReader, owner: str, part: str, weights: Sequence[Map
     shape = reader.need(f"{owner}.weight_shape", name) if packed else None
     others = {"scale": scales, "zero_point": zeros, "g_idx": index, "shape": shape}
     parts = {name: codes, **{f"{owner}.weight_{rest}": array for rest, array in others.items()}}
-    typed = is_words(codes) if packed else codes.dtype == mx.int8
-    if codes.ndim != 2 or not typed or not is_float(scales):
-        raise mismatched_parts(parts)
-    if shape is not None and (shape.size != 2 or not mx.issubdtype(shape.dtype, mx.integer)):
-        raise mismatched_parts(parts)
-    if index is not None and (index.ndim != 1 or not mx.issubdtype(index.dtype, mx.integer)):
+    typed = (is_words(codes) if packed else codes.dtype == mx.int8) and is_float(scales)
+    whole = all(mx.issubdtype(array.dtype, mx.integer) for array in (shape, index) if array is not None)
+    sized = (shape is None or shape.size == 2) and (index is None or index.ndim == 1)
+    if codes.ndim != 2 or not (typed and whole and sized):
         raise mismatched_parts(parts)
     (outputs, inputs), bits = codes.shape, BYTE
     if shape is not None:
@@ -126,11 +124,9 @@ def _integers(reader: FormatReader, owner: str, part: str, weights: Sequence[Map
         grouping = in_turn(inputs, groups, (each.get("group_size") for each in weights))
     else:
         grouping = scattered(f"{owner}.weight_g_idx", index, groups)
-    if grouping is None:
-        raise mismatched_parts(parts)
     scales = mx.broadcast_to(scales.reshape(-1, groups), (outputs, groups))
     points = 2 ** (bits - 1) if zeros is None else _zeros(zeros, outputs, groups, bits)
-    if points is None:
+    if grouping is None or points is None:
         raise mismatched_parts(parts)
     if not packed:
         raised = codes.view(mx.uint8) ^ 2 ** (BYTE - 1)

@@ -219,9 +219,8 @@ def _gptq_matrix(reader: FormatReader, owner: str, settings: Mapping[str, Any], 
     if rest or bits not in GPTQ_BITS or not is_words(codes) or not is_words(zeros):
         raise mismatched_parts(parts)
     inputs, rest = divmod(codes.shape[0] * WORD, bits)
-    if rest or scales.shape != (zeros.shape[0], codes.shape[1]):
-        raise mismatched_parts(parts)
-    if index is not None and (index.shape != (inputs,) or not mx.issubdtype(index.dtype, mx.integer)):
+    indexed = index is None or (index.shape == (inputs,) and mx.issubdtype(index.dtype, mx.integer))
+    if rest or scales.shape != (zeros.shape[0], codes.shape[1]) or not indexed:
         raise mismatched_parts(parts)
     if index is None:
         grouping = in_turn(inputs, len(scales), [settings.get("group_size")])
@@ -272,9 +271,8 @@ def _awq_matrix(reader: FormatReader, owner: str, zero_point: bool) -> None:
     if codes.ndim != 2 or scales.ndim != 2 or not is_words(codes) or not is_float(scales):
         raise mismatched_parts(parts)
     (inputs, words), (groups, outputs) = codes.shape, scales.shape
-    if outputs != AWQ_EACH * words or inputs % groups or inputs % AWQ_EACH:
-        raise mismatched_parts(parts)
-    if zeros is not None and (zeros.shape != (groups, words) or not is_words(zeros)):
+    centred = zeros is None or (zeros.shape == (groups, words) and is_words(zeros))
+    if outputs != AWQ_EACH * words or inputs % groups or inputs % AWQ_EACH or not centred:
         raise mismatched_parts(parts)
     points = 2 ** (AWQ_BITS - 1) if zeros is None else unpack(zeros, AWQ_BITS, AWQ_ORDER).T  # (O, G)
     columns = transpose_nibbles(codes)  # each (W, O/8): every eighth output's words
