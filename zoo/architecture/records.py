@@ -28,7 +28,7 @@ ARGUMENTS = ("samplers", "report", "prompt_cache", "checkpoints")  # what `setti
 class Strategy(TargetRecord):
     """A way to generate text: the function at "package.module:attribute", imported only when it is used.
 
-    It is called `function(loaded, prompt, **settings)` and gives an iterator of `zoo.Step`. `tasks` are those that it
+    It is called `function(loaded, prompt, **settings)` and returns an iterator of `zoo.Step`. `tasks` are those that it
     serves, the zoo's or one of an architecture in the same plugin. `settings` are those that it takes: the names of
     settings shared with the zoo's own strategies (max_tokens, temperature, top_k, ...), and declarations of its own. One
     of its own may have the name of a shared one, whose place it then takes. The function is given checked values of what
@@ -36,8 +36,8 @@ class Strategy(TargetRecord):
     the keys of a checkpoint's generation_config.json that would change the text and whose setting it does not take.
 
     `batch`, a target too, runs several prompts in the same passes. It is called `function(loaded, prompts, **settings)`
-    with a sequence of prompts and gives an iterator of `(index, Step)`, the index that of the prompt; the steps of one
-    prompt are those that `target` gives for it alone. Without it `zoo.batch` runs the prompts one after the other.
+    with a sequence of prompts and returns an iterator of `(index, Step)`, the index that of the prompt; the steps of one
+    prompt are those that `target` returns for it alone. Without it `zoo.batch` runs the prompts one after the other.
     """
 
     noun, prefix = "strategy", "strategy/"
@@ -202,11 +202,11 @@ class Corpus(TargetRecord):
     a text and its translation. The same split and seed give the same documents in every process. "train" may be endless;
     when it ends, it starts again with the next seed. "validation" ends, and shares no sentence with "train".
 
-    `tasks` are those it can teach. `questions`, another target, is called `function(every)` and gives an iterator of
-    `zoo_corpora.question.Question`, which `zoo evaluate` asks: a few that show most, or with `every` all of them.
-    `names` and `answers`, targets too, are called `function()` and give the names that occur in the texts, and those of
-    them that answer a question: objectives that mask whole names use them. `sentences`, called as the target is,
-    gives its sentences one by one.
+    `tasks` are those that it can train. `questions`, another target, is called `function(every)` and gives an iterator of
+    `zoo_corpora.question.Question`, which `zoo evaluate` asks: a representative few, or all of them with `every`.
+    `names` and `answers`, targets too, are called `function()` and return the names that occur in the texts, and those
+    that answer a question: objectives that mask whole names use them. `sentences` is called like `target` and returns
+    single sentences.
     """
 
     noun, prefix = "corpus", "corpus/"
@@ -288,8 +288,8 @@ class Command(TargetRecord):
 class ModuleProbe(Record):
     """Which probe traces a class of modules.
 
-    `module`, "package.module:Class", is the class of the modules, and serves those that derive from it and have no
-    probe of their own. `target` is a `zoo.inspect.tracing.probe.Probe` at "package.module:Class", imported only when a
+    `module`, "package.module:Class", is the class of the modules; its subclasses without a probe of their own use it
+    too. `target` is a `zoo.inspect.tracing.probe.Probe` at "package.module:Class", imported only when a
     model with such a module is traced.
     """
 

@@ -26,9 +26,9 @@ MAX_TOKENS = 256
 
 
 class Key(NamedTuple):
-    """A key that may change the text: the value with which it changes nothing, and the setting that follows it.
+    """A key that can change the text: its neutral value, and the setting that implements it.
 
-    `only_with`: it matters only where this key asks for something.
+    `only_with` names a key without which it has no effect.
     """
 
     neutral: Any = None
@@ -68,7 +68,7 @@ def ignored_keys(values: Mapping[str, Any], settings: Collection[str], known_onl
 
 
 def warn_of_ignored(loaded: Loaded, strategy: Strategy) -> None:
-    """Warn, once a checkpoint, of the keys that ask for what the strategy does not do, each by its name."""
+    """Warn once a checkpoint, by name, of the keys that the strategy does not support."""
     if "max_tokens" not in strategy.setting_names:  # it writes no text of any length
         return
     config = not loaded.generation_config
@@ -97,10 +97,10 @@ def check_key(key: str, setting: Setting, value: Any) -> Any:
 
 
 def token_limit(loaded: Loaded, prompt: int, max_tokens: int | None, min_tokens: int | None = None) -> int:
-    """The most new tokens after a prompt of so many: those asked for, else what the checkpoint says, else 256.
+    """The maximum number of new tokens after a prompt of so many: those asked for, else the checkpoint's, else 256.
 
-    Learned positions bound it. A checkpoint's `max_length` counts the prompt too, but a translation's, and makes a
-    continued text no longer than 256 new tokens. PromptError for bounds that leave no room.
+    Learned positions limit it. A checkpoint's `max_length` includes the prompt, except in translation, and allows a
+    continued text at most 256 new tokens. PromptError for bounds that leave no room.
     """
     values, translation = generation_config_of(loaded), loaded.model.translates
     given = 1 if translation else prompt  # a target's first token is given
@@ -123,7 +123,7 @@ def token_limit(loaded: Loaded, prompt: int, max_tokens: int | None, min_tokens:
 
 
 def stop_strings(loaded: Loaded) -> tuple[str, ...]:
-    """The texts before which the checkpoint says that an answer ends; PromptError when they are no texts."""
+    """The checkpoint's stop strings; PromptError if they are not texts."""
     value = generation_config_of(loaded).get("stop_strings") or ()
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
@@ -309,7 +309,7 @@ class Settings(Frozen):
 
     @property
     def drafts(self) -> bool:
-        """Whether anything is asked for of drafts."""
+        """Whether speculative decoding is asked for."""
         return bool(self.prompt_lookup or self.draft_model is not None or self.own_draft or self.draft_tokens)
 
     def policy(self, reserve: int = 0) -> CachePolicy:
@@ -318,7 +318,7 @@ class Settings(Frozen):
 
 
 def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
-    """What the checkpoint's `generation_config.json` says, and in its place what is given; greedy without either.
+    """The settings of the checkpoint's `generation_config.json`, replaced by those given; greedy by default.
 
     None counts as not given. Each value is checked already, by `Strategy.arguments` or `checked_shared`. PromptError for
     settings that do not go together.
@@ -367,7 +367,7 @@ def check_prefill(loaded: Loaded, settings: Settings) -> None:
 
 
 def biases(given: Mapping[Any, Any], vocab: int) -> dict[int, float]:
-    """What is added to the logits of which tokens; ids may be texts, as in JSON. PromptError for what cannot be."""
+    """The bias of each token's logit; ids may be texts, as in JSON. PromptError for an invalid one."""
     found = {}
     for key, value in given.items():
         text = str(key)

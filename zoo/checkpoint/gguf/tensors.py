@@ -30,7 +30,7 @@ from zoo.errors import CheckpointError, warn
 
 GROUP = 32  # numbers that share a scale
 
-# The numbers q as MLX packs them (N, W) uint32, scale and bias (N, …) float32: what is meant is q · scale + bias.
+# The numbers q as MLX packs them (N, W) uint32, scale and bias (N, …) float32, for q · scale + bias.
 Unpacked = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -47,13 +47,13 @@ def nibbles(data: np.ndarray, run: int = 16) -> np.ndarray:  # (N, bytes) -> (N,
         two = pairs >> np.uint16(shift)
         two &= np.uint16(0x0F0F)  # a number in each byte
         two |= two >> np.uint16(4)
-        # Eight bytes at once: numpy is slow at rows of few.
+        # Eight bytes at once, since numpy is slow with short rows.
         found[:, :, half_index] = two.astype(np.uint8).view(np.uint64).reshape(found[:, :, half_index].shape)
     return found.reshape(len(data), -1).view(np.uint32)
 
 
 def block_of_32(data: np.ndarray, bits: int, least: bool = False) -> Unpacked:
-    """A scale d and, if `least`, a least value m; the fifth bits of all where there are such; the others of each number.
+    """Unpacks a scale d, a minimum m if `least`, the fifth bits of all numbers if they have any, and their other bits.
 
     It means (q − 2^(bits − 1)) · d, or q · d + m. Numbers of 8 bits are signed, made unsigned by adding 128.
     """
@@ -346,8 +346,8 @@ def layer_groups(names: Iterable[str]) -> list[list[str]]:
 def own_dtype(entries: Iterable[TensorInfo]) -> mx.Dtype:
     """The smallest float that holds the numbers, scales and biases of all matrices as they are.
 
-    A device may prefer another where some have no quantization of their own, which then is that of all: a product of two
-    kinds of floats would cast one of them each time.
+    Where some tensors are not quantized a device may prefer another dtype. It is then used for all, since a product of two
+    float dtypes casts one of them each time.
     """
     kinds = {entry.kind for entry in entries if len(entry.shape) > 1}
     if kinds - {*SMALLER, *WIDER} and runtime.dequantized_dtype() != mx.float32:
