@@ -21,6 +21,7 @@ from zoo.cli.source_options import (
 from zoo.cli.terminal import table, wrapped, write_with_bold_lines
 
 if TYPE_CHECKING:
+    from zoo.describe import Described
     from zoo.describe.facts.fact import FactRow
     from zoo.inspect.measure import Measured
 
@@ -56,7 +57,6 @@ def compare(
     from zoo.describe import aligned, common_context, describe, fields_of
     from zoo.describe import compare as compare_sheets
     from zoo.describe.diagram import to_svg
-    from zoo.describe.differences import differences
     from zoo.files.writing import check_outputs
     from zoo.host.registry import default_registry
 
@@ -78,20 +78,19 @@ def compare(
     if (svg or html) and not as_json:
         return
     titles, rows = [sheet.title for sheet in sheets], compare_sheets(sheets)
-    words = [differences(found[0].recipe, one.recipe) for one in found[1:]]
+    different = _differences(found, titles)
     fields = aligned([fields_of(one.recipe) for one in found]) if everything else []
     if as_json:
-        record: dict[str, Any] = {"models": titles, "rows": rows, "sheets": sheets}
-        record["differences"] = _differences(titles, words)
+        record: dict[str, Any] = {"models": titles, "rows": rows, "sheets": sheets, "differences": different}
         record |= {"fields": fields} if everything else {}
         record |= {"measured": [one.as_json() for one in figures]} if measured else {}
         click.echo(json.dumps(record, default=lambda one: one.to_json(), ensure_ascii=False, indent=1))
         return
     print_diagrams(diagrams)
     _print_rows([row for row in rows if everything or not row.detail], "", titles)
-    for title, sentences in zip(titles[1:], words, strict=True):
-        heading = wrapped(f"{title}, compared with {titles[0]}:")
-        click.echo("\n" + bullets(sentences or ["nothing differs"], heading))
+    for each in different:
+        heading = wrapped(f"{each['to']}, compared with {each['from']}:")
+        click.echo("\n" + bullets(each["sentences"] or ["nothing differs"], heading))
     if figures:
         _print_measured(figures, titles)
     if everything:
@@ -99,10 +98,14 @@ def compare(
         _print_rows(fields, "field", titles)
 
 
-def _differences(titles: list[str], words: list[list[str]]) -> list[dict[str, Any]]:
-    """The differences of each model from the first, for JSON."""
-    pairs = zip(titles[1:], words, strict=True)
-    return [{"from": titles[0], "to": title, "sentences": sentences} for title, sentences in pairs]
+def _differences(found: Sequence[Described], titles: list[str]) -> list[dict[str, Any]]:
+    """The differences of each model from the first, in sentences."""
+    from zoo.describe.differences import differences
+
+    return [
+        {"from": titles[0], "to": title, "sentences": differences(found[0].recipe, one.recipe)}
+        for title, one in zip(titles[1:], found[1:], strict=True)
+    ]
 
 
 def _measured(names: tuple[str, ...]) -> list[Measured]:
