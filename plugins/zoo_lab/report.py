@@ -1,4 +1,4 @@
-"""An experiment's record in words and as a JSON file: verdicts on its claims, its conclusion, tables, a page in Markdown.
+"""Writes an experiment's record as a JSON file and as text: verdicts on claims, a conclusion, tables, a Markdown page.
 
 All of it is computed from the record's numbers, and the file has the intervals and the conclusion too. Imports no mlx.
 """

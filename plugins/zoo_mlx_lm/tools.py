@@ -147,7 +147,7 @@ class WithMlxLmCaches:
 
 
 def named(cache: Any, memories: Sequence[Memory]) -> Any:
-    """mlx-lm's list of caches of a layer's parts under the names of these; any other cache as it is."""
+    """mlx-lm's list of one layer's caches as a dictionary by part; any other cache unchanged."""
     from mlx_lm.models.cache import CacheList
 
     if not isinstance(cache, CacheList):

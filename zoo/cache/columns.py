@@ -27,7 +27,7 @@ class KVQuantizer:
         self.dtype = mx.float32
 
     def quantize(self, x: mx.array) -> mx.array:  # (B, G, T, K) -> (B, G, T, W)
-        """PromptError for a width without groups."""
+        """PromptError if no group size divides the width."""
         self.width, self.dtype = x.shape[-1], x.dtype
         group = self.policy.group(self.width)
         if group is None:

@@ -70,10 +70,10 @@ class CompiledStep:
 
 
 def compiled_step(model: Any) -> CompiledStep | None:
-    """The step of a decoder, or of an encoder-decoder whose caches have the source; None for a model that can only run as it is.
+    """The compiled decode step of a decoder or encoder-decoder; None for a model that cannot be compiled.
 
-    The step is made once. A model without one has a method of its own in the place of the decoder's, or layers that give
-    values to each other, have several caches, or none.
+    The step is made once. The caches of an encoder-decoder must hold the source. A model cannot be compiled if it
+    overrides a method of the decoder, or if its layers pass values to each other, or have several caches or none.
     """
     decoder = model.decoder if has_methods_of(model, EncoderDecoder, "decode") else model
     if not has_methods_of(decoder, Decoder, "__call__", "backbone", "embed", "offset", "mask"):

@@ -312,7 +312,7 @@ def _bytes(tokenizer: Tokenizer, text: str, own: Sequence[int], skipped: int, sc
 
 @frozen()
 class Divergence(Frozen):
-    """KL(source ‖ converted) of the next token's distribution, in nats: mean and largest over `tokens` positions."""
+    """The mean and the largest KL(source ‖ converted) of next-token distributions over `tokens` positions, in nats."""
 
     mean: float
     worst: float

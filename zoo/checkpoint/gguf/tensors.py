@@ -161,7 +161,7 @@ def stays_packed(entry: TensorInfo) -> bool:
 
 
 def read_tensor(entry: TensorInfo, dtype: mx.Dtype, pool: Executor | None = None) -> Any:
-    """The tensor: a `QuantizedMatrix` whose scales are of `dtype`, or an array of that. The `pool` unpacks its pieces."""
+    """Read a tensor as a `QuantizedMatrix` with scales of `dtype`, or as an array of `dtype`. `pool` unpacks its pieces."""
     if pool is None:
         with unpacking_pool() as pool:
             return read_tensor(entry, dtype, pool)

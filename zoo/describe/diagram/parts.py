@@ -253,7 +253,7 @@ def cross_layer(subject: DrawnSpec) -> tuple[Any, ...]:
 
 
 def decoder(subject: DrawnSpec) -> LayerStack:
-    """Embedding, layers, final norm, head."""
+    """Draws a decoder: the embedding, the layers, the final norm and the head."""
     return _stack(subject, "decoder", Box("output", "Logits"))
 
 

@@ -34,7 +34,7 @@ class StopText:
         self._expression = None if expression is None else Expression(expression)
 
     def add(self, text: str, last: bool = False) -> str:
-        """The text that is now certain to come before any stop; all that is pending when this is the `last`."""
+        """The text that cannot be part of a stop string; with `last`, all pending text."""
         self.pending += text
         starts = [place for stop in self.stops if (place := self.pending.find(stop)) >= 0]
         if self._expression is not None:

@@ -24,7 +24,7 @@ DEFAULT_MEMORY = 8 * 2**30  # bytes, where the machine does not say
 
 
 class MissReason(Enum):
-    """Why a prompt cache provides no more of a prompt: of `agreed` tokens that it holds, `length` can be used."""
+    """Why a prompt cache can reuse only `length` tokens of the `agreed` prompt tokens that it holds."""
 
     WHOLE = "the whole prompt is held; its last token is computed for the logits"
     FIRST = "first request"

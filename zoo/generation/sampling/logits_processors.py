@@ -199,7 +199,7 @@ class LogitsProcessors:
             yield LogitsProcessor("dry_multiplier", multiplier, dry)
 
     def _removals(self, tokens: Sequence[int]) -> Iterator[LogitsProcessor]:
-        """Bans of sequences which must not come, what depends on the number of tokens, and a grammar."""
+        """The processors for banned sequences, for constraints on the number of tokens, and for a grammar."""
         settings, constraints = self.settings, self.constraints
         if self.strings.banned:
             yield LogitsProcessor("banned", None, BannedSequences(self.vocab, self.strings.banned, tokens))
