@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +16,13 @@ from mlx.utils import tree_flatten
 
 from zoo import runtime
 from zoo.architecture import Architecture
+from zoo.blocks.joined import join_projections, make_floats
+from zoo.blocks.quantized import DequantizableLayer
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Opened, Report, open_model
 from zoo.checkpoint.parameters import fill, parameters_of
-from zoo.errors import CheckpointError, SourceError, deferred_warnings
+from zoo.compiled_step import compiled_step
+from zoo.errors import CheckpointError, SourceError, ZooError, deferred_warnings
 from zoo.host.registry import Registry, default_registry
 from zoo.tokenizer import Tokenizer
 
@@ -52,8 +59,6 @@ class Loaded:
     @property
     def unpacked(self) -> bool:
         """Whether the floats of packed matrices are kept beside them, from when they are first needed."""
-        from zoo.blocks.quantized import DequantizableLayer
-
         return any(
             layer.keeps_floats for layer in self.model.modules() if isinstance(layer, DequantizableLayer)
         )
@@ -120,16 +125,23 @@ def load(
     if not checkpoint.lazy and not force:
         check_memory(checkpoint.held_bytes(floats), recipe, floats, context)
     _fill(opened, adapter, floats)
+    weights = {id(array): array.nbytes for _, array in tree_flatten(model.parameters())}
     if not force:
-        weights = {id(array): array.nbytes for _, array in tree_flatten(model.parameters())}
         check_memory(sum(weights.values()), recipe, floats, context)
-    if (broken := evaluate_weights(model, report)) is not None:
-        raise opened.not_finite(dtype, broken)
-    keep_floats(model, unpack)
-    runtime.set_up_device()
+    # Reading and unpacking leave Python's thread idle: the tokenizer is made, and modules are imported, meanwhile.
+    with ThreadPoolExecutor(1) as beside:
+        tokenizer = beside.submit(copy_context().run, checkpoint.tokenizer)
+        beside.submit(import_generation, checkpoint.registry, checkpoint.architecture, sum(weights.values()))
+        keep_floats(model, unpack)
+        join_projections(model)
+        if (broken := evaluate_weights(model, report)) is not None:
+            raise opened.not_finite(dtype, broken)
+        make_floats(model)
+        runtime.set_up_device()
+        compiled_step(model)
     return Loaded(
         model=model,
-        tokenizer=checkpoint.tokenizer(),
+        tokenizer=tokenizer.result(),
         architecture=checkpoint.architecture,
         recipe=recipe,
         config=checkpoint.config,
@@ -137,6 +149,17 @@ def load(
         generation_config=checkpoint.generation_config(),
         registry=checkpoint.registry,
     )
+
+
+LARGE = 2**26  # bytes of weights from which on numpy computes a part of most prompts on a CPU
+
+
+def import_generation(registry: Registry, architecture: Architecture, nbytes: int) -> None:
+    """Import what will generate, so that the first token does not wait for it. An error is raised where it is used."""
+    with suppress(ZooError):
+        registry.strategy(architecture.task, {}, architecture=architecture).load()
+    if nbytes >= LARGE and not runtime.on_gpu():
+        import_module("numpy")
 
 
 def _fill(opened: Opened, adapter: str | Path | None, floats: mx.Dtype | None) -> None:
@@ -155,10 +178,8 @@ def _fill(opened: Opened, adapter: str | Path | None, floats: mx.Dtype | None) -
 
 def keep_floats(model: nn.Module, asked: bool | None) -> None:
     """Keep the floats of packed layers if asked to, or, when `asked` is None, where they are faster and fit."""
-    from zoo.blocks.quantized import DequantizableLayer
-
     packed = [layer for layer in model.modules() if isinstance(layer, DequantizableLayer)]
-    nbytes = 4 * sum(layer.scales.size * layer.group_size for layer in packed)
+    nbytes = sum(layer.float_bytes for layer in packed)
     keeps = runtime.keeps_floats(nbytes) if asked is None else asked
     for layer in packed:
         layer.keeps_floats = keeps

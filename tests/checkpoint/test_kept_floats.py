@@ -8,7 +8,7 @@ from mlx.utils import tree_flatten
 
 import zoo
 from zoo import runtime
-from zoo.blocks.quantized import FLOATS
+from zoo.blocks.quantized import FLOATS, DequantizableLayer
 from zoo.checkpoint.convert import convert, save
 from zoo.compiled_step import compiled_step
 from zoo.runtime import device
@@ -80,14 +80,17 @@ def test_a_thread_runs_what_another_has_loaded(folder):
     assert found == [zoo.generate(loaded, [1, 2, 3], max_tokens=3).tokens]
 
 
-@pytest.mark.parametrize(("lengths", "made"), [([3, 1], False), ([40], True), ([3, 1, 1], True)])
-def test_floats_are_made_for_many_rows_and_for_the_third_product(folder, lengths, made):
-    loaded = zoo.load(folder, unpack=True)
-    layer = loaded.model.layers[0].mixer.output
-    for length in lengths:
-        assert FLOATS not in layer
-        loaded.model(mx.arange(length)[None])
-    assert (FLOATS in layer) == made
+def test_floats_are_made_at_loading_and_joined_ones_are_parts_of_one_matrix(folder):
+    model = zoo.load(folder, unpack=True).model
+    held = mx.get_active_memory()
+    for layer in model.modules():
+        assert not isinstance(layer, DequantizableLayer) or FLOATS in layer
+    model(mx.array([[1, 2, 3]]))
+    step, cache = compiled_step(model), model.make_cache()
+    mx.eval(step(mx.array([[1]]), cache))
+    del cache
+    floats = sum(layer.float_bytes for layer in model.modules() if isinstance(layer, DequantizableLayer))
+    assert mx.get_active_memory() - held < 0.2 * floats
 
 
 def test_a_gradient_and_a_compiled_pass_keep_floats_that_can_be_used(folder):

@@ -50,22 +50,27 @@ def test_joined_or_not_it_gives_the_models_logits(name, joins, monkeypatch):
     same(*both(made.model, made.tokens[:, :9]), "the logits")
 
 
+@pytest.mark.parametrize("count", [2, 5])
 @pytest.mark.parametrize("name", ["llama", "gpt2", "qwen2"])
-def test_vectors_as_columns_give_the_models_logits(name, monkeypatch):
-    monkeypatch.setattr(runtime, "as_columns", lambda size: range(1, 9))
+def test_vectors_as_columns_give_the_models_logits(name, count, monkeypatch):
+    """As many columns as there are vectors, or more."""
+    monkeypatch.setattr(runtime, "columns", lambda rows, width: count)
     made = subject(name)
+    assert made.tokens.shape[0] == 2
     same(*both(made.model, made.tokens[:, :9]), "the logits")
 
 
-def test_only_large_matrices_and_some_vectors_are_turned_and_on_no_gpu(monkeypatch):
-    large = operations.MATRIX_IN_CACHE + 1
-    monkeypatch.setattr(operations, "blas", lambda: "OpenBLAS")
-    assert not runtime.as_columns(large)
+def test_some_numbers_of_vectors_are_turned_with_mkl_and_on_no_gpu(monkeypatch):
+    short, long = operations.SHORT_ROWS - 1, operations.SHORT_ROWS
+    counts = (1, 2, 4, 5, 8, 9, 33, 48, 49)
     monkeypatch.setattr(operations, "blas", lambda: "MKL")
-    assert 8 in runtime.as_columns(large) and 1 not in runtime.as_columns(large)
-    assert not runtime.as_columns(large - 1)
+    assert [runtime.columns(rows, short) for rows in counts] == [2, 2, 4, 0, 0, 16, 48, 48, 0]
+    assert [runtime.columns(rows, long) for rows in counts] == [0, 2, 4, 16, 16, 16, 48, 48, 0]
     monkeypatch.setattr(device, "on_gpu", lambda: True)
-    assert not runtime.as_columns(large)
+    assert not any(runtime.columns(rows, short) for rows in counts)
+    monkeypatch.setattr(device, "on_gpu", lambda: False)
+    monkeypatch.setattr(operations, "blas", lambda: "OpenBLAS")
+    assert not any(runtime.columns(rows, short) for rows in counts)
 
 
 @pytest.mark.parametrize("rows", [1, 3])

@@ -55,6 +55,8 @@ class MultiHeadAttention(nn.Module):
 class Attention(MultiHeadAttention):
     """Self-attention over a text and its cache; a subclass may change one of the steps and keep the others."""
 
+    joins = ("query", "key", "value")
+
     spec: recipe.Attention
 
     def __init__(

@@ -37,6 +37,8 @@ class MLP(nn.Module):
 class GatedMLP(nn.Module):
     """down(activation(gate(x)) · up(x)) (Shazeer, 2020, equation 6)."""
 
+    joins = ("gate", "up")
+
     def __init__(self, spec: recipe.GatedMLP, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.gate = nn.Linear(dim, spec.hidden, bias=spec.bias)
@@ -112,7 +114,7 @@ class QuantizedStackedLinear(DequantizableLayer, QuantizedStack):
         self, x: mx.array, indices: mx.array, in_order: bool = False
     ) -> mx.array:  # (…, 1, in), (…) -> (…, 1, out)
         given = wide(x) if "global_scale" in self else x
-        if (floats := self.kept(indices.size)) is not None:
+        if (floats := self.kept()) is not None:
             y = runtime.gather_matmul(given, floats.swapaxes(-1, -2), indices, in_order)
         elif in_order and (groups := runtime.row_groups(indices)):
             from zoo.runtime.arithmetic import grouped_product

@@ -17,26 +17,24 @@ from zoo import runtime
 
 FLOATS = "_floats"  # of a layer: the numbers that its packed ones stand for; a leading underscore keeps them no parameter
 
-QUANTIZED_PRODUCTS = 2  # of few rows, before a layer's floats are made
-
 
 class DequantizableLayer(nn.Module):
     """A layer with packed numbers that can be multiplied by the floats these stand for.
 
-    One that `keeps_floats` makes them for its first product of many rows, else for its third: a token after a short prompt
-    is shown when the pass after it has begun, and the first token does not wait for floats.
+    `keeps_floats`: they are made once, when they are first needed or with `zoo.load`, and kept.
     """
 
     keeps_floats = False
-    _products = 0  # without floats that are kept
 
-    def kept(self, rows: int | None = None) -> mx.array | None:
-        """The floats (…, O, I) for a product of so many rows, or for those to come; None where there are none yet."""
+    @property
+    def float_bytes(self) -> int:
+        """The bytes of its floats."""
+        return 4 * self.scales.size * self.group_size
+
+    def kept(self) -> mx.array | None:
+        """The floats (…, O, I) that are kept; None where there are none."""
         if FLOATS in self or not self.keeps_floats:
             return self.get(FLOATS)
-        if rows is not None and self._products < QUANTIZED_PRODUCTS and not runtime.multiplies_floats(rows):
-            self._products += 1
-            return None
         with runtime.eager():
             floats = self.floats()
         try:
@@ -61,7 +59,7 @@ class DequantizableLayer(nn.Module):
 def quantized_product(layer: DequantizableLayer, x: mx.array) -> mx.array:  # (…, I) -> (…, O)
     """x times the transposed matrix of a packed layer, in the way that is fastest here."""
     rows = x.size // x.shape[-1]
-    if (floats := layer.kept(rows)) is not None:
+    if (floats := layer.kept()) is not None:
         return x @ floats.T
     if runtime.multiplies_floats(rows):
         return x @ layer.floats().T

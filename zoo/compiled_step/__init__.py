@@ -16,9 +16,9 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo import runtime
 from zoo.blocks.decoder import RECURRENT, Decoder
 from zoo.blocks.encoder_decoder import EncoderDecoder
+from zoo.blocks.joined import joins_projections
 from zoo.compiled_step import blocks  # noqa: F401 (their forms are registered)
 from zoo.compiled_step.compiler import StepCompiler, has_methods_of
 
@@ -32,11 +32,7 @@ class CompiledStep:
     """
 
     def __init__(self, model: nn.Module, decoder: Decoder) -> None:
-        arrays = (
-            value for module in model.modules() for value in module.values() if isinstance(value, mx.array)
-        )
-        joins = runtime.joins_projections(sum(array.nbytes for array in arrays))
-        self._made = made = StepCompiler(model, joins)
+        self._made = made = StepCompiler(model, joins_projections(model))
         self._decoder, self._head = decoder, made.compile(decoder.head)
         # (B, 1), the position of each row -> (B, D)
         self._embedding = made.compile_if_known(decoder.embedding) or (

@@ -7,20 +7,18 @@ reshaping. Axes: B batch, D width, I inputs, O outputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import accumulate
 from typing import Any, TypeVar
 
 import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import runtime
+from zoo.blocks.joined import joined_arrays, kind, multiplied
 from zoo.blocks.quantized import FLOATS, DequantizableLayer, QuantizedLinear, quantize_arguments
 
 Function = Callable[..., Any]
 Made = TypeVar("Made")
 Compile = Callable[["StepCompiler", Any], "Function | None"]
-
-PACKED = (nn.QuantizedLinear, QuantizedLinear)
 
 _compilers: list[tuple[type, tuple[str, ...], Compile]] = []
 
@@ -79,7 +77,9 @@ class StepCompiler:
 
     def take_all(self, layer: nn.Module) -> dict[str, mx.array]:
         """The arrays that a layer multiplies by, and adds, by their names."""
-        return {name: self.take(layer, name) for name in _names(layer)}
+        if isinstance(layer, DequantizableLayer):
+            layer.kept()
+        return {name: self.take(layer, name) for name in multiplied(layer)}
 
     def compile_if_known(self, module: nn.Module) -> Function | None:
         """The function of a module by the form of its class, None where there is none."""
@@ -101,36 +101,11 @@ class StepCompiler:
 
     def joined(self, *layers: nn.Module) -> Function | None:
         """The outputs of linear layers side by side, (…, I) -> (…, ΣO), as one product; None where they cannot be joined."""
-        if not self.joins or len({_kind(layer) for layer in layers}) > 1 or _kind(layers[0]) is None:
+        arrays = joined_arrays(*layers) if self.joins else None
+        if arrays is None:
             return None
-        ends = list(accumulate(layer.weight.shape[0] for layer in layers))[:-1]
-        arrays = {}
-        for name in _names(layers[0]):
-            arrays[name] = mx.concatenate([layer[name] for layer in layers])
-            mx.eval(arrays[name])
-            parts = mx.split(arrays[name], ends)  # the same memory
-            mx.eval(parts)
-            for layer, part in zip(layers, parts, strict=True):
-                layer[name] = part
-                self.take(layer, name)
+        mx.eval(arrays, [self.take_all(layer) for layer in layers])
         return product(layers[0], arrays)
-
-
-def _kind(layer: nn.Module) -> tuple[Any, ...] | None:
-    """The properties that linear layers must share to be joined; None for other layers."""
-    added = "permutation" in layer or "global_scale" in layer  # what some formats add to packed numbers
-    if type(layer) is not nn.Linear and (type(layer) not in PACKED or added):
-        return None
-    arrays = {name: layer[name] for name in _names(layer)}
-    settings = (getattr(layer, name, None) for name in ("group_size", "bits", "mode"))
-    return type(layer), *settings, *((name, array.dtype, array.shape[1:]) for name, array in arrays.items())
-
-
-def _names(layer: nn.Module) -> tuple[str, ...]:
-    """The arrays that a linear layer multiplies by, and adds; floats that it keeps are made here, if they were not."""
-    floats = isinstance(layer, DequantizableLayer) and layer.kept() is not None
-    names = (FLOATS, "bias") if floats else ("weight", "scales", "biases", "bias")
-    return tuple(name for name in names if name in layer)
 
 
 def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
@@ -154,18 +129,20 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
 def _dense(weight: mx.array, bias: mx.array | None) -> Function:
     """x Wᵀ + b, (B, I) -> (B, O), or, where so many vectors are multiplied faster as columns, (W xᵀ + b)ᵀ."""
     transposed = weight.T
-    mx.eval(transposed)  # once: a step has no transposition of its own
     as_rows = (lambda x: x @ transposed) if bias is None else (lambda x: mx.addmm(bias, x, transposed))
-    columns = runtime.as_columns(weight.size)
-    if not columns:
-        return as_rows
-    column = None if bias is None else mx.contiguous(bias[:, None])  # (O, 1)
-    mx.eval(column)
+    column = None if bias is None else bias[:, None]  # (O, 1)
+    mx.eval(transposed, column)  # once, and by this thread: a step has no transposition of its own
+    width = weight.shape[1]
 
     def multiply(x: mx.array) -> mx.array:
-        if x.shape[0] not in columns:
+        rows = x.shape[0]
+        columns = runtime.columns(rows, width) if x.ndim == 2 else 0
+        if not columns:
             return as_rows(x)
-        return (weight @ x.T if column is None else mx.addmm(column, weight, x.T)).T
+        if columns > rows:  # those that are added are not read
+            x = mx.concatenate([x] * -(-columns // rows))[:columns]
+        y = weight @ x.T if column is None else mx.addmm(column, weight, x.T)  # (O, columns)
+        return y[:, :rows].T
 
     return multiply
 
@@ -175,6 +152,6 @@ def _dense(weight: mx.array, bias: mx.array | None) -> Function:
 @compiles(QuantizedLinear, "__call__")
 def linear(compiler: StepCompiler, layer: nn.Module) -> Function | None:
     """(…, I) -> (…, O)."""
-    if _kind(layer) is None:
+    if kind(layer) is None:
         return None
     return product(layer, compiler.take_all(layer))

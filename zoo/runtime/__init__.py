@@ -30,8 +30,8 @@ from zoo.runtime.device import (
 )
 from zoo.runtime.operations import (
     QuantizeArguments,
-    as_columns,
     attention,
+    columns,
     dequantize,
     eager,
     elementwise,

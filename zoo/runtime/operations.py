@@ -17,8 +17,10 @@ from zoo.machine import blas
 from zoo.runtime import device
 
 MANY_NUMBERS = 2**16  # whose exp takes the CPU longer than it takes to call numpy's
-COLUMNS = range(8, 48)  # vectors at once that MKL multiplies faster as columns
-MATRIX_IN_CACHE = 2**21  # numbers of a matrix up to which it does not
+SHORT_ROWS = (
+    1024  # numbers of a matrix row below which MKL reads a matrix faster for two vectors than for one
+)
+MOST_COLUMNS = 48  # vectors at once that MKL multiplies faster as columns
 LEAST_DIVIDED = 2**15  # words of packed numbers from which on a product is divided among cores
 
 
@@ -43,12 +45,20 @@ def elementwise(function: Callable[[mx.array], mx.array], name: str) -> Callable
     return either
 
 
-def as_columns(size: int) -> range:
-    """The batch sizes at which W xᵀ is faster than x Wᵀ, for a matrix of `size` numbers.
+def columns(rows: int, width: int) -> int:
+    """The number of columns with which W xᵀ is faster than x Wᵀ for so many vectors; 0 where it is not.
 
-    MKL packs a transposed matrix for each product, which for few vectors takes as long as the product.
+    `width` is that of a vector. MKL packs a transposed matrix for each product, which for few vectors takes as long as the
+    product; it has fast kernels for 2 to 4 columns and for multiples of 16, and reads short rows slowly for one vector.
+    Columns beyond `rows` are padding.
     """
-    return COLUMNS if size > MATRIX_IN_CACHE and blas() == "MKL" and not device.on_gpu() else range(0)
+    if rows > MOST_COLUMNS or blas() != "MKL" or device.on_gpu():
+        return 0
+    if rows == 1:
+        return 2 if width < SHORT_ROWS else 0
+    if rows <= 4:
+        return rows
+    return 0 if rows <= 8 and width < SHORT_ROWS else -(-rows // 16) * 16
 
 
 class QuantizeArguments(TypedDict):

@@ -147,23 +147,15 @@ def sequence_of(
 
 
 class DecodeStep:
-    """Runs one more token in each row, by the model's compiled step where it has one.
-
-    The first pass is the model's own, so that the first token does not wait for the compilation.
-    """
+    """Runs one more token in each row, by the model's compiled step where it has one."""
 
     def __init__(self, model: Any) -> None:
+        from zoo.compiled_step import compiled_step
+
         self._model, self._translates = model, model.translates
-        self._step: CompiledStep | None = None
-        self._passes = 0
+        self._step: CompiledStep | None = compiled_step(model)
 
     def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:  # (B, 1) -> (B, V)
-        self._passes += 1
-        if self._passes == 2:
-            from zoo.compiled_step import compiled_step
-
-            mx.eval(tokens, [one.state for one in cache])  # they hold matrices that the compilation replaces
-            self._step = compiled_step(self._model)
         if self._step is not None:
             return self._step(tokens, cache)
         if self._translates:
