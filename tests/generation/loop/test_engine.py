@@ -265,6 +265,30 @@ def test_sources_that_wait_together_are_read_in_one_pass(monkeypatch):
         same_text(found[handle], [step for _, step in engine.run()], f"text {number}")
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2", "mamba", "mixtral"])
+def test_short_prompts_that_wait_together_are_read_in_one_pass(name, monkeypatch):
+    loaded, read = made(name), []
+    backbone = type(loaded.model).backbone
+
+    def noting(model, tokens, *more, **others):
+        read.append(tokens.shape)
+        return backbone(model, tokens, *more, **others)
+
+    monkeypatch.setattr(type(loaded.model), "backbone", noting)
+    prompts = [[1, 2, 3, 4, 5, 6], [7, 8, 9], [10, 11, 12, 13], [5], list(range(3, 43))]
+    engine = Engine(loaded, rows=5)
+    handles = [engine.add(prompt, temperature=0.0, max_tokens=6, logprobs=2) for prompt in prompts]
+    found = {handle: [] for handle in handles}
+    for handle, step in engine.run():
+        found[handle].append(step)
+    prefills = [shape for shape in read if shape != (5, 1)]
+    assert prefills == [(3, 6), (1, 1), (1, 40)], "the fourth would be padded to more than twice its length"
+    for prompt, handle in zip(prompts, handles, strict=True):
+        engine = Engine(loaded, rows=1)
+        engine.add(prompt, temperature=0.0, max_tokens=6, logprobs=2)
+        same_text(found[handle], [step for _, step in engine.run()], f"text {handle}")
+
+
 def test_a_second_thread_is_refused_by_name_and_the_text_stays_right():
     loaded, inside, refused_twice = made("llama"), Event(), Event()
 

@@ -16,7 +16,7 @@ from zoo import runtime
 from zoo.cache import CachePolicy, can_merge
 from zoo.errors import PromptError, ZooError
 from zoo.generation.loop.batch import Batch, Finished, Prefilled, Sequence, sequence_of
-from zoo.generation.loop.prompt import MOST_RESERVED, Prefill, Report, SourcePrefill, each_prompt
+from zoo.generation.loop.prompt import MOST_RESERVED, Prefill, Report, ShortPrefill, SourcePrefill, each_prompt
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from zoo.generation.loop.speculative_batch import SpeculativeBatch
     from zoo.generation.prefix_cache import PromptCache
 
+Reading = Prefill | ShortPrefill | SourcePrefill
+
 MOST_ROWS = 32
+LONGEST_SHORT = 256  # tokens of a prompt that is read together with others
 
 
 class Engine:
@@ -61,7 +64,7 @@ class Engine:
                 ids, cache, sequence.settings.policy()
             )
         self._waiting: deque[Sequence] = deque()
-        self._reading: tuple[list[Sequence], Prefill | SourcePrefill] | None = None
+        self._reading: tuple[list[Sequence], Reading] | None = None
         self._groups: list[Batch | SpeculativeBatch] = []
         self._handles = 0
         self._sequences: dict[int, Sequence] = {}
@@ -200,24 +203,37 @@ class Engine:
         return failed
 
     def _next(self, most: int) -> list[Sequence]:
-        """The sequence that waits longest; of an encoder-decoder with it the next ones that fit in one pass, `most` in all."""
+        """The sequence that waits longest, with the next ones whose prompts fit in one pass with its; `most` in all.
+
+        An encoder-decoder reads its sources together, other models short prompts.
+        """
         sequences = [self._waiting.popleft()]
-        if sequences[0].start is None:
-            return sequences
-        policy, longest = sequences[0].settings.policy(), len(sequences[0].ids)
-        pads = "right" in self.loaded.model.padding
-        while self._waiting and len(sequences) < most:
+        first, longest, shortest = sequences[0], len(sequences[0].ids), len(sequences[0].ids)
+        alone = first.start is None and not self._reads_together(first)
+        pads = ("left" if first.start is None else "right") in self.loaded.model.padding
+        while not alone and self._waiting and len(sequences) < most:
             following = self._waiting[0]
-            length = max(longest, len(following.ids))
+            length, least = max(longest, len(following.ids)), min(shortest, len(following.ids))
             fits = (len(sequences) + 1) * length <= runtime.prefill_chunk()
+            if first.start is None:
+                fits = fits and self._reads_together(following) and length <= 2 * least
             aligned = pads or len(following.ids) == longest
-            if not (fits and aligned and following.settings.policy() == policy):
+            if not (fits and aligned and following.settings.policy() == first.settings.policy()):
                 break
-            longest = length
+            longest, shortest = length, least
             sequences.append(self._waiting.popleft())
         return sequences
 
-    def _begin(self, sequences: list[Sequence]) -> tuple[list[Sequence], Prefill | SourcePrefill]:
+    def _reads_together(self, sequence: Sequence) -> bool:
+        """Whether nothing asks for a pass of its own for this prompt."""
+        settings, model = sequence.settings, self.loaded.model
+        short = len(sequence.ids) <= min(model.last_chunk or LONGEST_SHORT, LONGEST_SHORT)
+        asks = settings.prompt_logprobs or settings.prefill_chunk or sequence.drafting or sequence.report
+        return (
+            short and not asks and self.prompt_cache is None and self.loaded.architecture.causality == "causal"
+        )
+
+    def _begin(self, sequences: list[Sequence]) -> tuple[list[Sequence], Reading]:
         """Make the caches of one sequence, or of several with sources and one policy, and what fills them."""
         for each in sequences:
             if each.settings.max_time is not None:
@@ -233,6 +249,8 @@ class Engine:
             return sequences, SourcePrefill(
                 loaded.model, [each.ids for each in sequences], cache, sequence.start
             )
+        if len(sequences) > 1:
+            return sequences, ShortPrefill(loaded.model, [each.ids for each in sequences], cache)
         prompt = Prefill(
             loaded.model,
             sequence.ids,

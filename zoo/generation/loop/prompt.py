@@ -355,3 +355,22 @@ class SourcePrefill:
             memory = self.model.encode(tokens, mask)  # (B, S, D)
         starts = mx.array([[self.start]] * len(self.sources))
         return self.model.decode(starts, memory, self.cache, mask)[:, -1]
+
+
+@dataclass
+class ShortPrefill:
+    """Reads some short prompts in one pass, a row each, padded on the left to the longest."""
+
+    model: Any
+    prompts: Sequence[Sequence[int]]
+    cache: list[Any]
+    read: int = 0
+
+    def advance(self) -> mx.array:
+        """The logits (B, V) of the first new token of each text."""
+        self.read = sum(map(len, self.prompts))
+        tokens, mask = padded(self.prompts, left=True)  # (B, T)
+        with runtime.eager():
+            hidden = self.model.backbone(tokens, self.cache, mask)  # (B, T, D)
+        evaluate_caches(self.cache, self.read)
+        return self.model.head(hidden[:, -1:])[:, -1]  # type: ignore[no-any-return]
