@@ -34,7 +34,8 @@ from zoo.cli.terminal import columns, facts, table
     "--only",
     multiple=True,
     metavar="WORK",
-    help="load, start, prefill, decode, batch, translate or host; context, draft and turn, which are done only if asked for.",
+    help="load, start, text (the first after loading), prefill, decode, batch, texts (reading included), translate or host; "
+    "context, draft and turn, which are done only if asked for.",
 )
 @click.option("--prompt", type=int, default=512, show_default=True, help="Tokens that are read.")
 @click.option("--new", type=int, default=64, show_default=True, help="Tokens that are written after them.")

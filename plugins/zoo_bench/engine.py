@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -100,11 +100,13 @@ class BenchmarkEngine:
     converting: float = 0.0  # seconds in which a copy for this engine was made first
     on_mlx = True
     encode: Callable[[str], list[int]]  # a text's ids, where there is a tokenizer
-    # ids, new tokens -> seconds to the first token, and of those after it
-    write: Callable[[list[int], int], tuple[float, float]]
-    write_drafted: Callable[[list[int], int], tuple[float, float]]
+    # ids, new tokens -> an iterator over the tokens, as they come
+    tokens: Callable[[list[int], int], Iterator[Any]]
+    drafted_tokens: Callable[[list[int], int], Iterator[Any]]
     # rows of ids, new tokens -> seconds of the tokens after the first of texts side by side
     write_rows: Callable[[list[list[int]], int], float]
+    # texts' ids, new tokens, rows -> seconds of reading and writing all of them, so many side by side
+    write_texts: Callable[[list[list[int]], int, int], float]
     # rows of ids, new tokens -> seconds of all tokens of the translations
     translate: Callable[[list[list[int]], int], float]
     # ids, tokens of the answer, ids -> seconds to the first token of a chat's answer, and of its next one

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -49,12 +50,12 @@ class ZooEngine(BenchmarkEngine):
         self.vocab: int = loaded.recipe.embedding.vocab
         self.context = loaded.recipe.context
 
-    def _writing(self, rows: list[list[int]], new: int) -> Any:
-        """The zoo's engine with these prompts; it answers each with `new` tokens."""
+    def _writing(self, texts: list[list[int]], new: int, rows: int | None = None) -> Any:
+        """The zoo's engine with these prompts, all or `rows` at once; it answers each with `new` tokens."""
         from zoo.generation.loop.engine import Engine
 
-        engine = Engine(self.loaded, rows=len(rows))
-        for ids in rows:
+        engine = Engine(self.loaded, rows=rows or len(texts))
+        for ids in texts:
             engine.add(ids, max_tokens=new, temperature=0.0)
         return engine
 
@@ -85,15 +86,15 @@ class ZooDecoder(ZooEngine):
         a_weight = dtype.size if self.loaded.unpacked else held / recipe.parameters(recipe.dim)
         return needs(recipe, a_weight, dtype.size, lengths)
 
-    def write(self, ids: list[int], new: int, **settings: Any) -> tuple[float, float]:
-        """Seconds to the first token, and of those after it."""
+    def tokens(self, ids: list[int], new: int, **settings: Any) -> Iterator[Any]:
+        """The steps of `new` tokens."""
         from zoo.generation import stream
 
-        return timed_tokens(stream(self.loaded, ids, max_tokens=new, temperature=0.0, **settings))
+        return stream(self.loaded, ids, max_tokens=new, temperature=0.0, **settings)
 
-    def write_drafted(self, ids: list[int], new: int) -> tuple[float, float]:
+    def drafted_tokens(self, ids: list[int], new: int) -> Iterator[Any]:
         """The same with drafts that are looked up in the text."""
-        return self.write(ids, new, prompt_lookup=DRAFT)
+        return self.tokens(ids, new, prompt_lookup=DRAFT)
 
     def turns(self, ids: list[int], answer: int, following: list[int]) -> tuple[float, float]:
         """Seconds to the first token after a message, and after it, its answer and another message."""
@@ -119,6 +120,10 @@ class ZooDecoder(ZooEngine):
         while len(engine.step()) < len(rows):
             pass
         return sum(timed_tokens(engine.run()))
+
+    def write_texts(self, texts: list[list[int]], new: int, rows: int) -> float:
+        """Seconds of reading and writing texts, `rows` of them side by side."""
+        return sum(timed_tokens(self._writing(texts, new, rows).run()))
 
     def step(self) -> tuple[Callable[[Any], Any], Callable[[Any], list[Any]]]:
         """The function that builds one step after 4 tokens, ids (1, 1) -> next token, and the one for the arrays to evaluate."""
@@ -166,11 +171,25 @@ class MlxLm(BenchmarkEngine):
         self.vocab: int = config["vocab_size"]
         self.context = config.get("max_position_embeddings", config.get("n_positions"))
 
-    def write(self, ids: list[int], new: int) -> tuple[float, float]:
-        """Seconds to the first token, and of those after it."""
+    def tokens(self, ids: list[int], new: int) -> Iterator[Any]:
+        """The next `new` tokens."""
         from mlx_lm.generate import generate_step
 
-        return timed_tokens(generate_step(mx.array(ids), self.model, max_tokens=new))
+        return generate_step(mx.array(ids), self.model, max_tokens=new)  # type: ignore[no-any-return]
+
+    def write_texts(self, texts: list[list[int]], new: int, rows: int) -> float:
+        """Seconds of reading and writing texts, `rows` of them side by side."""
+        from mlx_lm.generate import BatchGenerator
+
+        engine = BatchGenerator(
+            self.model, max_tokens=new, completion_batch_size=rows, prefill_batch_size=rows
+        )
+        began = time.perf_counter()
+        engine.insert(texts)
+        left = len(texts) * new
+        while left > 0:
+            left -= len(engine.next()[-1])
+        return time.perf_counter() - began
 
     def write_rows(self, rows: list[list[int]], new: int) -> float:
         """Seconds of the tokens after the first of texts side by side."""
@@ -215,9 +234,9 @@ class Transformers(BenchmarkEngine):
         self.vocab: int = self.model.config.vocab_size
         self.context = self.model.config.max_position_embeddings
 
-    def write(self, ids: list[int], new: int) -> tuple[float, float]:
-        """Seconds to the first token, and of those after it."""
-        return timed_tokens(self._tokens([ids], new))
+    def tokens(self, ids: list[int], new: int) -> Iterator[Any]:
+        """The next `new` tokens."""
+        return self._tokens([ids], new)
 
     def write_rows(self, rows: list[list[int]], new: int) -> float:
         """Seconds of the tokens after the first of texts side by side."""
@@ -251,11 +270,10 @@ class LlamaCpp(BenchmarkEngine):
         )
         self.vocab: int = self.model.n_vocab()
 
-    def write(self, ids: list[int], new: int) -> tuple[float, float]:
-        """Seconds to the first token, and of those after it."""
+    def tokens(self, ids: list[int], new: int) -> Iterator[Any]:
+        """The next `new` tokens."""
         self.model.reset()  # or it would go on from what it has read of the same prompt
-        tokens = self.model.generate(ids, temp=0.0)
-        return timed_tokens(next(tokens) for _ in range(new))
+        return islice(self.model.generate(ids, temp=0.0), new)
 
 
 class CTranslate2(BenchmarkEngine):

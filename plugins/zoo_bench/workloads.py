@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.errors import SourceError
-from zoo.inspect.timing import answer
+from zoo.inspect.timing import answer, timed_tokens
 from zoo_bench.engine import BenchmarkEngine, Job, Lengths
 from zoo_bench.engines import ENGINES
 from zoo_bench.limits import NEEDS
@@ -45,11 +46,17 @@ class BenchmarkMetric:
 METRICS = (
     BenchmarkMetric("load_seconds", "load", "loading", "s"),
     BenchmarkMetric("start_seconds", "start", "shell to first token", "s"),
-    BenchmarkMetric("first_text_seconds", "prefill", "first text, a few tokens", "s"),
+    BenchmarkMetric("text_1_seconds", "text", "first text, 1 token", "s"),
+    BenchmarkMetric("text_8_seconds", "text", "first text, 8 tokens", "s"),
+    BenchmarkMetric("text_24_seconds", "text", "first text, 24 tokens", "s"),
+    BenchmarkMetric("text_100_seconds", "text", "first text, 100 tokens", "s"),
+    BenchmarkMetric("longest_gap_seconds", "text", "its longest gap between tokens", "s"),
+    BenchmarkMetric("median_gap_seconds", "text", "its median gap between tokens", "s"),
     BenchmarkMetric("prefill_rate", "prefill", "prefill", "tokens/s", more=True, bound="products"),
     BenchmarkMetric("first_token_seconds", "prefill", "first token after", "s"),
     BenchmarkMetric("decode_rate", "decode", "decode", "tokens/s", more=True, bound="reading"),
     BenchmarkMetric("batch_rate", "batch", "decode, all rows", "tokens/s", more=True, bound="reading"),
+    BenchmarkMetric("texts_rate", "texts", "16 texts, reading included", "tokens/s", more=True),
     BenchmarkMetric(
         "context_rate", "context", "decode after a long text", "tokens/s", more=True, bound="reading"
     ),
@@ -74,6 +81,9 @@ def metric_named(name: str) -> BenchmarkMetric:
 
 WARM = 4  # tokens of each kind that are run before the clock
 STEPS = 32  # of which the host's time is the median
+TEXT = 42  # tokens of the prompt of the first text
+TEXT_TOKENS = (1, 8, 24, 100)  # of the first text, after which its time is taken
+TEXTS, TEXTS_PROMPT, TEXTS_NEW = 16, 37, 48  # texts of several at once, tokens of each prompt and each answer
 SHORT = 16  # tokens of each prompt of a batch
 SOURCE = 24  # tokens of each text that is translated
 TURN = 24  # tokens of a chat's next message, and of the answer before it
@@ -109,14 +119,24 @@ class Workload:
         return [draw.randrange(self.engine.vocab) for _ in range(count)]
 
 
+def first_text(task: Workload) -> Metrics:
+    """The first text after loading: nothing is warm."""
+    began = time.perf_counter()
+    taken = [time.perf_counter() - began for _ in task.engine.tokens(task.ids(TEXT), TEXT_TOKENS[-1])]
+    gaps = [after - before for before, after in pairwise(taken)]
+    return {f"text_{count}_seconds": taken[count - 1] for count in TEXT_TOKENS} | {
+        "longest_gap_seconds": max(gaps),
+        "median_gap_seconds": median(gaps),
+    }
+
+
 def read_and_write(task: Workload) -> Metrics:
     """A prompt is read and a text written after it."""
-    write, lengths = task.engine.write, task.lengths
+    tokens, lengths = task.engine.tokens, task.lengths
     prompt = task.ids(lengths.prompt)
-    cold = write(prompt, WARM)  # of the same length: buffers, kernels and modules are made for it
-    first, rest = write(prompt, lengths.new)
+    timed_tokens(tokens(prompt, WARM))  # of the same length: buffers, kernels and modules are made for it
+    first, rest = timed_tokens(tokens(prompt, lengths.new))
     return {
-        "first_text_seconds": sum(cold),
         "prefill_rate": lengths.prompt / first,
         "first_token_seconds": first,
         "decode_rate": (lengths.new - 1) / rest,
@@ -130,21 +150,29 @@ def side_by_side(task: Workload) -> Metrics:
     return {"batch_rate": lengths.rows * (lengths.new - 1) / task.engine.write_rows(rows, lengths.new)}
 
 
+def several_texts(task: Workload) -> Metrics:
+    """Texts are read and written, `rows` of them side by side."""
+    rows = task.lengths.rows
+    texts = [task.ids(TEXTS_PROMPT, number) for number in range(TEXTS)]
+    task.engine.write_texts(texts[:rows], WARM, rows)
+    return {"texts_rate": TEXTS * TEXTS_NEW / task.engine.write_texts(texts, TEXTS_NEW, rows)}
+
+
 def long_text(task: Workload) -> Metrics:
     """A text is written after a long one."""
     lengths, most = task.lengths, task.engine.context
     if most is not None and lengths.context + lengths.new > most:
         return {}
-    seconds = task.engine.write(task.ids(lengths.context), lengths.new)[1]
+    seconds = timed_tokens(task.engine.tokens(task.ids(lengths.context), lengths.new))[1]
     return {"context_rate": (lengths.new - 1) / seconds}
 
 
 def with_drafts(task: Workload) -> Metrics:
     """A text is written after code, which repeats itself, without and with drafts that are looked up in it."""
-    write, write_drafted, new = task.engine.write, task.engine.write_drafted, task.lengths.new
+    plain, drafted, new = task.engine.tokens, task.engine.drafted_tokens, task.lengths.new
     prompt = code(task)
-    write_drafted(prompt, WARM)
-    rates = ((new - 1) / run(prompt, new)[1] for run in (write, write_drafted))
+    timed_tokens(drafted(prompt, WARM))
+    rates = ((new - 1) / timed_tokens(run(prompt, new))[1] for run in (plain, drafted))
     return dict(zip(("repetitive_rate", "drafted_rate"), rates, strict=True))
 
 
@@ -196,10 +224,12 @@ def host(task: Workload) -> Metrics:
 
 # By the works they do, one or several at once, with what the engine must have; loading is timed where it is made.
 WORKLOAD_FUNCTIONS: dict[tuple[str, ...], tuple[Callable[[Workload], Metrics], str]] = {
-    ("prefill", "decode"): (read_and_write, "write"),
+    ("text",): (first_text, "tokens"),  # before the others warm anything
+    ("prefill", "decode"): (read_and_write, "tokens"),
     ("batch",): (side_by_side, "write_rows"),
-    ("context",): (long_text, "write"),
-    ("draft",): (with_drafts, "write_drafted"),
+    ("texts",): (several_texts, "write_texts"),
+    ("context",): (long_text, "tokens"),
+    ("draft",): (with_drafts, "drafted_tokens"),
     ("turn",): (chat, "turns"),
     ("translate",): (translation, "translate"),
     ("host",): (host, "step"),
