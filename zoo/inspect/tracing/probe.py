@@ -26,6 +26,7 @@ import mlx.nn as nn
 from zoo.architecture import ModuleProbe
 from zoo.cache import Cache
 from zoo.errors import PluginError, ZooError, in_words
+from zoo.generation.sampling.guidance import runs_negative_prompt
 from zoo.host.plugins import plugin_at_fault
 from zoo.host.registry import Registry
 
@@ -333,7 +334,10 @@ class RecordedPass:
 
 
 class Recorder(Hook):
-    """Keeps the values whose addresses match one of the patterns `only` ("layers.3.*"); all values without a pattern."""
+    """Keeps the values whose addresses match one of the patterns `only` ("layers.3.*"); all values without a pattern.
+
+    The passes over a negative prompt, which guidance makes beside those of the text, are left out.
+    """
 
     def __init__(self, only: Sequence[str] = ()) -> None:
         self.only = tuple(only)
@@ -341,9 +345,13 @@ class Recorder(Hook):
         self.about: dict[str, Value] = {}
         self._cache: Any = None
         self._evaluated = 0
+        self._paused = False
 
     def begin(self, kind: str, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> None:
         """A pass begins: its tokens are the first ids among the arguments."""
+        self._paused = runs_negative_prompt()
+        if self._paused:
+            return
         ids = next((a for a in (*inputs, *options.values()) if isinstance(a, mx.array) and a.ndim == 2), None)
         caches = [a for a in (*inputs, options.get("cache")) if isinstance(a, list)]
         self._cache = caches[0] if caches else None
@@ -353,6 +361,9 @@ class Recorder(Hook):
 
     def end(self) -> None:
         """The pass ends: count what its cache holds now."""
+        if self._paused:
+            self._paused = False
+            return
         caches = [cache for cache in self._cache or () if isinstance(cache, Cache)]
         self.passes[-1].cached_numbers = sum(cache.held for cache in caches)
         self._cache = None
@@ -362,7 +373,11 @@ class Recorder(Hook):
 
         A stepwise value is concatenated along T.
         """
-        if self.passes and (not self.only or any(fnmatchcase(address, p) for p in self.only)):
+        if (
+            self.passes
+            and not self._paused
+            and (not self.only or any(fnmatchcase(address, p) for p in self.only))
+        ):
             values, whole = self.passes[-1].values, value
             before = values.pop(address, None)
             if about.stepwise and before is not None:
