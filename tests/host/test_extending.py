@@ -258,11 +258,13 @@ def test_a_format_that_two_plugins_bring(folder):
     ("make", "said"),
     [
         (lambda: Setting("Share", float), "small letters"),
-        (lambda: Setting("share", list), "is not int, float, bool, str, dict or object"),
+        (lambda: Setting("share", list), "is not int, float, bool, str, dict, tuple, Callable or object"),
         (
             lambda: Setting("share", float, 2.0, maximum=1),
             "its default: `share` must be a number of at most 1",
         ),
+        (lambda: Setting("pair", tuple), "items are those of the kind tuple"),
+        (lambda: Setting("share", float, items=(Setting("n", int),)), "items are those of the kind tuple"),
         (lambda: Sampler("x", "nowhere"), "package.module:attribute"),
         (lambda: Sampler("x", "a.b:c", ["s"]), "settings is a tuple of Setting"),
         (lambda: Sampler("x", "a.b:c", stateful="yes"), "stateful is True or False"),
@@ -283,6 +285,15 @@ def test_settings_are_parsed_from_text_and_have_defaults():
         if setting.kind is not str:
             with pytest.raises(PromptError, match=setting.name):
                 setting.parsed(text)
+    pair = Setting("pair", tuple, items=declared[:2])
+    assert [pair.parsed(text) for text in ("4,true", "[4, true]")] == [(4, True)] * 2
+    assert pair.checked([2, False]) == (2, False)
+    for wrong in ("4", "0,true", "4,true,1", "4;true"):
+        with pytest.raises(
+            PromptError,
+            match=r"`pair` must be a list of n \(a whole number of at least 1\) and on \(true or f",
+        ):
+            pair.parsed(wrong)
     with pytest.raises(PromptError, match="needs its setting must"):
         checked_settings("it", (Setting("must", int),), {})
 
