@@ -71,6 +71,17 @@ def test_a_stateful_sampler_is_traced_as_it_ran(extras):
         assert not any(after[token] for token in trace.tokens[max(at - 3, 0) : at])
 
 
+def test_a_processor_of_the_page_acts_in_a_greedy_run_and_in_a_beam_search(extras):
+    loaded = zoo.load("llama")
+    for more in ({}, dict(beams=2)):
+        settings = dict(max_tokens=12, min_tokens=12, samplers={"rare": {"times": 1}}, **more)
+        tokens = [
+            *loaded.tokenizer.encode("One of the"),
+            *zoo.generate(loaded, "One of the", **settings).tokens,
+        ]
+        assert len({*tokens}) == len(tokens)
+
+
 @pytest.mark.parametrize(
     ("target", "said"),
     [

@@ -8,6 +8,8 @@ from transformers.generation import logits_process
 
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
+from mlx_lm.generate import generate_step
+from mlx_lm.utils import load_model
 
 from zoo.generation.sampling.draw import draw_processors
 from zoo.generation.sampling.guidance import guided
@@ -174,6 +176,16 @@ class NoRepeats(transformers.LogitsProcessor):
 def no_repeats(tokens, logits):
     logits[:, tokens] = -mx.inf
     return logits
+
+
+def test_a_processor_of_mlx_lm_does_here_what_it_does_there(llama):
+    _, loaded = llama
+    theirs, _ = load_model(loaded.folder)
+    for prompt in texts(VOCAB - 10, 4, 7, 8).tolist():
+        made = generate_step(mx.array(prompt), theirs, max_tokens=20, logits_processors=[no_repeats])
+        expected = [int(token) for token, _ in made]
+        found = zoo.generate(loaded, prompt, max_tokens=20, logits_processors=[no_repeats]).tokens
+        assert found == expected[: len(found)] and (len(found) == 20 or found[-1] == 5)
 
 
 @pytest.mark.parametrize("beams", [1, 3])
