@@ -24,7 +24,8 @@ class CustomFunction:
     """A function that returns logits of the shape it was given, with the `label` and the `error` of its failures."""
 
     def __init__(self, name: str, label: str, error: type[ZooError], function: Callable[..., Any]) -> None:
-        self.name, self.label, self._error, self._function = name, label, error, function
+        self.name, self.label, self._error = name, label, error
+        self._function: Any = function
 
     def __call__(self, logits: mx.array, *before: mx.array) -> mx.array:
         """Call the function with the arrays `before` and the logits, (B, V) -> (B, V). ZooError names it."""

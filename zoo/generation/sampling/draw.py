@@ -42,7 +42,7 @@ def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:
     heat, sigma, k = settings.temperature, settings.top_n_sigma, settings.top_k
     p, least, mass = settings.top_p, settings.min_p, settings.typical_p
     count = settings.min_tokens_to_keep
-    steps = (
+    steps: tuple[tuple[bool, str, float, Callable[[mx.array], mx.array]], ...] = (
         (True, "temperature", heat, lambda logits: logits / heat),
         (sigma > 0, "top_n_sigma", sigma, keeping(lambda logits: top_n_sigma(logits, sigma), count)),
         (k > 0, "top_k", k, lambda logits: top_k(logits, max(k, count))),
@@ -50,7 +50,7 @@ def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:
         (least > 0, "min_p", least, keeping(lambda logits: min_p(logits, least), count)),
         (mass < 1, "typical_p", mass, lambda logits: typical(logits, mass, count)),
     )
-    return tuple(LogitsProcessor(*processor) for asked, *processor in steps if asked)
+    return tuple(LogitsProcessor(name, value, function) for asked, name, value, function in steps if asked)
 
 
 def keeping(narrow: Callable[[mx.array], mx.array], count: int) -> Callable[[mx.array], mx.array]:
