@@ -10,7 +10,7 @@ from zoo.testing import subject
 from zoo.testing.subjects import loaded_of
 
 VALUES = {"max_kv_size": 8, "keep": 0, "kv_bits": 8, "prompt_lookup": 2, "max_time": 5.0, "typical_p": 0.9}
-VALUES |= {"guidance_scale": 2.0, "min_tokens_to_keep": 2}
+VALUES |= {"guidance_scale": 2.0}
 
 
 @pytest.fixture(scope="module")

@@ -185,6 +185,17 @@ def test_one_that_goes_wrong_is_named(model, function, said, more):
         zoo.generate(model, [1, 2, 1, 2], max_tokens=3, logits_processors=[no_repeats, function], **more)
 
 
+def test_where_no_token_is_left_the_first_that_removed_all_is_named(model):
+    keeps = lambda tokens, logits: logits  # noqa: E731
+    everything = {token: -float("inf") for token in range(VOCAB)}
+    for processors, more, named in (
+        ([keeps, removes_all, keeps], dict(logit_bias={0: -float("inf")}), "logits processor removes_all$"),
+        ([keeps, keeps], dict(logit_bias=everything), "`logit_bias`$"),
+    ):
+        with pytest.raises(ZooError, match=f"no token is left to choose: {named}"):
+            zoo.generate(model, [1], max_tokens=2, logits_processors=processors, **more)
+
+
 def test_one_that_goes_wrong_ends_no_other_sequence(model):
     def fails_late(tokens, logits):
         return breaks(tokens, logits) if tokens.size > 3 else logits

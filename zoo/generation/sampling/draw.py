@@ -2,7 +2,7 @@
 
 `TokenSampler` chooses the tokens of one sequence from its logits; `sampler` draws for every row of logits (B, V). A filter
 is a function from logits (B, V) to logits (B, V). A removed token has the logit -inf, so that the next filter and the draw
-see the renormalised rest. Each keeps at least one token of a row, and with `min_tokens_to_keep` more. Axes: B batch, V vocabulary.
+see the renormalised rest. Each keeps at least `min_tokens_to_keep` tokens of a row. Axes: B batch, V vocabulary.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def xtc(
     least = mx.argmin(mx.where(top, probabilities, float("inf")), axis=-1, keepdims=True)  # (B, 1)
     # A single token above the threshold is also the least likely of them, and is kept.
     gone = top & (mx.arange(logits.shape[-1]) != least)
-    left = ((logits > NEG_INF) & ~gone).sum(axis=-1, keepdims=True)  # (B, 1)
-    gone = gone & (left >= count)
+    if count > 1:
+        gone = gone & (((logits > NEG_INF) & ~gone).sum(axis=-1, keepdims=True) >= count)
     thrown = mx.random.uniform(shape=(logits.shape[0], 1), key=key) < probability
     return mx.where(gone & thrown, NEG_INF, logits)
 
@@ -241,11 +241,11 @@ class TokenSampler:
         self._chain = (*processors.chain, *self._draws())
         self._record = record_of(settings)
         self._updated = 0  # tokens that `update` was told
-        # The largest of the last scores after what may remove all: the processors (""), each custom function by its label.
-        self._best: dict[str, mx.array] = {}
+        # The largest of the last scores after what may remove all: each custom function by its label, the processors ("").
+        self._best: list[tuple[str, mx.array]] = []
         self._stages: list[LogitsStage] | None = None  # of the last probabilities, where choices are recorded
         # `_best` and `_stages` of each token that was chosen and not yet passed to `update`, or why none could be.
-        self._unread = deque[tuple[dict[str, mx.array], list[LogitsStage] | None] | ZooError]()
+        self._unread = deque[tuple[list[tuple[str, mx.array]], list[LogitsStage] | None] | ZooError]()
         if not settings.greedy:
             self._split(first_key(settings.seed))
         self.is_greedy = settings.greedy and not processors.chain and self._record is None
@@ -287,7 +287,7 @@ class TokenSampler:
         if isinstance(unread, ZooError):
             raise unread
         best, stages = unread
-        for name, largest in best.items():
+        for name, largest in best:
             if not largest.item() > NEG_INF:  # or a sampler's NaN
                 removing = [f"`{each}`" for each in REMOVING if getattr(self.settings, each)]
                 names = name or ", ".join(removing) or "generation_config.json forbids all"
@@ -304,13 +304,15 @@ class TokenSampler:
     def _run(self, logits: mx.array) -> list[LogitsStage]:
         """The stages of the chain for the next token, in order; each has logits (1, V)."""
         stages = list(stages_of(logits, self._chain))
-        processed = stages[len(self.processors.chain)].logits
-        self._best = {"": processed.max()} if self.processors.removes else {}
-        for processor, stage in zip(self._chain, stages[1:], strict=True):
+        self._best = []
+        for processor, before, stage in zip(self._chain, stages, stages[1:], strict=False):
             function = processor.function
             custom = function.function if isinstance(function, CustomProcessor) else function
             if isinstance(custom, CustomFunction):
-                self._best[custom.label] = stage.logits.max()
+                left = before.logits.max() > NEG_INF  # else it did not remove the last ones
+                self._best.append((custom.label, mx.where(left, stage.logits.max(), 0)))
+        if self.processors.removes:
+            self._best.append(("", stages[len(self.processors.chain)].logits.max()))
         return stages
 
     def _draws(self) -> Iterator[LogitsProcessor]:

@@ -117,8 +117,9 @@ class LogitsProcessors:
     """The logits processors of one sequence, `chain`, in their order, and what they know of its tokens.
 
     The order: guidance, bias, penalties, bans, the least length, forced tokens, the growth of end tokens, custom
-    processors, a grammar. `follow` tells each new token, evaluated or not, and `update` its id. `looks_back`: the processors depend on the tokens before, and not only on their number.
-    `needs_last_token`: they need its id. `removes`: they may remove every token.
+    processors, a grammar. `follow` tells each new token, evaluated or not, and `update` its id. `looks_back`: the processors
+    depend on the tokens before, and not only on their number. `needs_last_token`: they need its id. `removes`: they may
+    remove every token.
     """
 
     def __init__(
