@@ -276,7 +276,7 @@ PENALTIES = (
         "exponential_decay_length_penalty",
         tuple,
         items=(count_setting("start", ""), number_setting("decay", "", 100, None, above=0)),
-        help="After START generated tokens the logit of an end token grows by the factor DECAY with each further token.",
+        help="End tokens become likelier with each token after START, exponentially with the base DECAY.",
     ),
     Setting("logit_bias", dict, help='Numbers to add to logits: a JSON object by token id, {"464": -5}.'),
     _texts("banned", "Never generate this text; may be given several times."),
@@ -284,21 +284,21 @@ PENALTIES = (
         "logits_processors",
         Callable,
         several=True,
-        help="Functions from the tokens so far and the logits of the next token to these logits changed.",
+        help="Functions (tokens, logits) -> logits, called before each token is chosen.",
     ),
 )
 
 GUIDANCE = (
     number_setting(
         "guidance_scale",
-        "Classifier-free guidance: above 1, tokens that the prompt makes likelier than `negative_prompt` does gain (1: off).",
+        "Classifier-free guidance: above 1 favours tokens that the prompt makes likelier than `negative_prompt` does (1: off).",
         100,
     ),
     Setting(
         "negative_prompt",
         object,
         metavar="TEXT",
-        help="Prompt, as text or token ids, that guidance leads away from (the last token of the prompt).",
+        help="Prompt that guidance leads away from, as text or token ids (the last token of the prompt).",
     ),
 )
 

@@ -144,6 +144,8 @@ def test_a_trace_has_the_passes_of_the_text_alone(llama):
     assert len(trace.passes) == len(plain.passes)
     length = len(plain.prompt) + 2
     assert trace["layers.3.mixer.pattern"].shape[1:] == (length, length)
+    assert trace["head"].shape == plain["head"].shape
+    assert np.allclose(trace["head"][0], plain["head"][0], atol=1e-4)
     model, stage = trace.choices()[0].stages
     assert (model.name, stage.name, stage.setting) == ("model", "guidance_scale", 2.0)
     unguided = plain.choices()[0].stages[0].probabilities

@@ -345,12 +345,10 @@ class Recorder(Hook):
         self.about: dict[str, Value] = {}
         self._cache: Any = None
         self._evaluated = 0
-        self._paused = False
 
     def begin(self, kind: str, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> None:
         """A pass begins: its tokens are the first ids among the arguments."""
-        self._paused = runs_negative_prompt()
-        if self._paused:
+        if runs_negative_prompt():
             return
         ids = next((a for a in (*inputs, *options.values()) if isinstance(a, mx.array) and a.ndim == 2), None)
         caches = [a for a in (*inputs, options.get("cache")) if isinstance(a, list)]
@@ -361,8 +359,7 @@ class Recorder(Hook):
 
     def end(self) -> None:
         """The pass ends: count what its cache holds now."""
-        if self._paused:
-            self._paused = False
+        if runs_negative_prompt():
             return
         caches = [cache for cache in self._cache or () if isinstance(cache, Cache)]
         self.passes[-1].cached_numbers = sum(cache.held for cache in caches)
@@ -373,11 +370,9 @@ class Recorder(Hook):
 
         A stepwise value is concatenated along T.
         """
-        if (
-            self.passes
-            and not self._paused
-            and (not self.only or any(fnmatchcase(address, p) for p in self.only))
-        ):
+        if runs_negative_prompt():
+            return value
+        if self.passes and (not self.only or any(fnmatchcase(address, p) for p in self.only)):
             values, whole = self.passes[-1].values, value
             before = values.pop(address, None)
             if about.stepwise and before is not None:
