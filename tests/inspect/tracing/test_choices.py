@@ -1,5 +1,7 @@
 """What a trace shows of each choice is what the run drew from, for every setting that changes probabilities."""
 
+import json
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -191,3 +193,11 @@ def test_an_untraced_run_asks_once_who_observes(llama, monkeypatch):
     monkeypatch.setattr(draw, "record_of", lambda settings: asked.append(settings) or own(settings))
     zoo.generate(llama, PROMPT, max_tokens=TOKENS, temperature=1.0)
     assert len(asked) == 1
+
+
+def test_the_view_names_the_functions_and_lists_the_ids_of_the_settings(llama):
+    settings = dict(logits_processors=without_seen, guidance_scale=2.0, negative_prompt=mx.array([5, 6]))
+    view = build_view(zoo.trace(llama, PROMPT, max_tokens=1, **settings))
+    shown = json.loads(json.dumps(view.settings))
+    assert shown["logits_processors"] == ["without_seen"]
+    assert (shown["guidance_scale"], shown["negative_prompt"]) == (2.0, [5, 6])
