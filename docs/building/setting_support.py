@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.architecture import Architecture
-from zoo.architecture.settings import CACHE, SETTINGS
+from zoo.architecture.settings import CACHE, GUIDANCE, SETTINGS
 from zoo.frozen import Frozen, frozen
 from zoo.generation.settings import Settings
 from zoo.host.registry import Registry
 
+GUIDED = tuple(setting.name for setting in GUIDANCE)
 BOUND = {"max_kv_size": 8}
 BITS = {"kv_bits": 8}
 # Settings that show whether a model's caches follow each setting of the cache.
@@ -43,6 +44,8 @@ def setting_support(architecture: Architecture, model: Any, registry: Registry) 
         reason = None if takers else f"`{name}`: no strategy for the task {architecture.task} takes it"
         if takers and name in POLICIES:
             reason = refused(model, POLICIES[name])
+        if takers and name in GUIDED and model.translates:
+            reason = f"`{name}`: {architecture.name} translates"
         if takers and name == "own_draft" and architecture.prediction is None:
             reason = f"`{name}`: {architecture.name} has no next-token-prediction layer"
         found.append(SettingSupport(name, () if reason else takers, reason))

@@ -163,7 +163,7 @@ def zoo_strategies():
         "zoo_llada.unmask:stream",
         tasks=("denoise",),
         settings=(
-            *("temperature", "top_k", "top_p", "min_p", "seed", "special_tokens"),
+            *("temperature", "top_k", "top_p", "min_p", "min_tokens_to_keep", "seed", "special_tokens"),
             Setting("max_tokens", int, 64, minimum=1, maximum=MOST, help="Most tokens to generate."),
             Setting(
                 "steps", int, minimum=1, maximum=MOST, help="Passes that uncover the answer (one a token)."

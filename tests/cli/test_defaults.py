@@ -43,6 +43,8 @@ def test_values_of_every_kind_are_taken(command, config):
     )
     done = command("run", "llama", PROMPT)
     assert done.returncode == 0 and "Bei" not in done.stdout, done.stderr
+    config("[run]\nguidance_scale = 2\nnegative_prompt = 'A'\nexponential_decay_length_penalty = [0, 9.0]\n")
+    assert len(command("run", "llama", PROMPT).stdout) < 10
     config("[list]\njson = true\n")
     assert json.loads(command("list").stdout)
 

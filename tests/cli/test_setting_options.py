@@ -201,6 +201,20 @@ def test_a_strategys_own_setting_comes_before_the_shared_one():
     assert option.type.convert("0.5", option, None) == 0.5  # of other strategies
 
 
+def test_a_setting_of_several_parts_is_one_text_with_commas():
+    context = run.make_context("run", ["llama", "x", "--exponential-decay-length-penalty", "20,1.05"])
+    assert context.params["exponential_decay_length_penalty"] == (20, 1.05)
+    for value in ("20", "-1,1.05", "20,0", "20,1.05,3", "a,b"):
+        with pytest.raises(click.BadParameter, match=r"expected a list of start \(a whole number .* got '"):
+            run.make_context("run", ["llama", "x", "--exponential-decay-length-penalty", value])
+    helps = {
+        o.opts[0]: o.make_metavar(context) for o in run.get_params(context) if isinstance(o, click.Option)
+    }
+    assert helps["--exponential-decay-length-penalty"] == "START,DECAY"
+    assert (helps["--negative-prompt"], helps["--draft-model"]) == ("TEXT", "SOURCE")
+    assert "--logits-processors" not in helps
+
+
 def test_a_flag_that_is_true_or_false_has_both_spellings():
     option = by_flag(giving(strategy("mine", Setting("loud", bool))))["--loud"]
     assert option.secondary_opts == ["--no-loud"]

@@ -10,6 +10,7 @@ from zoo.testing import subject
 from zoo.testing.subjects import loaded_of
 
 VALUES = {"max_kv_size": 8, "keep": 0, "kv_bits": 8, "prompt_lookup": 2, "max_time": 5.0, "typical_p": 0.9}
+VALUES |= {"guidance_scale": 2.0}
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def building():
         yield setting_support
 
 
-@pytest.mark.parametrize("name", ["llama", "mamba", "bert", "llada"])
+@pytest.mark.parametrize("name", ["llama", "mamba", "bert", "llada", "marian"])
 @pytest.mark.parametrize("setting", sorted(VALUES))
 def test_what_the_table_says_holds(name, setting, building):
     made = subject(name)

@@ -71,6 +71,17 @@ def test_a_stateful_sampler_is_traced_as_it_ran(extras):
         assert not any(after[token] for token in trace.tokens[max(at - 3, 0) : at])
 
 
+def test_a_processor_of_the_page_acts_in_a_greedy_run_and_in_a_beam_search(extras):
+    loaded = zoo.load("llama")
+    for more in ({}, dict(beams=2)):
+        settings = dict(max_tokens=12, min_tokens=12, samplers={"rare": {"times": 1}}, **more)
+        tokens = [
+            *loaded.tokenizer.encode("One of the"),
+            *zoo.generate(loaded, "One of the", **settings).tokens,
+        ]
+        assert len({*tokens}) == len(tokens)
+
+
 @pytest.mark.parametrize(
     ("target", "said"),
     [
@@ -258,11 +269,13 @@ def test_a_format_that_two_plugins_bring(folder):
     ("make", "said"),
     [
         (lambda: Setting("Share", float), "small letters"),
-        (lambda: Setting("share", list), "is not int, float, bool, str, dict or object"),
+        (lambda: Setting("share", list), "is not int, float, bool, str, dict, tuple, Callable or object"),
         (
             lambda: Setting("share", float, 2.0, maximum=1),
             "its default: `share` must be a number of at most 1",
         ),
+        (lambda: Setting("pair", tuple), "items are those of the kind tuple"),
+        (lambda: Setting("share", float, items=(Setting("n", int),)), "items are those of the kind tuple"),
         (lambda: Sampler("x", "nowhere"), "package.module:attribute"),
         (lambda: Sampler("x", "a.b:c", ["s"]), "settings is a tuple of Setting"),
         (lambda: Sampler("x", "a.b:c", stateful="yes"), "stateful is True or False"),
@@ -283,6 +296,15 @@ def test_settings_are_parsed_from_text_and_have_defaults():
         if setting.kind is not str:
             with pytest.raises(PromptError, match=setting.name):
                 setting.parsed(text)
+    pair = Setting("pair", tuple, items=declared[:2])
+    assert [pair.parsed(text) for text in ("4,true", "[4, true]")] == [(4, True)] * 2
+    assert pair.checked([2, False]) == (2, False)
+    for wrong in ("4", "0,true", "4,true,1", "4;true"):
+        with pytest.raises(
+            PromptError,
+            match=r"`pair` must be a list of n \(a whole number of at least 1\) and on \(true or f",
+        ):
+            pair.parsed(wrong)
     with pytest.raises(PromptError, match="needs its setting must"):
         checked_settings("it", (Setting("must", int),), {})
 

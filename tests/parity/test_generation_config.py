@@ -53,6 +53,8 @@ def asked(plain):
         "min_new_tokens": {"eos_token_id": end, "min_new_tokens": 15},
         "min_length": {"eos_token_id": end, "min_length": 18},
         "forced_eos_token_id": {"forced_eos_token_id": END},
+        "exponential_decay_length_penalty": {"exponential_decay_length_penalty": (4, 1.3)},
+        "guidance_scale": {"guidance_scale": 4.0},
         "max_length": {"max_new_tokens": None, "max_length": 13},
         "all": {
             **{"repetition_penalty": 1.3, "no_repeat_ngram_size": 3, "suppress_tokens": [often]},

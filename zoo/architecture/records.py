@@ -97,6 +97,11 @@ class Sampler(TargetRecord):
     of that shape, -inf for a token that must not be drawn. `settings` declares its settings; one without a default is
     required. A `stateful` target is called once for each sequence, `target(**settings)`, and returns an object that is
     called with the logits (1, V) of each token; `update(token)` is called with the token that was chosen.
+
+    A sampler that declares a setting `min_tokens_to_keep` is given the one of the text.
+
+    A `processor` is a logits processor: `function(tokens, logits, **settings)`, with the ids so far (T,), the prompt's
+    first, and the logits (1, V) before the temperature, in greedy decoding and beam search too.
     """
 
     noun, prefix = "sampler", "sampler/"
@@ -104,12 +109,16 @@ class Sampler(TargetRecord):
     settings: tuple[Setting, ...] = ()
     summary: str = ""
     stateful: bool = False
+    processor: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_tuples(self.label, self, ("settings",), Setting)
-        if not isinstance(self.stateful, bool):
-            raise PluginError(f"{self.label}: stateful is True or False, not {self.stateful!r:.60}")
+        for field in ("stateful", "processor"):
+            if not isinstance(getattr(self, field), bool):
+                raise PluginError(f"{self.label}: {field} is True or False, not {getattr(self, field)!r:.60}")
+        if self.stateful and self.processor:
+            raise PluginError(f"{self.label}: a processor is not stateful: it is given the tokens")
 
 
 @frozen()

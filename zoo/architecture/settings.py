@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from zoo.errors import PluginError, PromptError, did_you_mean
 from zoo.frozen import Frozen, frozen
 
-KINDS = (int, float, bool, str, dict, object)
+KINDS = (int, float, bool, str, dict, tuple, Callable, object)
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -25,14 +25,15 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 class Setting(Frozen):
     """One setting: its name in Python, its `kind`, its `default`, bounds and a line of help.
 
-    The kind is int, float, bool, str, dict (a mapping, or a JSON object as text), or object, for what the strategy itself
-    checks: a loaded model for example. A number is at least `minimum`, more than `above` and at most `maximum`. `choices`
-    are the only values if there are any, `also` values that are allowed beside those of the kind. `several`: one value or
-    a list of them. `file`: on the command line its value is the path of a file that holds it.
+    The kind is int, float, bool, str, dict (a mapping, or a JSON object as text), tuple (a value of each of `items`, as
+    text with commas between them), Callable, or object, for what the strategy itself checks: a loaded model for example.
+    A number is at least `minimum`, more than `above` and at most `maximum`. `choices` are the only values if there are
+    any, `also` values that are allowed beside those of the kind. `several`: one value or a list of them. `file`: on the
+    command line its value is the path of a file that holds it. `metavar` is what the help of a command calls the value.
     """
 
     name: str
-    kind: type
+    kind: Any
     default: Any = None
     minimum: float | None = None
     maximum: float | None = None
@@ -42,6 +43,8 @@ class Setting(Frozen):
     several: bool = False
     file: bool = False
     above: float | None = None
+    items: tuple[Setting, ...] = ()
+    metavar: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
@@ -50,8 +53,10 @@ class Setting(Frozen):
             )
         if self.kind not in KINDS:
             raise PluginError(
-                f"setting {self.name}: kind {self.kind!r} is not int, float, bool, str, dict or object"
+                f"setting {self.name}: kind {self.kind!r} is not int, float, bool, str, dict, tuple, Callable or object"
             )
+        if (self.kind is tuple) != bool(self.items):
+            raise PluginError(f"setting {self.name}: items are those of the kind tuple, which needs them")
         for field, values in (("choices", self.choices), ("also", self.also)):
             if not isinstance(values, tuple):
                 raise PluginError(f"setting {self.name}: {field} is a tuple of values, not {values!r:.60}")
@@ -90,6 +95,10 @@ class Setting(Frozen):
                 return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
             except OverflowError:
                 return None
+        if self.kind is tuple:
+            with suppress(PromptError, TypeError, ValueError):
+                return tuple(item.checked(part) for item, part in zip(self.items, value, strict=True))
+            return None
         if self.kind is dict and isinstance(value, str):
             with suppress(ValueError):
                 value = json.loads(value)
@@ -106,6 +115,10 @@ class Setting(Frozen):
         if value is text and self.kind in (int, float):
             with suppress(ValueError):
                 value = self.kind(text)
+        if self.kind is tuple:
+            parts = zip(self.items, text.strip("[]").split(","), strict=True)
+            with suppress(PromptError, ValueError):
+                value = tuple(item.parsed(part.strip()) for item, part in parts)
         return self._checked(value)
 
     def _within(self, value: Any) -> bool:
@@ -123,9 +136,16 @@ class Setting(Frozen):
     @property
     def expected(self) -> str:
         """What a value must be, in words: "a whole number of at least 1"."""
-        kind = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(
-            self.kind, "a JSON object" if self.kind is dict else "a value"
-        )
+        names = {
+            int: "a whole number",
+            float: "a number",
+            bool: "true or false",
+            str: "text",
+            dict: "a JSON object",
+            tuple: f"a list of {' and '.join(f'{item.name} ({item.expected})' for item in self.items)}",
+            Callable: "a function",
+        }
+        kind = names.get(self.kind, "a value")
         if self.choices:
             what = f"one of {', '.join(map(str, self.choices))}"
         else:
@@ -198,6 +218,7 @@ SAMPLING = (
         above=0,
     ),
     number_setting("min_p", "Sample from tokens at least p times as likely as the likeliest."),
+    count_setting("min_tokens_to_keep", "Minimum number of tokens that each filter keeps (1).", 1),
     number_setting(
         "typical_p",
         "Locally typical sampling: the tokens whose surprise is closest to the entropy, up to probability p together.",
@@ -251,8 +272,34 @@ PENALTIES = (
     count_setting("dry_allowed_length", "DRY: longest repetition without a penalty (2).", 1),
     _texts("dry_breakers", 'DRY: text at which a repetition ends (line break, ":", \'"\', "*").'),
     count_setting("no_repeat_ngram_size", "Generate no sequence of this many tokens twice (0: off)."),
+    Setting(
+        "exponential_decay_length_penalty",
+        tuple,
+        items=(count_setting("start", ""), number_setting("decay", "", 100, None, above=0)),
+        help="End tokens become likelier with each token after START, exponentially with the base DECAY.",
+    ),
     Setting("logit_bias", dict, help='Numbers to add to logits: a JSON object by token id, {"464": -5}.'),
     _texts("banned", "Never generate this text; may be given several times."),
+    Setting(
+        "logits_processors",
+        Callable,
+        several=True,
+        help="Functions (tokens, logits) -> logits, called before each token is chosen.",
+    ),
+)
+
+GUIDANCE = (
+    number_setting(
+        "guidance_scale",
+        "Classifier-free guidance: above 1 favours tokens that the prompt makes likelier than `negative_prompt` does (1: off).",
+        100,
+    ),
+    Setting(
+        "negative_prompt",
+        object,
+        metavar="TEXT",
+        help="Prompt that guidance leads away from, as text or token ids (the last token of the prompt).",
+    ),
 )
 
 CONSTRAINTS = (
@@ -300,7 +347,10 @@ DRAFTING = (
         maximum=64,
     ),
     Setting(
-        "draft_model", object, help="Smaller model that drafts: what `zoo run` takes, or a loaded model."
+        "draft_model",
+        object,
+        metavar="SOURCE",
+        help="Smaller model that drafts: what `zoo run` takes, or a loaded model.",
     ),
     count_setting("draft_tokens", "Number of tokens in a draft (4).", 1, 64),
     Setting("own_draft", bool, help="Draft with the checkpoint's multi-token prediction layer."),
@@ -329,6 +379,7 @@ GROUPS: dict[str, tuple[Setting, ...]] = {
     "Length and stops": LIMITS,
     "Sampling": SAMPLING,
     "Penalties and bans": PENALTIES,
+    "Guidance": GUIDANCE,
     "Constraints": CONSTRAINTS,
     "Log-probabilities": OUTPUT,
     "Prompt": PROMPT,

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=Callable[..., Any])
 
-# What Python's callers alone can use: a command gives its prompt as ids.
-PYTHON_ONLY = ("special_tokens",)
-KIND_NAMES = {int: "integer", float: "float", bool: "true|false", str: "text", dict: "json", object: "source"}
+# What Python's callers alone can use: a command gives its prompt as ids, and no functions.
+PYTHON_ONLY = ("special_tokens", "logits_processors")
+KIND_NAMES = {int: "integer", float: "float", bool: "true|false", str: "text", dict: "json"}
 # Keys of a click context's `meta`: the files that settings were read from, the user's defaults, and whether help shows
 # every option.
 FILES = f"{__name__}.files"
@@ -38,7 +38,9 @@ class SettingType(click.ParamType):
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.name = "file" if setting.file else KIND_NAMES[setting.kind]
+        items = ",".join(item.name for item in setting.items)
+        kind = setting.metavar or items or KIND_NAMES.get(setting.kind, "value")
+        self.name = "file" if setting.file else kind
         if setting.choices:
             self.name = "|".join(map(str, setting.choices))
         self.name += "".join(f"|{extra}" for extra in setting.also if type(extra) is not int)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zoo.architecture import Setting, Strategy
+from zoo.architecture import Sampler, Setting, Strategy
 from zoo.architecture.settings import BREAKERS, CACHE, CONSTRAINTS, SHARED
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
@@ -221,11 +221,14 @@ def _ids(values: Mapping[str, Any], key: str, vocab: int) -> tuple[int, ...]:
 
 # The keys of generation_config.json that are settings; the drawn ones count when `do_sample` is set.
 DRAWN = ("temperature", "top_k", "top_p", "min_p", "typical_p")
-ALWAYS = ("repetition_penalty", "no_repeat_ngram_size", "max_time")
+ALWAYS = (
+    *("repetition_penalty", "no_repeat_ngram_size", "max_time"),
+    *("exponential_decay_length_penalty", "guidance_scale"),
+)
 # Any of these without a temperature implies temperature 1.
-DRAW_SETTINGS = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "mirostat", "samplers")
+DRAW_SETTINGS = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "mirostat")
 # Mirostat replaces these: it chooses how many tokens to draw from.
-REPLACED = ("top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc_probability")
+REPLACED = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "min_tokens_to_keep")
 POLICY = tuple(setting.name for setting in CACHE)
 MOST_BIAS = 1e6  # beyond it the other logits vanish in float32
 ONE_OF = tuple(setting.name for setting in CONSTRAINTS)
@@ -249,6 +252,7 @@ class Settings(Frozen):
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    min_tokens_to_keep: int = 1
     typical_p: float = 1.0
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
@@ -268,8 +272,13 @@ class Settings(Frozen):
     dry_allowed_length: int = 2
     dry_breakers: tuple[str, ...] = BREAKERS
     no_repeat_ngram_size: int = 0
+    exponential_decay_length_penalty: tuple[int, float] | None = None
     logit_bias: Mapping[int, float] | None = None
     banned: tuple[str, ...] = ()
+    logits_processors: tuple[Callable[..., Any], ...] = ()
+
+    guidance_scale: float = 1.0
+    negative_prompt: str | Sequence[int] | None = None
 
     json_schema: Mapping[str, Any] | None = None
     regex: str | None = None
@@ -301,6 +310,8 @@ class Settings(Frozen):
         asked = [name for name in ONE_OF if getattr(self, name) is not None]
         if len(asked) > 1:
             raise PromptError(f"`{asked[0]}` and `{asked[1]}` cannot be given together")
+        if self.negative_prompt is not None and self.guidance_scale == 1:
+            raise PromptError("`negative_prompt` needs a `guidance_scale` other than 1")
 
     @property
     def greedy(self) -> bool:
@@ -336,7 +347,12 @@ def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
             raise PromptError(
                 f"`mirostat` and `{rival}` cannot be given together: each says what to draw from"
             )
+    samplers = asked.get("samplers") or {}
+    if not isinstance(samplers, Mapping) or not all(isinstance(v, Mapping) for v in samplers.values()):
+        raise PromptError(f"`samplers` must be settings by a sampler's name, got {samplers!r:.60}")
+    table = loaded.registry.table(Sampler)
     draws = any(asked.get(name) for name in DRAW_SETTINGS)
+    draws = draws or any(not table.require(name).processor for name in samplers)
     if draws and "temperature" not in asked and not found.get("temperature"):
         found["temperature"] = 1.0
     if not asked.get("stop"):

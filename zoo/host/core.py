@@ -23,8 +23,10 @@ from zoo.architecture import settings as shared
 CONTINUATION = tuple(setting.name for setting in shared.SETTINGS if not setting.name.endswith("_language"))
 UNSAMPLED = tuple(
     setting.name
-    for group in (shared.LIMITS, shared.PENALTIES, shared.CONSTRAINTS, shared.PROMPT, shared.CACHE)
-    for setting in group
+    for setting in (
+        *(*shared.LIMITS, *shared.PENALTIES, *shared.GUIDANCE),
+        *(*shared.CONSTRAINTS, *shared.PROMPT, *shared.CACHE),
+    )
 )
 SAMPLED = (*(setting.name for setting in shared.SAMPLING), *UNSAMPLED, "samplers", "logprobs", "report")
 

@@ -106,7 +106,8 @@ def zoo_samplers() -> Iterable[Sampler]:  # type: ignore[empty-body]
 
     `zoo run llama PROMPT --sampler eta:cutoff=0.001`, or `zoo.stream(loaded, prompt, samplers={"eta": {"cutoff":
     0.001}})`, applies one after the temperature and the zoo's own filters. Its settings are checked before the first
-    token. A `stateful` sampler is made for each sequence and is updated with every token that was chosen.
+    token. A `stateful` sampler is made for each sequence and is updated with every token that was chosen. A `processor`
+    works on the logits before the temperature and is given the tokens so far, too.
 
     >>> from zoo.architecture import Sampler, Setting, hookimpl
     >>> @hookimpl

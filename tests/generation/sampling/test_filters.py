@@ -6,7 +6,17 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from zoo.generation.sampling.draw import draw_processors, min_p, top_k, top_n_sigma, top_p, typical, xtc
+from tests.helpers.chi_square import deviation
+from zoo.generation.sampling.draw import (
+    draw_processors,
+    min_p,
+    sampler,
+    top_k,
+    top_n_sigma,
+    top_p,
+    typical,
+    xtc,
+)
 from zoo.generation.settings import Settings
 
 NEG_INF = -math.inf
@@ -125,6 +135,46 @@ def test_xtc_leaves_exempt_tokens_alone():
 def test_xtc_keeps_one_of_equal_top_choices():
     (row,) = coins(1.0, 0.2, p=np.array([0.3, 0.3, 0.3, 0.1], np.float32))
     assert len(row) == 2 and 3 in row
+
+
+@pytest.mark.parametrize("logits", ROWS, ids=["flat", "medium", "sharp"])
+@pytest.mark.parametrize("count", [1, 3, 99])
+@pytest.mark.parametrize("name", ["top_n_sigma", "top_k", "top_p", "min_p", "typical_p"])
+def test_each_filter_keeps_at_least_so_many_tokens(name, count, logits):
+    value = {"top_n_sigma": 0.01, "top_k": 2, "min_p": 0.99}.get(name, 0.05)
+
+    def filtered(count):
+        settings = Settings(temperature=1.0, min_tokens_to_keep=count, **{name: value})
+        return kept(draw_processors(settings)[-1].function(mx.array(logits)), logits)
+
+    def likeliest(row):
+        p = probabilities(row)
+        order = np.argsort(np.abs(-np.log(p) + (p * np.log(p)).sum()) if name == "typical_p" else -p)
+        return set(order[:count].tolist())
+
+    wanted = [alone | likeliest(row) for alone, row in zip(filtered(1), logits, strict=True)]
+    assert filtered(count) == wanted
+    # A token that was removed before does not come back.
+    more = np.concatenate([logits, np.full((4, 9), NEG_INF, np.float32)], axis=1)
+    settings = Settings(temperature=1.0, min_tokens_to_keep=count, **{name: value})
+    assert kept(draw_processors(settings)[-1].function(mx.array(more)), more) == wanted
+
+
+def test_draws_have_the_distribution_of_the_tokens_that_are_kept():
+    p = np.array([0.6, 0.2, 0.1, 0.06, 0.04])
+    draw = sampler(Settings(temperature=1.0, top_p=0.5, min_p=0.9, min_tokens_to_keep=3, seed=5))
+    drawn = np.array(draw(mx.array(np.log(np.repeat(p[None], 2000, 0)).astype(np.float32))))
+    assert deviation(np.bincount(drawn, minlength=5), np.where(np.arange(5) < 3, p, 0)) < 4
+
+
+def test_xtc_removes_nothing_where_too_few_tokens_would_be_left():
+    logits = mx.array(np.log(P)[None])
+
+    def left(count):
+        found = xtc(logits, 1.0, 0.1, key=mx.random.key(0), count=count)
+        return kept(found, np.array(logits))
+
+    assert left(2) == [{3, 4}] and left(3) == [set(range(5))]
 
 
 def test_the_order_of_the_filters():

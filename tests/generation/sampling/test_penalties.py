@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from zoo.generation.sampling import LogitsProcessors
-from zoo.generation.sampling.penalties import Counts, frequency, presence, repetition
+from zoo.generation.sampling.penalties import Counts, exponential_decay, frequency, presence, repetition
 from zoo.generation.settings import Constraints, Settings
 
 V = 7
@@ -47,6 +47,19 @@ def test_the_prompt_counts_for_repetition_alone():
     wanted[[2, 5]] -= 1.0
     wanted[[2, 5]] -= [1.0, 0.5]
     assert np.allclose(np.array(processors(mx.array(LOGITS)))[0], wanted, atol=1e-6)
+
+
+def test_end_tokens_gain_more_with_each_token_after_the_start():
+    for count, growth in ((2, 0.0), (3, 0.5), (5, 1.5**3 - 1)):
+        found = np.array(exponential_decay(mx.array(LOGITS), (0, 1, 3, 99), 2, 1.5, count))
+        wanted = LOGITS + np.abs(LOGITS) * growth * np.isin(range(V), (0, 1, 3))
+        assert np.allclose(found, wanted, atol=1e-6)
+    # A decay below 1 takes from the logits of end tokens.
+    assert np.array(exponential_decay(mx.array(LOGITS), (0,), 0, 0.5, 2))[0, 0] == pytest.approx(0.5)
+    # A removed token stays removed, and a text of any length has numbers.
+    removed = mx.array([[-np.inf, -2.0]])
+    assert np.array(exponential_decay(removed, (0,), 0, 1.5, 9)).tolist() == [[-np.inf, -2.0]]
+    assert np.isfinite(np.array(exponential_decay(mx.array(LOGITS), (0, 1), 0, 100, 10**6))).all()
 
 
 def test_nothing_asked_changes_nothing():

@@ -68,6 +68,11 @@ def generated(loaded, prompt=PROMPT, max_tokens=5, values=None, **settings):
         ({"suppress_tokens": [2], "min_length": 3}, [1, 1, 0]),  # the prompt's token counts
         ({"forced_bos_token_id": 2}, [2, 1, 2, 1, 2]),
         # The likeliest token reaches a typical mass of 0.1 only where it is near the entropy, which the second one is.
+        # The end's logit is 4, after two tokens 4 · 1.1, after four 4 · 1.1³.
+        ({"exponential_decay_length_penalty": [1, 1.1]}, [1, 2, 1, 2, 0]),
+        ({"exponential_decay_length_penalty": [1, 1.2]}, [1, 2, 1, 0]),
+        ({"exponential_decay_length_penalty": [1, 1.3]}, [1, 2, 0]),
+        ({"exponential_decay_length_penalty": [1, 1.3], "min_new_tokens": 4}, [1, 2, 1, 2, 0]),
         ({"do_sample": True, "typical_p": 0.1, "temperature": 0.05}, [1, 2, 1, 2, 1]),
     ],
     ids=str,
@@ -76,6 +81,17 @@ def test_constraints_hold_when_tokens_come_one_by_one(loaded, values, expected):
     assert generated(loaded, values=values) == expected
     # The loop of the beams' strategy is the same one.
     assert generated(loaded, values=values, strategy="beam") == expected
+
+
+def test_the_guidance_of_a_checkpoint_holds(loaded):
+    # The logits depend on the last token alone: after the first one both prompts have the same, and nothing changes.
+    assert generated(loaded, values={"guidance_scale": 0.0}) == [1, 2, 1, 2, 1]
+    assert generated(loaded, values={"guidance_scale": 0.0}, negative_prompt=[1]) == [2, 1, 2, 1, 2]
+    assert generated(loaded, values={"guidance_scale": 0.0}, negative_prompt=[1], guidance_scale=2.0)[0] == 1
+    with pytest.raises(PromptError, match="`negative_prompt` needs a `guidance_scale`"):
+        generated(loaded, values={"guidance_scale": 3.0}, negative_prompt=[2], guidance_scale=1.0)
+    with pytest.raises(PromptError, match=r"^generation_config.json: guidance_scale must be a number of"):
+        generated(loaded, values={"guidance_scale": "much"})
 
 
 def test_they_hold_for_a_draw(loaded):

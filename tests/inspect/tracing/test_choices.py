@@ -1,11 +1,13 @@
 """What a trace shows of each choice is what the run drew from, for every setting that changes probabilities."""
 
+import json
+
 import mlx.core as mx
 import numpy as np
 import pytest
 
 import zoo
-from zoo.architecture.settings import CONSTRAINTS, PENALTIES, SAMPLING
+from zoo.architecture.settings import CONSTRAINTS, GUIDANCE, PENALTIES, SAMPLING
 from zoo.generation.loop import speculative_batch
 from zoo.generation.sampling import draw
 from zoo.inspect.trace_view.build_view import build_view
@@ -13,12 +15,21 @@ from zoo.inspect.trace_view.build_view import build_view
 PROMPT = "The capital of China is Beijing. The capital of China is Beijing. The capital of"
 TOKENS = 6
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+def without_seen(tokens, logits):
+    """A logits processor: no token of the text comes again."""
+    logits[:, tokens] = -mx.inf
+    return logits
+
+
 # Settings that make each setting change some distribution, and the stage that shows it.
 EXAMPLES = {
     "temperature": (dict(temperature=2.0), "temperature"),
     "top_k": (dict(top_k=3), "top_k"),
     "top_p": (dict(temperature=2.0, top_p=0.5), "top_p"),
     "min_p": (dict(temperature=2.0, min_p=0.2), "min_p"),
+    "min_tokens_to_keep": (dict(temperature=2.0, top_p=0.01, min_tokens_to_keep=3), "top_p"),
     "typical_p": (dict(temperature=2.0, typical_p=0.3), "typical_p"),
     "xtc_probability": (dict(temperature=2.0, xtc_probability=0.9, xtc_threshold=0.02), "xtc_probability"),
     "xtc_threshold": (dict(temperature=2.0, xtc_probability=1.0, xtc_threshold=0.02), "xtc_probability"),
@@ -38,6 +49,13 @@ EXAMPLES = {
     "dry_allowed_length": (dict(dry_multiplier=2.0, dry_allowed_length=1), "dry_multiplier"),
     "dry_breakers": (dict(dry_multiplier=2.0, dry_breakers=("?",)), "dry_multiplier"),
     "no_repeat_ngram_size": (dict(no_repeat_ngram_size=2), "no_repeat_ngram_size"),
+    "exponential_decay_length_penalty": (
+        dict(exponential_decay_length_penalty=(0, 1.2)),
+        "exponential_decay_length_penalty",
+    ),
+    "logits_processors": (dict(logits_processors=(without_seen,)), "without_seen"),
+    "guidance_scale": (dict(guidance_scale=2.0), "guidance_scale"),
+    "negative_prompt": (dict(guidance_scale=2.0, negative_prompt="Paris is"), "guidance_scale"),
     "logit_bias": (dict(logit_bias={300: 8.0}), "logit_bias"),
     "banned": (dict(banned=("China", "is")), "banned"),
     "json_schema": (dict(json_schema=SCHEMA), "json_schema"),
@@ -74,7 +92,7 @@ def shown(choice, stage=-1):
 
 
 def test_every_setting_that_changes_probabilities_has_an_example():
-    declared = {setting.name for setting in (*SAMPLING, *PENALTIES, *CONSTRAINTS)} - {"seed"}
+    declared = {setting.name for setting in (*SAMPLING, *PENALTIES, *GUIDANCE, *CONSTRAINTS)} - {"seed"}
     assert set(EXAMPLES) == declared | {"min_tokens", "samplers"}
 
 
@@ -98,7 +116,8 @@ def test_last_stage_is_the_distribution_that_a_run_draws_from(llama, drawn, name
 
 
 @pytest.mark.parametrize(
-    "name", [setting.name for setting in (*PENALTIES, *CONSTRAINTS) if setting.name != "dry_breakers"]
+    "name",
+    [s.name for s in (*PENALTIES, *GUIDANCE, *CONSTRAINTS) if s.name != "dry_breakers"],
 )
 def test_greedy_run_takes_the_likeliest_of_the_last_stage(llama, name):
     asked, stage = EXAMPLES[name]
@@ -174,3 +193,11 @@ def test_an_untraced_run_asks_once_who_observes(llama, monkeypatch):
     monkeypatch.setattr(draw, "record_of", lambda settings: asked.append(settings) or own(settings))
     zoo.generate(llama, PROMPT, max_tokens=TOKENS, temperature=1.0)
     assert len(asked) == 1
+
+
+def test_the_view_names_the_functions_and_lists_the_ids_of_the_settings(llama):
+    settings = dict(logits_processors=without_seen, guidance_scale=2.0, negative_prompt=mx.array([5, 6]))
+    view = build_view(zoo.trace(llama, PROMPT, max_tokens=1, **settings))
+    shown = json.loads(json.dumps(view.settings))
+    assert shown["logits_processors"] == ["without_seen"]
+    assert (shown["guidance_scale"], shown["negative_prompt"]) == (2.0, [5, 6])

@@ -18,6 +18,7 @@ import mlx.core as mx
 
 from zoo.cache import CachePolicy, flatten_caches, merged_caches
 from zoo.errors import PromptError, ZooError
+from zoo.generation.loop.guidance import guidance_of
 from zoo.generation.loop.prompt import (
     MOST_RESERVED,
     OnHidden,
@@ -29,8 +30,7 @@ from zoo.generation.loop.prompt import (
 )
 from zoo.generation.loop.step import PromptRead, Step
 from zoo.generation.loop.text_stream import TextStream
-from zoo.generation.sampling import TokenSampler, processors_of
-from zoo.generation.sampling.draw import filters_of
+from zoo.generation.sampling import TokenSampler, sampler_of
 from zoo.generation.sampling.logits import TokenLogprobs, check_numbers, token_logprobs
 from zoo.generation.settings import Settings
 from zoo.loading import Loaded
@@ -131,13 +131,13 @@ def sequence_of(
         from zoo.generation.speculative import draft_config
 
         drafting = draft_config(loaded, settings)
-    limit, filters = constraints.max_tokens, filters_of(loaded.registry, settings.samplers)
+    limit = constraints.max_tokens
     return Sequence(
         handle,
         ids,
         settings,
         limit,
-        TokenSampler(settings, processors_of(loaded, settings, constraints), filters),
+        sampler_of(loaded, settings, constraints, guidance_of(loaded, settings, ids, limit, DecodeStep)),
         TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex),
         start_token(loaded) if loaded.model.translates else None,
         checkpoints,

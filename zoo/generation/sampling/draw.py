@@ -2,7 +2,7 @@
 
 `TokenSampler` chooses the tokens of one sequence from its logits; `sampler` draws for every row of logits (B, V). A filter
 is a function from logits (B, V) to logits (B, V). A removed token has the logit -inf, so that the next filter and the draw
-see the renormalised rest. Each keeps at least one token of a row. Axes: B batch, V vocabulary.
+see the renormalised rest. Each keeps at least `min_tokens_to_keep` tokens of a row. Axes: B batch, V vocabulary.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import mlx.core as mx
 
-from zoo.architecture import Sampler
-from zoo.architecture.settings import checked_settings
-from zoo.errors import PluginError, PromptError, ZooError, in_words
+from zoo.errors import ZooError
+from zoo.generation.sampling.custom import CustomFunction, CustomProcessor, PluginSampler, filters_from
+from zoo.generation.sampling.guidance import Guidance
 from zoo.generation.sampling.logits import (
     NEG_INF,
     LogitsProcessor,
@@ -27,9 +26,9 @@ from zoo.generation.sampling.logits import (
     record_of,
     stages_of,
 )
-from zoo.generation.sampling.logits_processors import LogitsProcessors
-from zoo.generation.settings import Settings
-from zoo.host.registry import Registry
+from zoo.generation.sampling.logits_processors import LogitsProcessors, processors_of
+from zoo.generation.settings import Constraints, Settings
+from zoo.loading import Loaded
 
 
 def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:
@@ -42,15 +41,23 @@ def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:
         return ()
     heat, sigma, k = settings.temperature, settings.top_n_sigma, settings.top_k
     p, least, mass = settings.top_p, settings.min_p, settings.typical_p
-    steps = (
-        (True, LogitsProcessor("temperature", heat, lambda logits: logits / heat)),
-        (sigma > 0, LogitsProcessor("top_n_sigma", sigma, lambda logits: top_n_sigma(logits, sigma))),
-        (k > 0, LogitsProcessor("top_k", k, lambda logits: top_k(logits, k))),
-        (p < 1, LogitsProcessor("top_p", p, lambda logits: top_p(logits, p))),
-        (least > 0, LogitsProcessor("min_p", least, lambda logits: min_p(logits, least))),
-        (mass < 1, LogitsProcessor("typical_p", mass, lambda logits: typical(logits, mass))),
+    count = settings.min_tokens_to_keep
+    steps: tuple[tuple[bool, str, float, Callable[[mx.array], mx.array]], ...] = (
+        (True, "temperature", heat, lambda logits: logits / heat),
+        (sigma > 0, "top_n_sigma", sigma, keeping(lambda logits: top_n_sigma(logits, sigma), count)),
+        (k > 0, "top_k", k, lambda logits: top_k(logits, max(k, count))),
+        (p < 1, "top_p", p, keeping(lambda logits: top_p(logits, p), count)),
+        (least > 0, "min_p", least, keeping(lambda logits: min_p(logits, least), count)),
+        (mass < 1, "typical_p", mass, lambda logits: typical(logits, mass, count)),
     )
-    return tuple(processor for asked, processor in steps if asked)
+    return tuple(LogitsProcessor(name, value, function) for asked, name, value, function in steps if asked)
+
+
+def keeping(narrow: Callable[[mx.array], mx.array], count: int) -> Callable[[mx.array], mx.array]:
+    """A filter as `narrow`, which also keeps the `count` likeliest tokens."""
+    if count == 1:
+        return narrow
+    return lambda logits: mx.where(top_k(logits, count) > NEG_INF, logits, narrow(logits))
 
 
 def top_k(logits: mx.array, k: int) -> mx.array:
@@ -83,8 +90,8 @@ def min_p(logits: mx.array, p: float) -> mx.array:
     return mx.where(logits >= best + mx.log(mx.array(p)), logits, NEG_INF)
 
 
-def typical(logits: mx.array, p: float) -> mx.array:
-    """Keep the tokens whose surprise is nearest to the entropy, until they reach p: (B, V) -> (B, V).
+def typical(logits: mx.array, p: float, count: int = 1) -> mx.array:
+    """Keep the tokens whose surprise is nearest to the entropy, until they reach p and are `count`: (B, V) -> (B, V).
 
     Meister et al., 2022, "Locally Typical Sampling", equation 8.
     """
@@ -96,7 +103,7 @@ def typical(logits: mx.array, p: float) -> mx.array:
     order = mx.argsort(distance, axis=-1)  # nearest first
     ordered = mx.take_along_axis(probabilities, order, axis=-1)
     before = mx.cumsum(ordered, axis=-1) - ordered  # the mass of all that are nearer
-    first = mx.arange(logits.shape[-1]) == 0  # one token is always kept
+    first = mx.arange(logits.shape[-1]) < count
     kept = mx.put_along_axis(mx.zeros(logits.shape, mx.bool_), order, (before < p) | first, axis=-1)
     return mx.where(kept, logits, NEG_INF)
 
@@ -114,9 +121,17 @@ def top_n_sigma(logits: mx.array, n: float) -> mx.array:
 
 
 def xtc(
-    logits: mx.array, probability: float, threshold: float, *, key: mx.array, exempt: mx.array | None = None
+    logits: mx.array,
+    probability: float,
+    threshold: float,
+    *,
+    key: mx.array,
+    exempt: mx.array | None = None,
+    count: int = 1,
 ) -> mx.array:
     """With `probability`, remove every token of at least `threshold` but the least likely of them: (B, V) -> (B, V).
+
+    Nothing is removed where fewer than `count` tokens would be left.
 
     "Exclude top choices", by p-e-w, has no paper; this is the filter of text-generation-webui and llama.cpp.
     `key` decides by one draw a row. Tokens marked in `exempt` (V,), booleans, are never removed, and never the one kept
@@ -129,6 +144,8 @@ def xtc(
     least = mx.argmin(mx.where(top, probabilities, float("inf")), axis=-1, keepdims=True)  # (B, 1)
     # A single token above the threshold is also the least likely of them, and is kept.
     gone = top & (mx.arange(logits.shape[-1]) != least)
+    if count > 1:
+        gone = gone & (((logits > NEG_INF) & ~gone).sum(axis=-1, keepdims=True) >= count)
     thrown = mx.random.uniform(shape=(logits.shape[0], 1), key=key) < probability
     return mx.where(gone & thrown, NEG_INF, logits)
 
@@ -164,49 +181,6 @@ class Mirostat:
         # The bound keeps growing while tokens are likely; above the largest surprise it has no effect.
         error = mx.take(self._surprise[0], token)[0] - self.tau
         self.bound = self.bound - self.eta * error
-
-
-class PluginFilter:
-    """A plugin's sampler with its settings, for one sequence; its exceptions become PluginErrors that name it."""
-
-    def __init__(self, record: Sampler, settings: Mapping[str, Any]) -> None:
-        self.name, self.stateful = record.name, record.stateful
-        self._settings = {} if record.stateful else dict(settings)
-        target = record.load()
-        self._function = self._guarded(target, **settings) if record.stateful else target
-
-    def __call__(self, logits: mx.array) -> mx.array:
-        """Apply the sampler to logits, (B, V) -> (B, V)."""
-        found = self._guarded(self._function, logits, **self._settings)
-        if not isinstance(found, mx.array) or found.shape != logits.shape:
-            shown = found.shape if isinstance(found, mx.array) else type(found).__name__
-            raise PluginError(f"sampler {self.name} returned {shown}, expected logits {logits.shape}")
-        return found
-
-    def update(self, token: int) -> None:
-        """Tell a stateful sampler which token was chosen."""
-        if self.stateful:
-            self._guarded(lambda: self._function.update(token))
-
-    def _guarded(self, function: Any, *arguments: Any, **settings: Any) -> Any:
-        try:
-            return function(*arguments, **settings)
-        except Exception as error:
-            raise PluginError(f"sampler {self.name}: {in_words(error)}") from error
-
-
-def filters_of(
-    registry: Registry, samplers: Mapping[str, Mapping[str, Any]] | None
-) -> tuple[PluginFilter, ...]:
-    """The plugins' samplers that `samplers` names, each with its settings, in order; PromptError for an unknown setting."""
-    samplers = {} if samplers is None else samplers
-    if not isinstance(samplers, Mapping) or not all(isinstance(v, Mapping) for v in samplers.values()):
-        raise PromptError(f"`samplers` must be settings by a sampler's name, got {samplers!r:.60}")
-    filters = []
-    for name, given in samplers.items():
-        record = registry.table(Sampler).require(name)
-        filters.append(PluginFilter(record, checked_settings(f"sampler {name}", record.settings, given)))
-    return tuple(filters)
 
 
 def sampler(settings: Settings) -> Callable[[mx.array], mx.array]:
@@ -255,7 +229,7 @@ class TokenSampler:
     """
 
     def __init__(
-        self, settings: Settings, processors: LogitsProcessors, filters: Sequence[PluginFilter] = ()
+        self, settings: Settings, processors: LogitsProcessors, filters: Sequence[PluginSampler] = ()
     ) -> None:
         """Sample by the sequence's logits processors, then by temperature, filters and plugins' `filters`."""
         self.settings, self.processors, self.mask = settings, processors, processors.mask
@@ -267,11 +241,11 @@ class TokenSampler:
         self._chain = (*processors.chain, *self._draws())
         self._record = record_of(settings)
         self._updated = 0  # tokens that `update` was told
-        # The largest of the last scores after what may remove all: the processors (""), each plugin's filter by its name.
-        self._best: dict[str, mx.array] = {}
+        # The largest of the last scores after what may remove all: each custom function by its label, the processors ("").
+        self._best: list[tuple[str, mx.array]] = []
         self._stages: list[LogitsStage] | None = None  # of the last probabilities, where choices are recorded
-        # `_best` and `_stages` of each token that was chosen and not yet passed to `update`.
-        self._unread = deque[tuple[dict[str, mx.array], list[LogitsStage] | None]]()
+        # `_best` and `_stages` of each token that was chosen and not yet passed to `update`, or why none could be.
+        self._unread = deque[tuple[list[tuple[str, mx.array]], list[LogitsStage] | None] | ZooError]()
         if not settings.greedy:
             self._split(first_key(settings.seed))
         self.is_greedy = settings.greedy and not processors.chain and self._record is None
@@ -291,10 +265,14 @@ class TokenSampler:
         return mx.softmax(stages[-1].logits[0], axis=-1)
 
     def choose(self, logits: mx.array) -> mx.array:
-        """The next token, not yet evaluated: logits (1, V) -> (1,)."""
+        """The next token, not yet evaluated: logits (1, V) -> (1,). `update` raises the error of a custom function."""
         if self.is_greedy:
             return greedy(logits)
-        stages = self._run(logits)
+        try:
+            stages = self._run(logits)
+        except ZooError as error:  # which is of this sequence alone, and not of those beside it
+            self._unread.append(error)
+            return greedy(logits)
         last = stages[-1].logits
         token = greedy(last) if self.settings.greedy else mx.random.categorical(last, key=self.key)
         self._unread.append((self._best, None if self._record is None else stages))
@@ -305,8 +283,11 @@ class TokenSampler:
         """The token that was chosen. ZooError where every token was removed, and none could be."""
         if self.is_greedy:
             return
-        best, stages = self._unread.popleft() if self._unread else (self._best, self._stages)
-        for name, largest in best.items():
+        unread = self._unread.popleft() if self._unread else (self._best, self._stages)
+        if isinstance(unread, ZooError):
+            raise unread
+        best, stages = unread
+        for name, largest in best:
             if not largest.item() > NEG_INF:  # or a sampler's NaN
                 removing = [f"`{each}`" for each in REMOVING if getattr(self.settings, each)]
                 names = name or ", ".join(removing) or "generation_config.json forbids all"
@@ -323,11 +304,15 @@ class TokenSampler:
     def _run(self, logits: mx.array) -> list[LogitsStage]:
         """The stages of the chain for the next token, in order; each has logits (1, V)."""
         stages = list(stages_of(logits, self._chain))
-        processed = stages[len(self.processors.chain)].logits
-        self._best = {"": processed.max()} if self.processors.removes else {}
-        for processor, stage in zip(self._chain, stages[1:], strict=True):
-            if isinstance(processor.function, PluginFilter):
-                self._best[f"sampler {stage.name}"] = stage.logits.max()
+        self._best = []
+        for processor, before, stage in zip(self._chain, stages, stages[1:], strict=False):
+            function = processor.function
+            custom = function.function if isinstance(function, CustomProcessor) else function
+            if isinstance(custom, CustomFunction):
+                left = before.logits.max() > NEG_INF  # else it did not remove the last ones
+                self._best.append((custom.label, mx.where(left, stage.logits.max(), 0)))
+        if self.processors.removes:
+            self._best.append(("", stages[len(self.processors.chain)].logits.max()))
         return stages
 
     def _draws(self) -> Iterator[LogitsProcessor]:
@@ -337,11 +322,11 @@ class TokenSampler:
             return
         yield from draw_processors(settings)
         if chance := settings.xtc_probability:
-            least, exempt = settings.xtc_threshold, self._exempt
+            least, exempt, count = settings.xtc_threshold, self._exempt, settings.min_tokens_to_keep
             yield LogitsProcessor(
                 "xtc_probability",
                 chance,
-                lambda logits: xtc(logits, chance, least, key=self._coin, exempt=exempt),
+                lambda logits: xtc(logits, chance, least, key=self._coin, exempt=exempt, count=count),
             )
         for each in self.filters:
             yield LogitsProcessor(each.name, None, each)
@@ -359,3 +344,11 @@ class TokenSampler:
     def _split(self, key: mx.array) -> None:
         # `key` is that of the next token, also for a caller that draws it by itself.
         self._key, self.key, self._coin = mx.random.split(key, 3)
+
+
+def sampler_of(
+    loaded: Loaded, settings: Settings, constraints: Constraints, guidance: Guidance | None = None
+) -> TokenSampler:
+    """The sampler of one sequence of a loaded model; the errors are those of `processors_of` and `filters_from`."""
+    processors = processors_of(loaded, settings, constraints, guidance)
+    return TokenSampler(settings, processors, filters_from(loaded.registry, settings))

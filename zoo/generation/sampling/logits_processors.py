@@ -14,12 +14,15 @@ import mlx.core as mx
 
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
+from zoo.generation.sampling.custom import CustomFunction, CustomProcessor, processors_from
+from zoo.generation.sampling.guidance import Guidance
 from zoo.generation.sampling.logits import NEG_INF, LogitsProcessor, keep_only, mask_tokens
 from zoo.generation.sampling.penalties import (
     BannedSequences,
     Counts,
     Dry,
     NoRepeatNgrams,
+    exponential_decay,
     frequency,
     presence,
     repetition,
@@ -113,9 +116,10 @@ NO_STRINGS = TokenStrings()
 class LogitsProcessors:
     """The logits processors of one sequence, `chain`, in their order, and what they know of its tokens.
 
-    The order: bias, penalties, bans, the least length, forced tokens, a grammar. `follow` tells each new token, evaluated
-    or not, and `update` its id. `looks_back`: the processors depend on the tokens before, and not only on their number.
-    `needs_last_token`: they need its id. `removes`: they may remove every token.
+    The order: guidance, bias, penalties, bans, the least length, forced tokens, the growth of end tokens, custom
+    processors, a grammar. `follow` tells each new token, evaluated or not, and `update` its id. `looks_back`: the processors
+    depend on the tokens before, and not only on their number. `needs_last_token`: they need its id. `removes`: they may
+    remove every token.
     """
 
     def __init__(
@@ -126,20 +130,27 @@ class LogitsProcessors:
         strings: TokenStrings = NO_STRINGS,
         mask: TokenMask | None = None,
         generated: Sequence[int] = (),
+        *,
+        custom: Sequence[CustomFunction] = (),
+        guidance: Guidance | None = None,
     ) -> None:
-        """The processors after the constraints' prompt and the tokens that were `generated` after it."""
+        """The processors after the constraints' prompt and the tokens that were `generated` after it.
+
+        `custom` are the logits processors of a caller and of plugins.
+        """
         if settings.min_tokens:
             constraints = replace(constraints, min_tokens=settings.min_tokens)
         self.settings, self.constraints, self.vocab = settings, constraints, vocab
         self.strings, self.mask, self.count = strings, mask, len(generated)
+        self._custom, self._guidance = custom, guidance
         self._counts: list[Counts] = []
         tokens = (*constraints.prompt, *generated)
         self.chain = (*self._changes(tokens), *self._removals(tokens))
         functions = [processor.function for processor in self.chain]
         bans = [each for each in functions if isinstance(each, BannedSequences | NoRepeatNgrams)]
-        penalties = [each for each in functions if isinstance(each, Dry)]
-        self._trackers = (*bans, *penalties, *(() if mask is None else (mask,)))
-        self.needs_last_token = bool(penalties) or mask is not None or any(each.looks_back for each in bans)
+        others = [each for each in functions if isinstance(each, Dry | CustomProcessor)]
+        self._trackers = (*bans, *others, *(() if mask is None else (mask,)))
+        self.needs_last_token = bool(others) or mask is not None or any(each.looks_back for each in bans)
         self.looks_back = self.needs_last_token or bool(self._counts)
         self.removes = bool(bans) or mask is not None or NEG_INF in (settings.logit_bias or {}).values()
 
@@ -152,13 +163,20 @@ class LogitsProcessors:
     def after(self, generated: Sequence[int]) -> LogitsProcessors:
         """These processors for a sequence whose generated tokens are others."""
         return LogitsProcessors(
-            self.settings, self.constraints, self.vocab, self.strings, generated=generated
+            self.settings,
+            self.constraints,
+            self.vocab,
+            self.strings,
+            generated=generated,
+            custom=self._custom,
         )
 
     def follow(self, token: mx.array) -> None:
         """One more token (1,), evaluated or not: what needs no id is brought up to date."""
         for counts in self._counts:
             counts.update(token)
+        if self._guidance is not None:
+            self._guidance.follow(token)
         self.count += 1
 
     def update(self, token: int) -> None:
@@ -167,8 +185,13 @@ class LogitsProcessors:
             tracker.update(token)
 
     def _changes(self, tokens: Sequence[int]) -> Iterator[LogitsProcessor]:
-        """The bias, and penalties of tokens that the text has; those of presence and frequency leave the prompt out."""
+        """Guidance, the bias, and penalties of tokens that the text has.
+
+        Those of presence and frequency leave the prompt out.
+        """
         settings = self.settings
+        if self._guidance is not None:
+            yield LogitsProcessor("guidance_scale", settings.guidance_scale, self._guidance)
         if settings.logit_bias:
             ids, values = zip(*settings.logit_bias.items(), strict=True)
             bias = mx.zeros(self.vocab).at[mx.array(ids)].add(mx.array(values))
@@ -199,7 +222,7 @@ class LogitsProcessors:
             yield LogitsProcessor("dry_multiplier", multiplier, dry)
 
     def _removals(self, tokens: Sequence[int]) -> Iterator[LogitsProcessor]:
-        """The processors for banned sequences, for constraints on the number of tokens, and for a grammar."""
+        """The processors for banned sequences, for the number of tokens, custom ones, and for a grammar."""
         settings, constraints = self.settings, self.constraints
         if self.strings.banned:
             yield LogitsProcessor("banned", None, BannedSequences(self.vocab, self.strings.banned, tokens))
@@ -213,6 +236,15 @@ class LogitsProcessors:
         if constraints.first_token is not None or constraints.last_tokens or constraints.suppressed_first:
             name = "target_language" if settings.target_language else CHECKPOINT
             yield LogitsProcessor(name, None, self._forced)
+        if (growth := settings.exponential_decay_length_penalty) is not None:
+            ends = tuple(constraints.eos_ids)
+            yield LogitsProcessor(
+                "exponential_decay_length_penalty",
+                growth[1],
+                lambda logits: exponential_decay(logits, ends, *growth, self.count),
+            )
+        for function in self._custom:
+            yield LogitsProcessor(function.name, None, CustomProcessor(function, tokens))
         if (mask := self.mask) is not None:
             from zoo.generation.grammar import apply_mask
 
@@ -243,7 +275,9 @@ class LogitsProcessors:
         return mask_tokens(logits, constraints.suppressed_first if self.count == first else ())
 
 
-def processors_of(loaded: Loaded, settings: Settings, constraints: Constraints) -> LogitsProcessors:
+def processors_of(
+    loaded: Loaded, settings: Settings, constraints: Constraints, guidance: Guidance | None = None
+) -> LogitsProcessors:
     """The logits processors of one sequence of a loaded model; PromptError for a string that cannot be encoded."""
     vocab, tokenizer = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab, loaded.tokenizer
     strings = TokenStrings(
@@ -257,4 +291,5 @@ def processors_of(loaded: Loaded, settings: Settings, constraints: Constraints) 
         from zoo.generation.grammar import token_mask
 
         mask = token_mask(tokenizer, vocab, constraints.eos_ids, **forms)
-    return LogitsProcessors(settings, constraints, vocab, strings, mask)
+    custom = processors_from(loaded.registry, settings)
+    return LogitsProcessors(settings, constraints, vocab, strings, mask, custom=custom, guidance=guidance)

@@ -8,12 +8,15 @@ Axes: V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 
 import mlx.core as mx
 
 from zoo.generation.sampling.logits import NEG_INF, marked, mask_tokens
+
+HIGHEST = 1e30  # a penalty that float32 holds
 
 
 def repetition(logits: mx.array, seen: mx.array, penalty: float) -> mx.array:
@@ -36,6 +39,20 @@ def presence(logits: mx.array, counts: mx.array, penalty: float) -> mx.array:
 def frequency(logits: mx.array, counts: mx.array, penalty: float) -> mx.array:
     """Less `penalty` for each time that a token came: (…, V), (V,) -> (…, V)."""
     return logits - penalty * counts
+
+
+def exponential_decay(
+    logits: mx.array, ends: Sequence[int], start: int, decay: float, count: int
+) -> mx.array:
+    """The logits after `count` tokens, those of the tokens `ends` raised by |logit| · (`decay` ** (count − start) − 1).
+
+    (…, V) -> (…, V). Up to `start` tokens nothing changes, and a removed token stays removed. transformers' definition.
+    """
+    eos = marked(logits.shape[-1], ends)
+    if count <= start or eos is None:
+        return logits
+    growth = math.exp(min((count - start) * math.log(decay), math.log(HIGHEST))) - 1
+    return mx.where(eos & (logits > NEG_INF), logits + mx.abs(logits) * growth, logits)
 
 
 class Counts:
@@ -229,7 +246,6 @@ class SuffixAutomaton:
 
 
 LONGEST = 50  # tokens beyond the allowed length from which on the penalty does not grow
-HIGHEST = 1e30  # a penalty that float32 holds
 
 
 class Dry:

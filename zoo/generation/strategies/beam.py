@@ -21,6 +21,7 @@ from zoo.generation.loop.prompt import BATCH, Report, each_prompt, in_batches, t
 from zoo.generation.loop.step import Step
 from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import LogitsProcessors, processors_of
+from zoo.generation.sampling.custom import filters_from
 from zoo.generation.sampling.logits import NEG_INF, check_numbers, logprobs
 from zoo.generation.settings import Settings, check_key, check_prefill, generation_config_of, settings_for
 from zoo.loading import Loaded
@@ -28,6 +29,7 @@ from zoo.loading import Loaded
 # What several beams have a use for: limits, penalties that look at a text alone, the prompt and the caches.
 SEARCHED = (
     *("max_tokens", "min_tokens", "stop", "stop_tokens", "repetition_penalty", "no_repeat_ngram_size"),
+    *("exponential_decay_length_penalty", "logits_processors"),
     *(setting.name for setting in (*PROMPT, *CACHE)),
 )
 
@@ -67,8 +69,10 @@ def batch(
         raise PromptError(
             "`beams`: several are searched, not sampled; give a `temperature` of 0, or one beam"
         )
-    for name in given:
-        if name not in SEARCHED and getattr(settings, name) != getattr(Settings(), name):
+    processors = not filters_from(loaded.registry, settings)  # all samplers are logits processors
+    for name in (*given, "guidance_scale"):
+        searched = name in SEARCHED or (name == "samplers" and processors)
+        if not searched and getattr(settings, name) != getattr(Settings(), name):
             raise PromptError(f"`{name}` cannot be given with several `beams`")
     tokenized = each_prompt(prompts, lambda prompt: tokenize_prompt(loaded, prompt, settings))
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from zoo.architecture.settings import CONSTRAINTS, PENALTIES, SAMPLING
+from zoo.architecture.settings import CONSTRAINTS, GUIDANCE, PENALTIES, SAMPLING
 from zoo.describe.language import message
 from zoo.errors import NothingToPredict
 from zoo.generation.loop.prompt import mask_id
+from zoo.generation.sampling.custom import name_of
 from zoo.generation.settings import Settings
 from zoo.inspect.tokenization import pieces_of
 from zoo.inspect.trace_view.explanations import explanations
@@ -100,9 +101,16 @@ def _settings(settings: Settings | None) -> dict[str, Any]:
     if settings is None:
         return {}
     neutral = Settings()
-    names = (setting.name for setting in (*SAMPLING, *PENALTIES, *CONSTRAINTS))
-    found = {name: getattr(settings, name) for name in (*names, "samplers", "min_tokens")}
+    names = (setting.name for setting in (*SAMPLING, *PENALTIES, *GUIDANCE, *CONSTRAINTS))
+    found = {name: _as_json(getattr(settings, name)) for name in (*names, "samplers", "min_tokens")}
     return {n: value for n, value in found.items() if n in SLIDERS or value != getattr(neutral, n)}
+
+
+def _as_json(value: Any) -> Any:
+    """The value of a setting as JSON holds it: a function by its name, token ids as a list."""
+    if isinstance(value, tuple):
+        return tuple(map(_as_json, value))
+    return name_of(value) if callable(value) else value.tolist() if hasattr(value, "tolist") else value
 
 
 def _rounded(choice: Choice) -> Choice:

@@ -26,6 +26,7 @@ import mlx.nn as nn
 from zoo.architecture import ModuleProbe
 from zoo.cache import Cache
 from zoo.errors import PluginError, ZooError, in_words
+from zoo.generation.sampling.guidance import runs_negative_prompt
 from zoo.host.plugins import plugin_at_fault
 from zoo.host.registry import Registry
 
@@ -333,7 +334,10 @@ class RecordedPass:
 
 
 class Recorder(Hook):
-    """Keeps the values whose addresses match one of the patterns `only` ("layers.3.*"); all values without a pattern."""
+    """Keeps the values whose addresses match one of the patterns `only` ("layers.3.*"); all values without a pattern.
+
+    The passes over a negative prompt, which guidance makes beside those of the text, are left out.
+    """
 
     def __init__(self, only: Sequence[str] = ()) -> None:
         self.only = tuple(only)
@@ -344,6 +348,8 @@ class Recorder(Hook):
 
     def begin(self, kind: str, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> None:
         """A pass begins: its tokens are the first ids among the arguments."""
+        if runs_negative_prompt():
+            return
         ids = next((a for a in (*inputs, *options.values()) if isinstance(a, mx.array) and a.ndim == 2), None)
         caches = [a for a in (*inputs, options.get("cache")) if isinstance(a, list)]
         self._cache = caches[0] if caches else None
@@ -353,6 +359,8 @@ class Recorder(Hook):
 
     def end(self) -> None:
         """The pass ends: count what its cache holds now."""
+        if runs_negative_prompt():
+            return
         caches = [cache for cache in self._cache or () if isinstance(cache, Cache)]
         self.passes[-1].cached_numbers = sum(cache.held for cache in caches)
         self._cache = None
@@ -362,6 +370,8 @@ class Recorder(Hook):
 
         A stepwise value is concatenated along T.
         """
+        if runs_negative_prompt():
+            return value
         if self.passes and (not self.only or any(fnmatchcase(address, p) for p in self.only)):
             values, whole = self.passes[-1].values, value
             before = values.pop(address, None)

@@ -81,6 +81,8 @@ function keptBy(t, decision, kept, inRun) {
 // The run's settings that no slider has.
 function leftOut(t, decision, inRun) {
   const others = decision.stages.slice(1).filter((stage) => !SLIDERS.some(([name]) => name === stage.name));
+  const setting = t.data.settings.min_tokens_to_keep;
+  if (setting) others.push({ name: "min_tokens_to_keep", setting });
   return inRun || !others.length ? [] : [t.say("sliders_alone", { list: others.map(named).join(t.say("comma")) })];
 }
 const SLIDERS = [["temperature", 0, 2, 0.05], ["top_k", 0, 50, 1], ["top_p", 0.01, 1, 0.01], ["min_p", 0, 1, 0.01]];
