@@ -10,11 +10,12 @@ from typing import Any
 
 from zoo.errors import PromptError
 
-# A day that each year has, or 29 February of a leap year.
+# From year 1, where most libraries begin: a day that each year has, or 29 February of a leap year.
+_YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})"
+_FOURTH = "(?:0[48]|[2468][048]|[13579][26])"  # two digits of a multiple of 4 that is not 0
 _DATE = (
-    r"(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
-    r"|02-(?:0[1-9]|1[0-9]|2[0-8]))"
-    r"|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
+    rf"(?:{_YEAR}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    rf"|02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{{2}}{_FOURTH}|{_FOURTH}00)-02-29)"
 )
 _HOUR_MINUTE = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _FRACTION = r"(?:\.[0-9]+)?"
@@ -26,7 +27,9 @@ _TIME = (
 
 _ALNUM, _INNER = "[A-Za-z0-9]", r"[A-Za-z0-9\-]"
 # At most 63 characters, without "--" as the third and fourth, which marks an encoded international label.
-_LABEL = rf"{_ALNUM}(?:{_INNER}{{0,2}}{_ALNUM}|{_INNER}(?:{_ALNUM}{_INNER}|-{_ALNUM}){_INNER}{{0,58}}{_ALNUM})?"
+_LABEL = (
+    rf"{_ALNUM}(?:{_INNER}{{0,2}}{_ALNUM}|{_INNER}(?:{_ALNUM}{_INNER}|-{_ALNUM}){_INNER}{{0,58}}{_ALNUM})?"
+)
 
 _BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _HEX = "[0-9A-Fa-f]"
@@ -96,7 +99,10 @@ FORMATS = {
     "relative-json-pointer": _text(f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})"),
     "byte": _text(BASE64),
     "int32": {"minimum": -(2**31), "maximum": 2**31 - 1},
-    "int64": {"minimum": -(10**15) + 1, "maximum": 10**15 - 1},  # all 64 bits have more digits than can be kept
+    "int64": {
+        "minimum": -(10**15) + 1,
+        "maximum": 10**15 - 1,
+    },  # all 64 bits have more digits than can be kept
     **{name: {"format": name} for name in ("duration", "email", "ipv4", "uuid")},  # llguidance has these
     **{name: {} for name in ("float", "double", "password")},  # these constrain nothing
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,17 @@ from zoo.errors import PromptError
 from zoo.generation.grammar.patterns import pattern_of_others
 
 ANNOTATIONS = frozenset(
-    ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema")
+    (
+        "title",
+        "description",
+        "default",
+        "examples",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "$comment",
+        "$schema",
+    )
 )
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 
@@ -32,12 +43,16 @@ def negated(schema: Any) -> Any:
         if keyword in _NEGATIONS:
             found += _NEGATIONS[keyword](value)
         elif keyword not in ANNOTATIONS:
-            raise PromptError(f"`json_schema`: {keyword} cannot be negated, which `not`, `if` and `oneOf` ask for")
+            raise PromptError(
+                f"`json_schema`: {keyword} cannot be negated, which `not`, `if` and `oneOf` ask for"
+            )
     return {"anyOf": found} if found else False
 
 
 def _other_types(named: str | Sequence[str]) -> list[Any]:
-    names = {"number" if name == "integer" else name for name in ([named] if isinstance(named, str) else named)}
+    names = {
+        "number" if name == "integer" else name for name in ([named] if isinstance(named, str) else named)
+    }
     rest = [name for name in TYPES if name not in names]
     return [{"type": rest}] if rest else []
 
@@ -45,7 +60,9 @@ def _other_types(named: str | Sequence[str]) -> list[Any]:
 def _other_values(values: Iterable[Any]) -> list[Any]:
     """Schemas of what is none of the values."""
     values = list(values)
-    numbers = sorted({value for value in values if isinstance(value, int | float) and not isinstance(value, bool)})
+    numbers = sorted(
+        {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
+    )
     texts = [value for value in values if isinstance(value, str)]
     flags = [flag for flag in (True, False) if not any(value is flag for value in values)]
     found: list[Any] = [{"enum": flags}] if flags else []
@@ -57,7 +74,7 @@ def _other_values(values: Iterable[Any]) -> list[Any]:
         found += [{"type": "number", "exclusiveMaximum": numbers[0]}]
         found += [
             {"type": "number", "exclusiveMinimum": low, "exclusiveMaximum": high}
-            for low, high in zip(numbers, numbers[1:], strict=False)
+            for low, high in itertools.pairwise(numbers)
         ]
         found += [{"type": "number", "exclusiveMinimum": numbers[-1]}]
     found += [] if any(isinstance(value, list) for value in values) else [{"type": "array"}]

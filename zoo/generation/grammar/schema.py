@@ -12,18 +12,25 @@ from zoo.errors import PromptError
 from zoo.generation.grammar.bounds import IGNORED, check_count, check_number, check_size, parts
 from zoo.generation.grammar.formats import BASE64, keywords_of
 from zoo.generation.grammar.negation import negated
-from zoo.generation.grammar.patterns import pattern_of_others, rust_pattern
+from zoo.generation.grammar.patterns import rust_pattern
 
 # No white space between the parts of a document, which a model could otherwise repeat without end.
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
-# Without \u, so that the name of a property is written in one way only.
-ESCAPES = 'nrbtf\\"'
-CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")  # characters that are only written with \u
+ESCAPES = 'nrbtf\\"'  # the characters that may follow a backslash
+CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")  # characters that are only written as \u0001
 
 ONE = frozenset(("items", "additionalItems", "additionalProperties"))
 SEVERAL = frozenset(("allOf", "anyOf", "oneOf", "items", "prefixItems"))
 NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions"))
 COUNTS = frozenset(("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"))
+_NAMING = frozenset(
+    (
+        "properties",
+        "patternProperties",
+        "required",
+        *("dependencies", "dependentRequired", "dependentSchemas"),
+    )
+)
 # Keywords that a schema may have beside any others.
 INDEPENDENT = frozenset(("anyOf", "format", "maximum", "maxLength", "minimum", "pattern", "$ref", "$anchor"))
 
@@ -56,11 +63,23 @@ def prepare_schema(schema: Mapping[str, Any] | str | bool, *, exclusive: bool = 
         elif isinstance(part, int | float):
             check_number(part)
     try:
-        escapes = ESCAPES + "u" * any(isinstance(part, str) and CONTROL.search(part) for part in parts(schema))
+        escapes = ESCAPES + "u" * any(
+            isinstance(part, str) and CONTROL.search(part) for part in parts(schema)
+        )
         options = {**COMPACT, "json_allowed_escapes": escapes}
         return json.dumps({**rewritten, "x-guidance": options}, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise PromptError(f"`json_schema`: not JSON: {error}") from None
+
+
+def _may_escape_any(schema: Any) -> bool:
+    """Whether characters may be written as \\u0061: not where a name that has a schema of its own could come as another."""
+    whole = list(parts(schema))
+    return any(isinstance(part, str) and CONTROL.search(part) for part in whole) or not any(
+        not _NAMING.isdisjoint(part) and part.get("additionalProperties") is not False
+        for part in whole
+        if isinstance(part, Mapping)
+    )
 
 
 class _Rewriting:
@@ -70,8 +89,10 @@ class _Rewriting:
         """PromptError for draft 3 and those before it, which differ too much."""
         if re.search(r"draft-0[0-3]", str(root.get("$schema"))):
             raise PromptError("`json_schema`: drafts before 4 are not supported")
-        self.root, self.exclusive = root, exclusive
+        self.root = root
         whole = [part for part in parts(root) if isinstance(part, Mapping)]
+        # A negation may leave out documents. llguidance could then take the schemas of a `oneOf` for disjoint.
+        self.exclusive = exclusive or any("not" in part or "if" in part for part in whole)
         # In a schema of one resource, a dynamic anchor that stands once is an anchor like any other.
         self.one_resource = not any("$id" in part for part in whole if part is not root)
         self.dynamic = Counter(str(part.get("$dynamicAnchor")) for part in whole)
@@ -137,6 +158,12 @@ class _Rewriting:
         if value != "base64":
             raise PromptError(f"`json_schema`: contentEncoding {value!r:.60} cannot be held to")
         return [{"pattern": f"^{BASE64}$"}]
+
+    def _media_type(self, value: Any, schema: Mapping[str, Any]) -> list[Any]:
+        """For JSON within a text. Other types say nothing that could be checked."""
+        if value == "application/json":
+            raise PromptError(f"`json_schema`: contentMediaType {value!r} cannot be held to")
+        return []
 
     def _dependencies(self, value: Any, schema: Mapping[str, Any]) -> list[Any]:
         """Of each name: it is absent, or the schema (or the names) that depends on it holds."""
@@ -219,9 +246,9 @@ class _Rewriting:
         first = 0
         for part in self._evaluating(schema, "unevaluatedItems"):
             items = part.get("items")
-            if "additionalItems" in part or (part is not schema and "unevaluatedItems" in part):
+            if isinstance(items, Mapping | bool) or (isinstance(items, list) and "additionalItems" in part):
                 return []
-            if isinstance(items, Mapping | bool):
+            if part is not schema and "unevaluatedItems" in part:
                 return []
             first = max(first, len(part.get("prefixItems", ())), len(items or ()))
         return [{"items": [True] * first, "additionalItems": self.of(value)}]
@@ -244,15 +271,14 @@ _REWRITTEN: dict[str, Callable[[_Rewriting, Any, Mapping[str, Any]], list[Any]]]
     "pattern": _Rewriting._pattern,
     "format": _Rewriting._format,
     "contentEncoding": _Rewriting._encoding,
+    "contentMediaType": _Rewriting._media_type,
     **dict.fromkeys(("dependencies", "dependentRequired", "dependentSchemas"), _Rewriting._dependencies),
     "not": _Rewriting._negation,
     "if": _Rewriting._condition,
     "propertyNames": _Rewriting._names,
     "contains": _Rewriting._contains,
     "uniqueItems": _Rewriting._unique,
-    **dict.fromkeys(
-        ("then", "else", "minContains", "maxContains", "$recursiveAnchor"), _Rewriting._nothing
-    ),
+    **dict.fromkeys(("then", "else", "minContains", "maxContains", "$recursiveAnchor"), _Rewriting._nothing),
     "$dynamicAnchor": _Rewriting._dynamic_anchor,
     "$dynamicRef": _Rewriting._dynamic_reference,
     "$recursiveRef": _Rewriting._recursive_reference,
