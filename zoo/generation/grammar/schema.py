@@ -6,10 +6,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
+from urllib.parse import unquote
 
 from zoo.errors import PromptError
-from zoo.generation.grammar.bounds import IGNORED, check_count, check_number, check_size, parts
+from zoo.generation.grammar.bounds import DIGITS, check_count, check_number, check_size, parts
 from zoo.generation.grammar.formats import BASE64, keywords_of
 from zoo.generation.grammar.negation import negated
 from zoo.generation.grammar.patterns import rust_pattern
@@ -32,7 +34,20 @@ _NAMING = frozenset(
     )
 )
 # Keywords that a schema may have beside any others.
-INDEPENDENT = frozenset(("anyOf", "format", "maximum", "maxLength", "minimum", "pattern", "$ref", "$anchor"))
+INDEPENDENT = frozenset(
+    (
+        "$anchor",
+        "$ref",
+        "anyOf",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "format",
+        "maximum",
+        "maxLength",
+        "minimum",
+        "pattern",
+    )
+)
 
 
 def prepare_schema(schema: Mapping[str, Any] | str | bool, *, exclusive: bool = False) -> str:
@@ -72,6 +87,11 @@ def prepare_schema(schema: Mapping[str, Any] | str | bool, *, exclusive: bool = 
         raise PromptError(f"`json_schema`: not JSON: {error}") from None
 
 
+def _steps(pointer: str) -> list[str]:
+    """The names of a JSON pointer that stands in a reference."""
+    return [unquote(step).replace("~1", "/").replace("~0", "~") for step in pointer.split("/")]
+
+
 def _may_escape_any(schema: Any) -> bool:
     """Whether characters may be written as \\u0061: not where a name that has a schema of its own could come as another."""
     whole = list(parts(schema))
@@ -80,6 +100,21 @@ def _may_escape_any(schema: Any) -> bool:
         for part in whole
         if isinstance(part, Mapping)
     )
+
+
+def _strict_bound(keyword: str, value: Any, schema: Mapping[str, Any], sign: int) -> list[Any]:
+    """An exclusive bound as an inclusive one, the next number of `DIGITS` digits.
+
+    Between 1, exclusive, and 1.5 llguidance allows 1: a whole number that is the bound nearer to zero. In draft 4 the
+    value is a flag that makes the other keyword exclusive.
+    """
+    if isinstance(value, bool):
+        value = schema[keyword] if value else None
+    if value is None:
+        return []
+    if schema.get("type") == "integer" or value % 1 or value * sign < 0 or abs(value) >= 10**DIGITS:
+        return [{f"exclusive{keyword.capitalize()}": value}]
+    return [{keyword: float(value + sign * Decimal(1).scaleb(Decimal(value).adjusted() + 1 - DIGITS))}]
 
 
 class _Rewriting:
@@ -97,7 +132,7 @@ class _Rewriting:
         self.one_resource = not any("$id" in part for part in whole if part is not root)
         self.dynamic = Counter(str(part.get("$dynamicAnchor")) for part in whole)
         references = [part["$ref"] for part in whole if isinstance(part.get("$ref"), str)]
-        self.referred = {reference.split("/")[1] for reference in references if reference.startswith("#/")}
+        self.places = [_steps(reference[2:]) for reference in references if reference.startswith("#/")]
 
     def of(self, schema: Any) -> Any:
         """The schema rewritten. What is no schema is left as it is: llguidance says what is wrong with it."""
@@ -136,9 +171,18 @@ class _Rewriting:
             return {regex(name): self.of(schema) for name, schema in value.items()}
         if keyword in COUNTS and isinstance(value, float) and value.is_integer():
             return int(value)
-        if keyword in self.referred and keyword not in IGNORED and isinstance(value, Mapping):
-            return {name: self.of(schema) for name, schema in value.items()}  # such as components/schemas
-        return value
+        return self._within(value, [rest for first, *rest in self.places if first == keyword])
+
+    def _within(self, value: Any, places: list[list[str]]) -> Any:
+        """What a keyword without meaning holds, with the schemas that `$ref` finds there, such as components/schemas."""
+        if [] in places:
+            return self.of(value)
+        if not places or not isinstance(value, Mapping):
+            return value
+        return {
+            name: self._within(inner, [rest for first, *rest in places if first == name])
+            for name, inner in value.items()
+        }
 
     def _not(self, schema: Any) -> Any:
         return self.of(negated(schema))
@@ -147,6 +191,12 @@ class _Rewriting:
         """The schema of an index, without what fits another of them."""
         others = [schema for place, schema in enumerate(schemas) if place != index]
         return {"allOf": [self.of(schemas[index]), *map(self._not, others)]}
+
+    def _above(self, value: Any, schema: Mapping[str, Any]) -> list[Any]:
+        return _strict_bound("minimum", value, schema, 1)
+
+    def _below(self, value: Any, schema: Mapping[str, Any]) -> list[Any]:
+        return _strict_bound("maximum", value, schema, -1)
 
     def _pattern(self, value: Any, schema: Mapping[str, Any]) -> list[Any]:
         return [{"pattern": rust_pattern(value)}]
@@ -268,6 +318,8 @@ _DECIDING = frozenset(
     ("anyOf", "oneOf", "if", "$ref", "$dynamicRef", "$recursiveRef", "dependentSchemas", "contains")
 )
 _REWRITTEN: dict[str, Callable[[_Rewriting, Any, Mapping[str, Any]], list[Any]]] = {
+    "exclusiveMinimum": _Rewriting._above,
+    "exclusiveMaximum": _Rewriting._below,
     "pattern": _Rewriting._pattern,
     "format": _Rewriting._format,
     "contentEncoding": _Rewriting._encoding,
