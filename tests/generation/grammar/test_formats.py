@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.generation.grammar.test_schema import allows
+from tests.helpers.schema_language import allows
 from zoo.errors import PromptError
 from zoo.generation.grammar import compile_grammar
 from zoo.generation.grammar.formats import FORMATS
@@ -44,7 +44,7 @@ def test_formats_of_numbers_are_bounds():
 
 def test_every_format_is_tested_and_an_unknown_one_is_refused():
     assert FORMATS.keys() - TEXTS.keys() == {"int32", "int64", "float", "double", "password"}
-    with pytest.raises(PromptError, match="^`json_schema`: the format 'hostnam' cannot be held to$"):
+    with pytest.raises(PromptError, match=r"^`json_schema`: the format 'hostnam' cannot be held to$"):
         compile_grammar(json_schema={"type": "string", "format": "hostnam"})
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.generation.grammar.test_schema import allows
+from tests.helpers.schema_language import allows
 from zoo.errors import PromptError
 from zoo.generation.grammar import compile_grammar
 from zoo.generation.grammar.patterns import pattern_of_others
@@ -41,6 +41,8 @@ def test_an_escape_that_ecmascript_lacks_is_refused(pattern):
 
 def test_the_pattern_of_other_texts_leaves_out_only_these():
     texts = ["", "a", "ab", "b.c", "é", "]"]
-    pattern = re.sub(r"\\x\{([0-9a-f]+)\}", lambda code: rf"\U{int(code[1], 16):08x}", pattern_of_others(texts))
+    pattern = re.sub(
+        r"\\x\{([0-9a-f]+)\}", lambda code: rf"\U{int(code[1], 16):08x}", pattern_of_others(texts)
+    )
     for text in [*texts, "abc", "b", "b.", "bxc", "c", "\n", "[", "éa"]:
         assert bool(re.fullmatch(pattern, text)) == (text not in texts), text

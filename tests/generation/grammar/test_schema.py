@@ -4,33 +4,18 @@ import json
 
 import jsonschema
 import pytest
-from llguidance import LLMatcher
 
 from tests.helpers import json_schemas
-from tests.helpers.tokenizer_kinds import tokenizer_of
+from tests.helpers.schema_language import allows
 from zoo.errors import PromptError
-from zoo.generation.grammar import compile_grammar, vocabulary_of
-
-
-def allows(schema, *texts):
-    """Of each text, whether it is a document that the grammar of the schema allows."""
-    tokenizer = tokenizer_of("byte level")
-    library = vocabulary_of(tokenizer, tokenizer.vocab_size).library
-    lark = compile_grammar(json_schema=schema).lark
-    found = []
-    for text in texts:
-        matcher = LLMatcher(library, lark, log_level=0)
-        ids = tokenizer.encode(text, special_tokens=False)
-        fits = matcher.validate_tokens(ids) == len(ids)
-        found.append(fits and matcher.consume_tokens(ids) and matcher.is_accepting())
-    return found
+from zoo.generation.grammar import compile_grammar
 
 
 def test_true_allows_any_document_and_false_is_refused():
     for schema in (True, "true", {}):
         assert allows(schema, "1", '{"a":[null]}', '"x"') == [True] * 3
     for schema in (False, "false", {"not": {}}):
-        with pytest.raises(PromptError, match="^`json_schema`: no document fits it$"):
+        with pytest.raises(PromptError, match=r"^`json_schema`: no document fits it$"):
             compile_grammar(json_schema=schema)
 
 
@@ -40,7 +25,7 @@ def test_true_allows_any_document_and_false_is_refused():
         ({"not": {"type": ["string", "array"]}}, ["1", "{}"], ['"a"', "[]"]),
         ({"not": {"const": "ab"}}, ['""', '"a"', '"abc"', '"b"', "1"], ['"ab"']),
         ({"enum": [1, 2, 3, True], "not": {"const": 2}}, ["1", "3", "true"], ["2"]),
-        ({"not": {"anyOf": [{"minimum": 3}, {"type": "null"}]}}, ["2.5", '"a"'], ["3", "null"]),
+        ({"not": {"anyOf": [{"minimum": 3}, {"type": "null"}]}}, ["2.5"], ["3", "null", '"a"']),
         ({"dependentRequired": {"b": ["a"]}}, ['{"a":1}', '{"a":1,"b":1}', "1"], ['{"b":1}']),
         ({"dependencies": {"b": {"required": ["a"]}}}, ["{}", '{"a":1,"b":1}'], ['{"b":1}']),
         ({"if": {"type": "string"}, "then": {"maxLength": 1}}, ['"a"', "12"], ['"ab"']),
@@ -107,9 +92,10 @@ def test_an_integer_has_no_fraction_and_properties_keep_their_order():
     assert allows(both, '{"a":1,"b":2}', '{"b":2,"a":1}') == [True, False]
 
 
+@pytest.mark.slow
 def test_no_document_is_allowed_that_jsonschema_refuses():
     compiled = fitting = allowed = 0
-    for seed in range(400):
+    for seed in range(300):
         draw = json_schemas.WildDraw(seed)
         schema = draw.schema()
         try:
@@ -126,5 +112,5 @@ def test_no_document_is_allowed_that_jsonschema_refuses():
             assert fits or not allows_it, (schema, document)
             fitting += fits
             allowed += allows_it
-    assert compiled > 150
+    assert compiled > 120
     assert allowed > 0.9 * fitting  # others have their properties in another order

@@ -19,20 +19,12 @@ from zoo.generation.grammar.patterns import rust_pattern
 # No white space between the parts of a document, which a model could otherwise repeat without end.
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
 ESCAPES = 'nrbtf\\"'  # the characters that may follow a backslash
-CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")  # characters that are only written as \u0001
 
 ONE = frozenset(("items", "additionalItems", "additionalProperties"))
 SEVERAL = frozenset(("allOf", "anyOf", "oneOf", "items", "prefixItems"))
 NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions"))
 COUNTS = frozenset(("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"))
-_NAMING = frozenset(
-    (
-        "properties",
-        "patternProperties",
-        "required",
-        *("dependencies", "dependentRequired", "dependentSchemas"),
-    )
-)
+NAMING = frozenset(("properties", "patternProperties", "required"))
 # Keywords that a schema may have beside any others.
 INDEPENDENT = frozenset(
     (
@@ -78,10 +70,7 @@ def prepare_schema(schema: Mapping[str, Any] | str | bool, *, exclusive: bool = 
         elif isinstance(part, int | float):
             check_number(part)
     try:
-        escapes = ESCAPES + "u" * any(
-            isinstance(part, str) and CONTROL.search(part) for part in parts(schema)
-        )
-        options = {**COMPACT, "json_allowed_escapes": escapes}
+        options = {**COMPACT, "json_allowed_escapes": ESCAPES + "u" * (not _has_open_names(rewritten))}
         return json.dumps({**rewritten, "x-guidance": options}, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise PromptError(f"`json_schema`: not JSON: {error}") from None
@@ -92,12 +81,14 @@ def _steps(pointer: str) -> list[str]:
     return [unquote(step).replace("~1", "/").replace("~0", "~") for step in pointer.split("/")]
 
 
-def _may_escape_any(schema: Any) -> bool:
-    """Whether characters may be written as \\u0061: not where a name that has a schema of its own could come as another."""
-    whole = list(parts(schema))
-    return any(isinstance(part, str) and CONTROL.search(part) for part in whole) or not any(
-        not _NAMING.isdisjoint(part) and part.get("additionalProperties") is not False
-        for part in whole
+def _has_open_names(schema: Any) -> bool:
+    """Whether some object may have names beside those that the schema gives.
+
+    llguidance would let a given name come again among these, in the spelling \\u0061, and escape its own schema.
+    """
+    return any(
+        not NAMING.isdisjoint(part) and part.get("additionalProperties") is not False
+        for part in parts(schema)
         if isinstance(part, Mapping)
     )
 
