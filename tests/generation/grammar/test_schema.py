@@ -78,8 +78,9 @@ def test_a_name_cannot_come_in_another_spelling_to_escape_its_schema():
 
 
 def test_an_exclusive_bound_is_not_a_number_that_is_allowed():
-    between = {"exclusiveMinimum": 1, "maximum": 1.5}
-    assert allows(between, "1", "1.0", "1.2", "1.5") == [False, False, True, True]
+    for one in (1, 1.0):
+        between = {"exclusiveMinimum": one, "maximum": 1.5}
+        assert allows(between, "1", "1.0", "1.2", "1.5") == [False, False, True, True]
     below = {"minimum": -0.5, "exclusiveMaximum": 0}
     assert allows(below, "-0", "0", "-0.1") == [False, False, True]
     fourth = {"minimum": 2, "exclusiveMinimum": True, "maximum": 2.5}

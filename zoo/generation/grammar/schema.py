@@ -105,7 +105,8 @@ def _strict_bound(keyword: str, value: Any, schema: Mapping[str, Any], sign: int
         return []
     if schema.get("type") == "integer" or value % 1 or value * sign < 0 or abs(value) >= 10**DIGITS:
         return [{f"exclusive{keyword.capitalize()}": value}]
-    return [{keyword: float(value + sign * Decimal(1).scaleb(Decimal(value).adjusted() + 1 - DIGITS))}]
+    exact = Decimal(value)
+    return [{keyword: float(exact + sign * Decimal(1).scaleb(exact.adjusted() + 1 - DIGITS))}]
 
 
 class _Rewriting:
@@ -115,7 +116,6 @@ class _Rewriting:
         """PromptError for draft 3 and those before it, which differ too much."""
         if re.search(r"draft-0[0-3]", str(root.get("$schema"))):
             raise PromptError("`json_schema`: drafts before 4 are not supported")
-        self.root = root
         whole = [part for part in parts(root) if isinstance(part, Mapping)]
         # A negation may leave out documents. llguidance could then take the schemas of a `oneOf` for disjoint.
         self.exclusive = exclusive or any("not" in part or "if" in part for part in whole)
