@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
@@ -178,7 +178,7 @@ class _Rewriting:
     def _not(self, schema: Any) -> Any:
         return self.of(negated(schema))
 
-    def _alone(self, index: int, schemas: list[Any]) -> Any:
+    def _alone(self, index: int, schemas: Sequence[Any]) -> Any:
         """The schema of an index, without what fits another of them."""
         others = [schema for place, schema in enumerate(schemas) if place != index]
         return {"allOf": [self.of(schemas[index]), *map(self._not, others)]}
