@@ -102,6 +102,8 @@ class Setting(Frozen):
         if self.kind is dict and isinstance(value, str):
             with suppress(ValueError):
                 value = json.loads(value)
+        if self.kind is dict and any(value is extra for extra in self.also):
+            return value
         if self.kind is dict and isinstance(value, Mapping):
             return dict(value)
         return value if isinstance(value, self.kind) else None
@@ -303,7 +305,13 @@ GUIDANCE = (
 )
 
 CONSTRAINTS = (
-    Setting("json_schema", dict, file=True, help="Generate JSON that matches this JSON Schema."),
+    Setting(
+        "json_schema",
+        dict,
+        file=True,
+        also=(True, False),
+        help="Generate JSON that matches this JSON Schema.",
+    ),
     Setting("regex", str, help="Generate text that matches this regular expression as a whole."),
     Setting("grammar", str, file=True, help="Generate text of this grammar, in Lark or GBNF."),
 )

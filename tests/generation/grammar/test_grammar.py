@@ -161,7 +161,7 @@ def test_a_text_is_derived_by_the_grammar(kind, grammar, expression):
         (dict(grammar="start: <|no_such_token|>"), "`grammar`: .*unknown special token"),
         (dict(grammar={}), "`grammar` must be text"),
         (dict(json_schema="{"), "`json_schema`: not JSON: "),
-        (dict(json_schema="[]"), "`json_schema` must be a JSON object, got \\[\\]"),
+        (dict(json_schema="[]"), "`json_schema` must be a JSON object, true or false, got \\[\\]"),
         (dict(json_schema="[" * 100_000), "`json_schema`: nested too deeply"),
         (dict(json_schema={"const": {1, 2}}), "`json_schema`: not JSON: "),
         (dict(json_schema={"maximum": float("nan")}), "`json_schema`: not JSON: "),

@@ -1,0 +1,117 @@
+"""What a grammar allows is what the schema allows, judged by jsonschema or by the document that the test names."""
+
+import json
+
+import jsonschema
+import pytest
+
+from tests.helpers import json_schemas
+from tests.helpers.schema_language import allows
+from zoo.errors import PromptError
+from zoo.generation.grammar import compile_grammar
+
+
+def test_true_allows_any_document_and_false_is_refused():
+    for schema in (True, "true", {}):
+        assert allows(schema, "1", '{"a":[null]}', '"x"') == [True] * 3
+    for schema in (False, "false", {"not": {}}):
+        with pytest.raises(PromptError, match=r"^`json_schema`: no document fits it$"):
+            compile_grammar(json_schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "fitting", "others"),
+    [
+        ({"not": {"type": ["string", "array"]}}, ["1", "{}"], ['"a"', "[]"]),
+        ({"not": {"const": "ab"}}, ['""', '"a"', '"abc"', '"b"', "1"], ['"ab"']),
+        ({"enum": [1, 2, 3, True], "not": {"const": 2}}, ["1", "3", "true"], ["2"]),
+        ({"not": {"anyOf": [{"minimum": 3}, {"type": "null"}]}}, ["2.5"], ["3", "null", '"a"']),
+        ({"dependentRequired": {"b": ["a"]}}, ['{"a":1}', '{"a":1,"b":1}', "1"], ['{"b":1}']),
+        ({"dependencies": {"b": {"required": ["a"]}}}, ["{}", '{"a":1,"b":1}'], ['{"b":1}']),
+        ({"if": {"type": "string"}, "then": {"maxLength": 1}}, ['"a"', "12"], ['"ab"']),
+        ({"if": {"minimum": 5}, "else": {"type": "null"}}, ["5", "null", '"a"'], ["4"]),
+        ({"if": {"minimum": 5}}, ["5", "4"], ["4,"]),
+        ({"oneOf": [{"minimum": 2}, {"maximum": 5}]}, ["1", "6"], ["3", '"a"']),
+        ({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}, ['{"a":1}'], ['{"a":1,"b":1}', "{}", "1"]),
+        ({"propertyNames": {"enum": ["a"]}}, ['{"a":1}', "{}"], ['{"b":1}']),
+        ({"properties": {"a": True}, "unevaluatedProperties": False}, ['{"a":1}'], ['{"b":1}']),
+        ({"allOf": [{"prefixItems": [{}]}], "unevaluatedItems": False}, ["[1]", "[]"], ["[1,2]"]),
+        ({"maxLength": 2.0, "uniqueItems": False}, ['"ab"', "[1,1]"], ['"abc"']),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"const": 1}]}, ["[1,2]"], ["[2]"]),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
+)
+def test_a_keyword_that_llguidance_lacks_holds(schema, fitting, others):
+    assert allows(schema, *fitting) == [True] * len(fitting)
+    assert allows(schema, *others) == [False] * len(others)
+
+
+NESTED = {
+    "$id": "https://example.com/root.json",
+    "$ref": "other.json",
+    "$defs": {
+        "word": {"type": "string"},
+        "other": {"$id": "other.json", "$ref": "#/$defs/word", "$defs": {"word": {"type": "integer"}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        NESTED,
+        {"$ref": "#word", "$defs": {"a": {"$anchor": "word", "type": "integer"}}},
+        {"$dynamicRef": "#word", "$defs": {"a": {"$dynamicAnchor": "word", "type": "integer"}}},
+        {"$ref": "#/components/a~1b", "components": {"a/b": {"type": "integer", "not": {"const": "a"}}}},
+    ],
+)
+def test_a_reference_is_resolved_against_the_id_that_it_stands_below(schema):
+    assert allows(schema, "1", '"a"') == [True, False]
+
+
+def test_a_name_cannot_come_in_another_spelling_to_escape_its_schema():
+    integer = {"type": "integer"}
+    assert allows({"properties": {"a": integer}}, '{"a":1}', '{"\\u0061":"x"}') == [True, False]
+    assert allows({"patternProperties": {"^a": False}}, '{"b":1}', '{"\\u0061":1}') == [True, False]
+    # Elsewhere control characters can be written.
+    assert allows({"const": "\u0001"}, '"\\u0001"') == [True]
+
+
+def test_an_exclusive_bound_is_not_a_number_that_is_allowed():
+    for one in (1, 1.0):
+        between = {"exclusiveMinimum": one, "maximum": 1.5}
+        assert allows(between, "1", "1.0", "1.2", "1.5") == [False, False, True, True]
+    below = {"minimum": -0.5, "exclusiveMaximum": 0}
+    assert allows(below, "-0", "0", "-0.1") == [False, False, True]
+    fourth = {"minimum": 2, "exclusiveMinimum": True, "maximum": 2.5}
+    assert allows(fourth, "2", "2.1") == [False, True]
+
+
+def test_an_integer_has_no_fraction_and_properties_keep_their_order():
+    assert allows({"type": "integer"}, "1", "1.0") == [True, False]
+    both = json_schemas.closed(a=json_schemas.DIGIT, b=json_schemas.DIGIT)
+    assert allows(both, '{"a":1,"b":2}', '{"b":2,"a":1}') == [True, False]
+
+
+@pytest.mark.slow
+def test_no_document_is_allowed_that_jsonschema_refuses():
+    compiled = fitting = allowed = 0
+    for seed in range(300):
+        draw = json_schemas.WildDraw(seed)
+        schema = draw.schema()
+        try:
+            compile_grammar(json_schema=schema)
+        except PromptError as error:
+            assert "\n" not in str(error)
+            continue
+        compiled += 1
+        documents = [draw.document() for _ in range(20)]
+        judge = jsonschema.Draft202012Validator(schema)
+        texts = [json.dumps(document, separators=(",", ":")) for document in documents]
+        for document, allows_it in zip(documents, allows(schema, *texts), strict=True):
+            fits = judge.is_valid(document)
+            assert fits or not allows_it, (schema, document)
+            fitting += fits
+            allowed += allows_it
+    assert compiled > 120
+    assert allowed > 0.9 * fitting  # others have their properties in another order
