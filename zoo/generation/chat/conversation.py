@@ -267,7 +267,7 @@ def rendered_prompt(
     variables = variables or {}
     tools = variables.get("tools") or ()
     assert loaded.tokenizer is not None
-    format = answer_format(loaded.tokenizer)
+    format = answer_format(loaded.tokenizer, loaded.registry)
     if tools:
         name = loaded.folder.name or loaded.architecture.name
         if not re.search(r"\btools\b", loaded.tokenizer.chat_template or ""):
