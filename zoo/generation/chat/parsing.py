@@ -120,8 +120,8 @@ class TagTrimmer:
 class TaggedCalls(Frozen):
     """Calls between tags.
 
-    Each of `tags` has an opening and a closing one; where the closing one is None, the next opening tag or the end of the
-    answer closes the call. `parse` reads what stands between: it returns the calls, or None for a malformed text. Where
+    Each of `tags` has an opening and a closing one; where the closing one is None, the next opening tag, a stray tag or the
+    end of the answer closes the call. `parse` reads what stands between: it returns the calls, or None for a malformed text. Where
     it returns None and `unfinished` is true, a closing tag is part of a value, and the next one is tried.
 
     An answer for which `untagged` is true is held back to its end and read by `parse`, too. `stray_tags` are dropped
@@ -230,12 +230,13 @@ class TaggedParser(Parser):
 
     def _in_call(self, last: bool) -> bool:
         closing = self._closing[self._opening]
-        before, tag = self.take((closing or self._opening,), last)
+        before, tag = self.take((closing,) if closing else (self._opening, *self._syntax.stray_tags), last)
         self._call += before
         if tag is None and not last:
             return False
         body = self._call[len(self._opening) :]
-        if closing and tag:
+        opens = closing is None and tag == self._opening
+        if tag and not opens:
             self._call += tag
         if self._add_calls(body):
             self.state = self._after_call
@@ -248,8 +249,8 @@ class TaggedParser(Parser):
             self._add_text(self._call[:end])
             self.pending = self._call[end:] + self.pending
             self.state = self._in_text
-        if tag and closing is None:
-            self._begin_call(tag)
+        if opens:
+            self._begin_call(self._opening)
         return True
 
     def _after_call(self, last: bool) -> bool:

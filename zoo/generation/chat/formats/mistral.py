@@ -9,7 +9,7 @@ from zoo.generation.chat.parsing import TaggedCalls, Tools
 from zoo.generation.chat.tools import made_call, parse_arguments
 from zoo.generation.loop.step import ToolCall
 
-_NAMED = re.compile(r"\s*([^\s\[{]+)\s*(?:\[CALL_ID\]\s*(\w+)\s*)?\[ARGS\](.*)", re.DOTALL)
+_NAMED = re.compile(r"\s*([^\s\[{]+)\s*(?:\[CALL_ID\]\s*([^\s\[]+)\s*)?\[ARGS\](.*)", re.DOTALL)
 
 
 def parse(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:

@@ -1,0 +1,115 @@
+"""The public formats of tool calls: which template has which, and answers in each, however the stream is cut."""
+
+import warnings
+
+import pytest
+
+from tests.helpers.call_answers import ANSWERS, MALFORMED
+from tests.helpers.call_templates import ENTRIES, NamedTemplate, answer_format, rendered
+from zoo.architecture import CallFormat
+from zoo.generation.chat.parsing import TaggedCalls, answer_format as format_of, call_format
+from zoo.host.registry import default_registry
+
+TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
+
+
+def declared(name, **properties):
+    """The declaration of a tool."""
+    return {
+        "type": "function",
+        "function": {"name": name, "parameters": {"type": "object", "properties": properties}},
+    }
+
+
+TOOLS = [
+    declared("weather", city=TEXT, days=WHOLE),
+    declared("add", x=WHOLE, y=WHOLE),
+    declared("ping"),
+    declared("run", code=TEXT),
+    declared("python", code=TEXT),
+    declared(
+        "note",
+        msg={"anyOf": [TEXT, {"type": "null"}]},
+        urgent={"type": "boolean"},
+        tags={"type": "array", "items": TEXT},
+        data={"type": "object"},
+    ),
+]
+FORMATS = list(default_registry().table(CallFormat).listed().values())
+CASES = [(name, *case) for name, cases in ANSWERS.items() for case in cases]
+
+
+def read(name, pieces, prompt=None):
+    """The text, the thinking and the calls of an answer that comes in pieces."""
+    prompt = rendered(name, [{"role": "user", "content": "Q"}], TOOLS) if prompt is None else prompt
+    parser = answer_format(name).parser(prompt, TOOLS)
+    parts = [*map(parser.add, pieces), parser.finish()]
+    calls = [(call.name, call.arguments) for part in parts for call in part.calls]
+    return "".join(part.text for part in parts), "".join(part.thinking for part in parts), calls
+
+
+def test_there_are_answers_for_every_template_and_templates_for_every_format():
+    assert len(ENTRIES) >= 39 and len(CASES) >= 95
+    assert set(ANSWERS) == set(ENTRIES)
+    assert {entry["format"] for entry in ENTRIES.values()} == {format.name for format in FORMATS}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_template_has_the_markers_of_its_own_format(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (
+            call_format(NamedTemplate(name).chat_template, default_registry()).name == ENTRIES[name]["format"]
+        )
+
+
+@pytest.mark.parametrize(("name", "answer", "text", "thinking", "calls"), CASES)
+def test_an_answer_is_read_whole_and_by_characters(name, answer, text, thinking, calls):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read(name, [answer]) == (text, thinking, calls)
+        assert read(name, answer) == (text, thinking, calls)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "answer", "text", "thinking", "calls"), CASES)
+def test_an_answer_cut_in_two_is_the_same(name, answer, text, thinking, calls):
+    prompt = rendered(name, [{"role": "user", "content": "Q"}], TOOLS)
+    for place in range(len(answer)):
+        assert read(name, [answer[:place], answer[place:]], prompt) == (text, thinking, calls), place
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [(name, answer) for name, all in MALFORMED.items() for answer in all]
+)
+def test_a_malformed_call_is_text_and_a_warning_says_so(name, answer):
+    for pieces in ([answer], answer):
+        with pytest.warns(
+            UserWarning, match=r"a call of tools in the answer cannot be read, and came as text: '.+"
+        ):
+            text, _, calls = read(name, pieces)
+        assert text == answer.removeprefix("</think>") and calls == []
+
+
+VALUES = [("weather", {"city": "São Paulo", "days": 3}), ("note", {"msg": "3.10", "tags": ["a", "b c"]})]
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_calls_that_a_template_writes_are_read_again(name):
+    question = {"role": "user", "content": "Q"}
+    calls = [
+        {
+            "id": f"functions.{tool}:{n}",
+            "type": "function",
+            "function": {"name": tool, "arguments": arguments},
+        }
+        for n, (tool, arguments) in enumerate(VALUES)
+    ]
+    empty = {"role": "assistant", "content": ""}
+    prompt = rendered(name, [question], TOOLS)
+    start = len(prompt) - len(ENTRIES[name].get("prompt", ""))
+    written, end = (
+        rendered(name, [question, {**empty, **more}], TOOLS, prompt=False)[start:]
+        for more in ({"tool_calls": calls}, {})
+    )
+    assert read(name, [written.removesuffix(end)], prompt)[2] == VALUES
