@@ -1,13 +1,16 @@
 """The public formats of tool calls: which template has which, and answers in each, however the stream is cut."""
 
+import re
 import warnings
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from tests.helpers.call_answers import ANSWERS, MALFORMED
 from tests.helpers.call_templates import ENTRIES, NamedTemplate, answer_format, rendered
 from zoo.architecture import CallFormat
-from zoo.generation.chat.parsing import TaggedCalls, answer_format as format_of, call_format
+from zoo.generation.chat.parsing import TaggedCalls, call_format
 from zoo.host.registry import default_registry
 
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}

@@ -286,6 +286,7 @@ class TaggedParser(Parser):
         return any(re.search(rf"\b{re.escape(name)}\b", body) for name in names_of(self._tools))
 
 
+THINK = ("<think>", "</think>")
 THINKING = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|channel>thought\n", "<channel|>"),
@@ -294,7 +295,7 @@ THINKING = (
     ("<longcat_think>", "</longcat_think>"),
     ("<think:opensource>", "</think:opensource>"),
     ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
-    ("<think>", "</think>"),
+    THINK,
     ("[THINK]", "[/THINK]"),
 )
 """The tags around thinking. A template that drops or writes it has the closing one; else the vocabulary has both."""
