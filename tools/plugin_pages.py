@@ -52,6 +52,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.generation.settings": ("Settings", "settings_for"),
     "zoo.generation.sampling.draw": ("sampler",),
     "zoo.generation.loop.text_stream": ("TextStream",),
+    "zoo.generation.chat.parsing": ("TaggedCalls", "CustomCalls", "Parser", "Parsed"),
     "zoo.describe.diagram": ("DrawnSpec", "Box", "Residual", "Frame", "LayerStack", "Note", "Cell", "note"),
     "zoo.inspect.tracing.probe": ("Probe", "Traces", "Value"),
     "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer", "TextBytes"),

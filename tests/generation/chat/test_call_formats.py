@@ -82,6 +82,37 @@ def test_an_answer_cut_in_two_is_the_same(name, answer, text, thinking, calls):
         assert read(name, [answer[:place], answer[place:]], prompt) == (text, thinking, calls), place
 
 
+@st.composite
+def cut_answers(draw):
+    """A template, an answer of parts of its answers and other text, and the same in pieces."""
+    name = draw(st.sampled_from(sorted(ENTRIES)))
+    tokens = "|".join(map(re.escape, answer_format(name).tokens))
+    parts = [part for case in ANSWERS[name] for part in re.split(f"({tokens})", case[0]) if part]
+    text = st.text('ab <>[]{}|\n"', max_size=6)
+    answer = "".join(draw(st.lists(st.sampled_from(parts) | text, max_size=10)))
+    cuts = sorted(draw(st.lists(st.integers(0, len(answer)), max_size=8)))
+    return name, answer, [answer[a:b] for a, b in zip([0, *cuts], [*cuts, len(answer)], strict=True)]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* of tools in the answer")
+@settings(max_examples=2000, deadline=None)
+@given(cut_answers())
+@example(("qwen-3", "a <think>b", ["a ", "<think>b"]))
+@example(("gpt-oss", "a<|channel|>final<|message|>b", ["a", "<|channel|>final<|message|>b"]))
+def test_however_a_stream_is_cut_the_text_and_the_calls_are_the_same(drawn):
+    name, answer, pieces = drawn
+    assert read(name, pieces) == read(name, [answer])
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.name)
+def test_no_tag_is_within_another_so_that_a_stream_may_be_cut_anywhere(format):
+    syntax = format.load()
+    if isinstance(syntax, TaggedCalls):
+        tags = [*dict(syntax.tags), *syntax.layout_tags]
+        assert not [(a, b) for a in tags for b in tags if a != b and a in b and not b.endswith(a)]
+
+
 @pytest.mark.parametrize(
     ("name", "answer"), [(name, answer) for name, all in MALFORMED.items() for answer in all]
 )

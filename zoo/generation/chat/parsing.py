@@ -130,8 +130,8 @@ class TaggedCalls(Frozen):
 
     tags: tuple[tuple[str, str | None], ...]
     parse: ParseCalls
-    unfinished: Callable[[str], bool] = lambda body: False
-    untagged: Callable[[str], bool] = lambda answer: False
+    unfinished: Callable[[str], bool] | None = None
+    untagged: Callable[[str], bool] | None = None
     stray_tags: tuple[str, ...] = ()
     layout_tags: tuple[str, ...] = ()
     more_tokens: tuple[str, ...] = ()
@@ -189,7 +189,8 @@ class TaggedParser(Parser):
             self._text.trim()
             self.state = self._in_thinking
             return True
-        untagged = bool(self._tools) and self._syntax.untagged(body)
+        may_be_calls = self._syntax.untagged if self._tools else None
+        untagged = may_be_calls is not None and may_be_calls(body)
         if not last and (untagged or (opening and opening.startswith(body))):
             return False
         if untagged and self._add_calls(body):
@@ -240,7 +241,7 @@ class TaggedParser(Parser):
             self._call += tag
         if self._add_calls(body):
             self.state = self._after_call
-        elif closing and tag and self._syntax.unfinished(body):
+        elif closing and tag and self._syntax.unfinished and self._syntax.unfinished(body):
             self._first_end = self._first_end or len(self._call)
             return True
         else:  # what follows the first closing tag is read again

@@ -68,9 +68,9 @@ class _Reader:
             key, found, _ = self.text[self.place :].partition(self.quote)
             self.place += len(key) + len(self.quote)
             return key if found and self.take(":") else None
-        found = _KEY.match(self.text, self.place)
-        self.place = found.end() if found else self.place
-        return found[1] if found else None
+        if match := _KEY.match(self.text, self.place):
+            self.place = match.end()
+        return match[1] if match else None
 
 
 def _calls(opening: str, closing: str, quote: str) -> TaggedCalls:

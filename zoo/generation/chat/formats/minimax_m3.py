@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from zoo.generation.chat.parsing import TaggedCalls, Tools
@@ -41,7 +42,8 @@ def parse(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
     """The calls between the tags of a section."""
     calls: list[ToolCall] = []
     opened: list[_Element] = []
-    name, root = "", {}
+    name = ""
+    root: Mapping[str, Any] = {}
     for part in body.split(MARK)[1:]:
         if not (found := _ELEMENT.fullmatch(part)):
             return None
