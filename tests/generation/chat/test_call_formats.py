@@ -7,11 +7,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.call_answers import ANSWERS, MALFORMED
+from tests.helpers.call_answers import ANSWERS, HERMES_CALL, MALFORMED, PARIS
 from tests.helpers.call_templates import ENTRIES, NamedTemplate, answer_format, rendered
-from zoo.architecture import CallFormat
+from zoo.architecture import CallFormat, hookimpl
+from zoo.errors import PluginError
 from zoo.generation.chat.parsing import TaggedCalls, call_format
-from zoo.host.registry import default_registry
+from zoo.generation.chat.parsing import answer_format as format_of
+from zoo.host.registry import default_registry, isolated
 
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
 
@@ -147,3 +149,71 @@ def test_calls_that_a_template_writes_are_read_again(name):
         for more in ({"tool_calls": calls}, {})
     )
     assert read(name, [written.removesuffix(end)], prompt)[2] == VALUES
+
+
+def with_template(text):
+    """A tokenizer with this chat template."""
+    tokenizer = NamedTemplate("qwen-3")
+    tokenizer.chat_template = text
+    return tokenizer
+
+
+def plugin_with(target, markers, **more):
+    """A registry with a plugin that has one format."""
+    record = CallFormat("own", target, markers, **more)
+    return isolated(type("own", (), {"zoo_call_formats": staticmethod(hookimpl(lambda: [record]))})())
+
+
+def test_a_plugins_format_comes_before_the_zoos_own():
+    found = plugin_with("zoo.generation.chat.formats.gemma:GEMMA_4", (("<arg_key>",),))
+    template = NamedTemplate("glm-4-5").chat_template
+    with pytest.warns(UserWarning, match="is served by the plugin"):
+        assert call_format(template, found).name == "own"
+    assert call_format(NamedTemplate("qwen-3").chat_template, found).name == "hermes"
+
+
+def test_a_template_with_the_markers_of_two_formats_has_none_and_it_is_said():
+    with pytest.warns(UserWarning, match="several formats of calls: mistral and nemotron"):
+        assert call_format("[TOOL_CALLS] <TOOLCALL>", default_registry()) is None
+
+
+@pytest.mark.parametrize("template", ["", "{{ tools }} <tool_call> name: {{ name }} </tool_call>", "<call>"])
+def test_a_template_of_another_format_has_none(template):
+    assert call_format(template, default_registry()) is None
+
+
+def test_a_target_that_is_no_format_is_named():
+    with pytest.raises(PluginError, match=r"call format own: json:loads is no TaggedCalls"):
+        format_of(with_template("<own>"), plugin_with("json:loads", (("<own>",),)))
+
+
+@pytest.mark.parametrize("markers", [(), ((),), ("<a>",), ((1,),), (("",),)])
+def test_a_format_without_markers_is_refused(markers):
+    with pytest.raises(PluginError, match="call format own: markers"):
+        CallFormat("own", "json:loads", markers)
+
+
+def test_a_call_in_thinking_that_never_ends_is_said():
+    with pytest.warns(UserWarning, match="a call of tools"):
+        assert read("qwen-3", [f"<think>Hm. {HERMES_CALL}"]) == ("", f"Hm. {HERMES_CALL}", [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read("qwen-3", ["<think>I use <tool_call>."])[2] == []
+
+
+def test_a_malformed_call_does_not_take_the_next_with_it():
+    broken = '<tool_call>{"name": "add, "arguments": {"x": 1}}</tool_call>'
+    for pieces in ([broken + HERMES_CALL], broken + HERMES_CALL):
+        with pytest.warns(UserWarning, match="a call of tools"):
+            assert read("qwen-2-5", pieces) == (broken, "", [PARIS])
+
+
+def test_text_is_not_held_back_for_longer_than_it_may_be_a_call():
+    def told(name, pieces):
+        parser = answer_format(name).parser("", TOOLS)
+        return [parser.add(piece).text for piece in pieces]
+
+    assert told("qwen-3-coder", ["a <", "b> <tool", "s>"]) == ["a", " <b>", " <tools>"]
+    assert told("llama-3-1", ["[", "1, 2]"]) == ["", "[1, 2]"]
+    assert told("llama-3-1", ['{"', "answer", '": 1}']) == ["", '{"answer', '": 1}']
+    assert told("functionary-3-2", ["al", "l\nHi", ">>", " x"]) == ["", "Hi", "", ">> x"]
