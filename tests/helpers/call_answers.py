@@ -29,10 +29,10 @@ def keyed(name, line="\n", prefix="", **values):
     return f"<{prefix}tool_call>{name}{line}{inner}</{prefix}tool_call>"
 
 
-def invoked(section, name, prefix="", **values):
-    """A call as MiniMax M2 and others write it."""
-    inner = "".join(f'<{prefix}parameter name="{k}">{v}</{prefix}parameter>\n' for k, v in values.items())
-    return f'<{section}>\n<{prefix}invoke name="{name}">\n{inner}</{prefix}invoke>\n</{section}>'
+def invoked(section, name, **values):
+    """A call as MiniMax M2 writes it."""
+    inner = "".join(f'<parameter name="{k}">{v}</parameter>\n' for k, v in values.items())
+    return f'<{section}>\n<invoke name="{name}">\n{inner}</invoke>\n</{section}>'
 
 
 def dsml(*values, section="function_calls", name="weather"):
@@ -236,13 +236,16 @@ ANSWERS = {
         ("<tool_calls>[]</tool_calls>Hello.", "Hello.", "", []),
     ],
     "apertus": [('Yes.<|tools_prefix|>[{"weather": {"city": "Paris"}}, {"ping": {}}]<|tools_suffix|>', "Yes.", "", [PARIS, PING])],
-    "solar-open": [(SOLAR.format('{"city": "Paris"}'), "", "", [PARIS])],
+    "solar-open": [
+        (f"<|think|>Hm.<|end|><|begin|>assistant{SOLAR.format('{}')}".replace("weather", "ping"), "", "Hm.", [PING]),
+        (SOLAR.format('{"city": "Paris"}'), "", "", [PARIS]),
+        ("<|think|>Hm.<|end|><|begin|>assistant<|content|>Hello.", "Hello.", "Hm.", []),
+    ],
     "gigachat-3": [(f"Yes.<|message_sep|>\n\nfunction call<|role_sep|>\n{PARIS_JSON}", "Yes.", "", [PARIS])],
     "gigachat-3-1": [(f"Yes.<|function_call|>{PARIS_JSON}<|message_sep|>", "Yes.", "", [PARIS])],
     "minicpm-5": [
         ('<function name="weather"><param name="city">Paris</param></function>\n<function name="run"><param name="code"><![CDATA[a < b]]></param></function>', "", "", [PARIS, ("run", {"code": "a < b"})]),
     ],
-    "muse": [(invoked("atem:function_calls", "weather", "atem:", city="Paris"), "", "", [PARIS])],
     "olmo-3": [('<function_calls>weather(city="Paris")\nadd(x=1, y=2)</function_calls>', "", "", [PARIS, SUM])],
     "internlm-3": [(f"Yes.<|action_start|><|plugin|>\n{PARAMETERS_JSON}<|action_end|>\n", "Yes.", "", [PARIS])],
 }  # fmt: skip

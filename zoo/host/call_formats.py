@@ -17,7 +17,6 @@ def _format(
 
 CALL_FORMATS = (
     _format("apertus", "json_calls:APERTUS", "<|tools_prefix|>", models="Apertus"),
-    _format("atem", "xml_calls:ATEM", "<atem:function_calls>", over=("harmony",), models="Muse"),
     _format(
         "command-a",
         "json_calls:COMMAND_A",

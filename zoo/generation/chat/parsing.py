@@ -125,7 +125,8 @@ class TaggedCalls(Frozen):
     it returns None and `unfinished` is true, a closing tag is part of a value, and the next one is tried.
 
     An answer for which `untagged` is true is held back to its end and read by `parse`, too. `stray_tags` are dropped
-    directly after a call, `layout_tags` anywhere in the text. `more_tokens` are other tokens that the parser has to see.
+    directly after a call, `layout_tags` anywhere in the text. `more_tokens` are other tokens that the parser has to see,
+    `thinking` the tags around thinking where the format has its own.
     """
 
     tags: tuple[tuple[str, str | None], ...]
@@ -135,6 +136,7 @@ class TaggedCalls(Frozen):
     stray_tags: tuple[str, ...] = ()
     layout_tags: tuple[str, ...] = ()
     more_tokens: tuple[str, ...] = ()
+    thinking: tuple[str, str] | None = None
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -288,17 +290,7 @@ class TaggedParser(Parser):
 
 
 THINK = ("<think>", "</think>")
-THINKING = (
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("<|channel>thought\n", "<channel|>"),
-    ("<seed:think>", "</seed:think>"),
-    ("<mm:think>", "</mm:think>"),
-    ("<longcat_think>", "</longcat_think>"),
-    ("<think:opensource>", "</think:opensource>"),
-    ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
-    THINK,
-    ("[THINK]", "[/THINK]"),
-)
+THINKING = (THINK, ("[THINK]", "[/THINK]"))
 """The tags around thinking. A template that drops or writes it has the closing one; else the vocabulary has both."""
 
 
@@ -353,5 +345,7 @@ def answer_format(tokenizer: Tokenizer, registry: Registry) -> AnswerFormat:
         return AnswerFormat(None, calls)
     if format and not isinstance(calls, TaggedCalls):
         raise PluginError(f"{format.label}: {format.target} is no TaggedCalls or CustomCalls")
+    if calls and calls.thinking:
+        return AnswerFormat(calls.thinking, calls)
     thinking = (tags for tags in THINKING if tags[1] in template or None not in map(tokenizer.id, tags))
     return AnswerFormat(next(thinking, None), calls)

@@ -73,7 +73,7 @@ class _Reader:
         return match[1] if match else None
 
 
-def _calls(opening: str, closing: str, quote: str) -> TaggedCalls:
+def _calls(opening: str, closing: str, quote: str, thinking: tuple[str, str] | None = None) -> TaggedCalls:
     def parse(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
         calls: list[ToolCall] = []
         reader = _Reader(body, quote, 0)
@@ -90,9 +90,13 @@ def _calls(opening: str, closing: str, quote: str) -> TaggedCalls:
         return tuple(calls) or None
 
     return TaggedCalls(
-        ((opening, closing),), parse, lambda body: body.count(quote) % 2 == 1, more_tokens=(quote,)
+        ((opening, closing),),
+        parse,
+        lambda body: body.count(quote) % 2 == 1,
+        more_tokens=(quote,),
+        thinking=thinking,
     )
 
 
 FUNCTION_GEMMA = _calls("<start_function_call>", "<end_function_call>", "<escape>")
-GEMMA_4 = _calls("<|tool_call>", "<tool_call|>", '<|"|>')
+GEMMA_4 = _calls("<|tool_call>", "<tool_call|>", '<|"|>', ("<|channel>thought\n", "<channel|>"))

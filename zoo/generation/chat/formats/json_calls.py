@@ -79,17 +79,15 @@ COMMAND_R = TaggedCalls(
 COMMAND_A = _listed(
     "<|START_ACTION|>",
     "<|END_ACTION|>",
+    thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
     layout_tags=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
 )
 FIREFUNCTION = TaggedCalls((("functools[", None),), lambda body, tools: json_calls(f"[{body}"))
 APERTUS = TaggedCalls((("<|tools_prefix|>", "<|tools_suffix|>"),), name_keyed, in_json_string)
 INTERNLM = _listed("<|action_start|><|plugin|>", "<|action_end|>")
 GIGACHAT = TaggedCalls(
-    (
-        ("<|message_sep|>\n\nfunction call<|role_sep|>\n", None),
-        ("function call<|role_sep|>\n", None),
-        ("<|function_call|>", None),
-    ),
+    (("function call<|role_sep|>\n", None), ("<|function_call|>", None)),
     json_calls,
     stray_tags=("<|message_sep|>",),
+    layout_tags=("<|message_sep|>",),
 )

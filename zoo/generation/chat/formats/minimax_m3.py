@@ -66,4 +66,9 @@ def parse(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
     return None if opened else tuple(calls) or None
 
 
-MINIMAX_M3 = TaggedCalls(((f"{MARK}<tool_call>", f"{MARK}</tool_call>"),), parse, more_tokens=(MARK,))
+MINIMAX_M3 = TaggedCalls(
+    ((f"{MARK}<tool_call>", f"{MARK}</tool_call>"),),
+    parse,
+    more_tokens=(MARK,),
+    thinking=("<mm:think>", "</mm:think>"),
+)

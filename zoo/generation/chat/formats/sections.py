@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from zoo.generation.chat.parsing import TaggedCalls, Tools
 from zoo.generation.chat.tools import made_call, parse_arguments
@@ -16,7 +17,7 @@ OneCall = Callable[[str], ToolCall | None]
 
 
 def _sectioned(
-    section: tuple[str, str] | None, call: tuple[str, str], read: OneCall, *more: str
+    section: tuple[str, str], call: tuple[str, str], read: OneCall, separators: tuple[str, ...], **more: Any
 ) -> TaggedCalls:
     """Calls between two tokens, in a section between two others. A model may leave out those of the section."""
     borders = re.compile("|".join(map(re.escape, call)))
@@ -25,8 +26,9 @@ def _sectioned(
         calls = [read(part) for part in borders.split(body) if part.strip()]
         return tuple(filter(None, calls)) if calls and None not in calls else None
 
-    pairs = (section, call) if section else (call,)
-    return TaggedCalls(pairs, parse, stray_tags=(section[1],) if section else (), more_tokens=(*call, *more))
+    return TaggedCalls(
+        (section, call), parse, stray_tags=(section[1],), more_tokens=(*call, *separators), **more
+    )
 
 
 def _deepseek(text: str) -> ToolCall | None:
@@ -60,18 +62,19 @@ DEEPSEEK = _sectioned(
     ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
     ("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
     _deepseek,
-    "<｜tool▁sep｜>",
+    ("<｜tool▁sep｜>",),
 )
 KIMI_K2 = _sectioned(
     ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
     ("<|tool_call_begin|>", "<|tool_call_end|>"),
     _kimi,
-    "<|tool_call_argument_begin|>",
+    ("<|tool_call_argument_begin|>",),
 )
 SOLAR = _sectioned(
     ("<|tool_calls|>", "<|calls|>"),
     ("<|tool_call:begin|>", "<|tool_call:end|>"),
     _solar,
-    "<|tool_call:name|>",
-    "<|tool_call:args|>",
+    ("<|tool_call:name|>", "<|tool_call:args|>"),
+    thinking=("<|think|>", "<|end|>"),
+    layout_tags=("<|begin|>assistant", "<|content|>", "<|end|>"),
 )

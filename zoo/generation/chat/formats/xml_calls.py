@@ -161,16 +161,21 @@ QWEN_CODER = TaggedCalls(
     _unfinished_function,
     stray_tags=("</tool_call>",),
 )
-SEED = _tagged("<seed:tool_call>", "</seed:tool_call>", _FUNCTION)
+SEED = _tagged("<seed:tool_call>", "</seed:tool_call>", _FUNCTION, thinking=("<seed:think>", "</seed:think>"))
 GLM = TaggedCalls((("<tool_call>", "</tool_call>"),), _named(_keyed("")), _keyed("").unfinished)
 LONGCAT = TaggedCalls(
     (("<longcat_tool_call>", "</longcat_tool_call>"),),
     _named(_keyed("longcat_")),
     _keyed("longcat_").unfinished,
+    thinking=("<longcat_think>", "</longcat_think>"),
 )
-HUNYUAN = _tagged("<tool_calls:opensource>", "</tool_calls:opensource>", _HUNYUAN)
+HUNYUAN = _tagged(
+    "<tool_calls:opensource>",
+    "</tool_calls:opensource>",
+    _HUNYUAN,
+    thinking=("<think:opensource>", "</think:opensource>"),
+)
 MINIMAX_M2 = _tagged("<minimax:tool_call>", "</minimax:tool_call>", _invoked(""))
-ATEM = _tagged("<atem:function_calls>", "</atem:function_calls>", _invoked("atem:"))
 DSML = TaggedCalls(
     (
         ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
@@ -184,6 +189,7 @@ KIMI_K3 = _tagged(
     "<|open|>tools<|sep|>",
     "<|close|>tools<|sep|>",
     _KIMI,
+    thinking=("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
     layout_tags=(
         "<|open|>response<|sep|>",
         "<|close|>response<|sep|>",
