@@ -213,6 +213,7 @@ ANSWERS = {
         ('{"name": "Bob", "parameters": {}}',) * 2 + ("", []),
         ('{"answer": 1}\n',) * 2 + ("", []),
         ("Use {} there.",) * 2 + ("", []),
+        ('<function=weather>{"city": "Paris"}</function>', "", "", [PARIS]),
         ("<|python_tag|>print(1)\n", "", "", [("python", {"code": "print(1)"})]),
     ],
     "llama-3-2-python": [
@@ -253,15 +254,15 @@ ANSWERS = {
 # Answers with a call that cannot be read: all of it is text, and a warning says so.
 MALFORMED = {
     "qwen-2-5": ['so: <tool_call>{"na', '<tool_call>{"name": "add"</tool_call> x', "<tool_call>add(1, 2)</tool_call>"],
-    "qwen-3-coder": ["<tool_call>\n<function=weather>\n<parameter=city>\nPar", "<tool_call>\n<function=weather>Paris</function></tool_call>"],
-    "glm-4-5": ["<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Par"],
+    "qwen-3-coder": [function("weather", city="Paris")[:-11], qwen("weather", city="Paris")[:-24], "<tool_call>\n<function=weather>\n<parameter=city>\nPar", "<tool_call>\n<function=weather>Paris</function></tool_call>"],
+    "glm-4-5": [keyed("weather", city="Paris")[:-12], "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Par"],
     "deepseek-v3-1": [DEEPSEEK.format(DEEPSEEK_CALL.format("weather", '{"city": '))],
     "kimi-k2": [KIMI.format("weather")],
     "minimax-m2": ["</think>" + invoked("minimax:tool_call", "weather", city="Paris")[:-40]],
     "gemma-4": ['<|tool_call>call:weather{city:<|"|>Par'],
     "lfm2": ['<|tool_call_start|>[weather("Paris")]<|tool_call_end|>', "<|tool_call_start|>[weather(city=f())]<|tool_call_end|>"],
-    "mistral-nemo": ["[TOOL_CALLS]weather[ARGS]{"],
+    "mistral-nemo": ["[TOOL_CALLS]weather[ARGS]{", "[TOOL_CALLS]weather[ARGS]"],
     "llama-3-1": ['{"name": "weather", "parame'],
-    "functionary-3-2": ['>>>weather\n{"city": '],
-    "gpt-oss": [CHANNEL.format("functions.weather", '{"city": "Pa')],
+    "functionary-3-2": ['>>>weather\n{"city": ', ">>>ping\n"],
+    "gpt-oss": [CHANNEL.format("functions.weather", '{"city": "Pa'), CHANNEL.format("functions.ping", "")],
 }  # fmt: skip

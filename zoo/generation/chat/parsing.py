@@ -122,7 +122,8 @@ class TaggedCalls(Frozen):
 
     Each of `tags` has an opening and a closing one; where the closing one is None, the next opening tag, a stray tag or the
     end of the answer closes the call. `parse` reads what stands between: it returns the calls, or None for a malformed text. Where
-    it returns None and `unfinished` is true, a closing tag is part of a value, and the next one is tried.
+    it returns None and `unfinished` is true, a closing tag is part of a value, and the next one is tried. Both get the tags,
+    too, where `keeps_tags`.
 
     An answer for which `untagged` is true is held back to its end and read by `parse`, too. `stray_tags` are dropped
     directly after a call, `layout_tags` anywhere in the text. `more_tokens` are other tokens that the parser has to see,
@@ -133,6 +134,7 @@ class TaggedCalls(Frozen):
     parse: ParseCalls
     unfinished: Callable[[str], bool] | None = None
     untagged: Callable[[str], bool] | None = None
+    keeps_tags: bool = False
     stray_tags: tuple[str, ...] = ()
     layout_tags: tuple[str, ...] = ()
     more_tokens: tuple[str, ...] = ()
@@ -237,18 +239,18 @@ class TaggedParser(Parser):
         self._call += before
         if tag is None and not last:
             return False
-        body = self._call[len(self._opening) :]
+        body = self._call if self._syntax.keeps_tags else self._call[len(self._opening) :]
         opens = closing is None and tag == self._opening
         if tag and not opens:
             self._call += tag
-        if self._add_calls(body):
+        if self._add_calls(self._call if self._syntax.keeps_tags else body):
             self.state = self._after_call
         elif closing and tag and self._syntax.unfinished and self._syntax.unfinished(body):
             self._first_end = self._first_end or len(self._call)
             return True
         else:  # what follows the first closing tag is read again
             end = self._first_end or len(self._call)
-            self._note(self._call[:end], body)
+            self._note(self._call[:end], self._call[len(self._opening) :])
             self._add_text(self._call[:end])
             self.pending = self._call[end:] + self.pending
             self.state = self._in_text

@@ -41,7 +41,7 @@ def call_of(value: Any) -> ToolCall | None:
     key = next((key for key in ARGUMENT_KEYS if key in value), None)
     if not isinstance(name, str) or key is None:
         return None
-    arguments = {} if value[key] is None else value[key]
+    arguments = value[key] or {}
     if isinstance(arguments, str):
         arguments = parse_arguments(arguments)
     return made_call(name, arguments, value.get("id")) if isinstance(arguments, dict) else None
@@ -54,9 +54,9 @@ def made_call(name: str, arguments: dict[str, Any], id: Any = None) -> ToolCall:
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
-    """The arguments of a call from JSON, or an object of Python, or nothing; None where they are malformed."""
+    """The arguments of a call from JSON, or an object of Python; None where they are malformed."""
     try:
-        value = read_value(text) if text.strip() else {}
+        value = read_value(text)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None

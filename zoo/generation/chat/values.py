@@ -113,6 +113,21 @@ def typed_value(text: str, schema: Any, root: Any = None) -> Any:
     return next((value for value in (*written, *numbers) if value is not _MALFORMED), text)
 
 
+def ends_in_string(text: str, quotes: str) -> bool:
+    """Whether JSON or Python code ends within a string, which one of `quotes` begins and ends."""
+    quote = ""
+    escaped = False
+    for character in text:
+        if escaped:
+            escaped = False
+        elif quote:
+            escaped = character == "\\"
+            quote = "" if character == quote else quote
+        elif character in quotes:
+            quote = character
+    return bool(quote)
+
+
 def _attempt(read: Callable[[str], Any], text: str) -> Any:
     try:
         return read(text)

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from zoo.generation.chat.formats.json_calls import in_json_string
-from zoo.generation.chat.formats.llama import interpreter_call
+from zoo.generation.chat.formats.llama import interpreter_call, tagged_call
 from zoo.generation.chat.parsing import CustomCalls, Parsed, Parser, TaggedCalls, Tools
 from zoo.generation.chat.tools import made_call, names_of, parse_arguments
-from zoo.generation.loop.step import ToolCall
 
 ALL, MARK = "all", ">>>"
-_NAMED = re.compile(r"([^\s>]+)>\s*(\{.*)", re.DOTALL)
-
-
-def function_tag(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
-    """The call after `<function=`, or the code after LLaMA's tag."""
-    if not (found := _NAMED.fullmatch(body)):
-        return interpreter_call(body, tools)
-    arguments = parse_arguments(found[2])
-    return None if arguments is None else (made_call(found[1], arguments),)
 
 
 class RecipientParser(Parser):
@@ -72,5 +60,9 @@ class RecipientParser(Parser):
         self._recipient, self._call = ALL, ""
 
 
-TAGGED = TaggedCalls((("<function=", "</function>"), ("<|python_tag|>", None)), function_tag, in_json_string)
+TAGGED = TaggedCalls(
+    (("<function=", "</function>"), ("<|python_tag|>", None)),
+    tagged_call,
+    in_json_string,
+)
 RECIPIENTS = CustomCalls(RecipientParser)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from zoo.generation.chat.parsing import TaggedCalls, Tools
 from zoo.generation.chat.tools import call_of, made_call
-from zoo.generation.chat.values import JSON, read_literal
+from zoo.generation.chat.values import JSON, ends_in_string, read_literal
 from zoo.generation.loop.step import ToolCall
 
 SEPARATORS = " \t\r\n;,"
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def json_calls(body: str, tools: Tools = ()) -> tuple[ToolCall, ...] | None:
@@ -46,7 +44,7 @@ def in_json_string(body: str) -> bool:
     """Whether JSON, at the start of a text or after its first ">", ends within a string."""
     start = body.lstrip()
     value = start if start[:1] in ("{", "[") else start.partition(">")[2]
-    return value.lstrip()[:1] in ("{", "[") and '"' in _STRING.sub("", value)
+    return value.lstrip()[:1] in ("{", "[") and ends_in_string(value, '"')
 
 
 def name_keyed(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
@@ -82,7 +80,9 @@ COMMAND_A = _listed(
     thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
     layout_tags=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
 )
-FIREFUNCTION = TaggedCalls((("functools[", None),), lambda body, tools: json_calls(f"[{body}"))
+FIREFUNCTION = TaggedCalls(
+    (("functools[", None),), lambda text, tools: json_calls(text.removeprefix("functools")), keeps_tags=True
+)
 APERTUS = TaggedCalls((("<|tools_prefix|>", "<|tools_suffix|>"),), name_keyed, in_json_string)
 INTERNLM = _listed("<|action_start|><|plugin|>", "<|action_end|>")
 GIGACHAT = TaggedCalls(

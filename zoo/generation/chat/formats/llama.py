@@ -9,10 +9,11 @@ import regex
 from zoo.generation.chat.formats.json_calls import in_json_string, json_calls
 from zoo.generation.chat.formats.python_calls import python_calls
 from zoo.generation.chat.parsing import TaggedCalls, Tools
-from zoo.generation.chat.tools import made_call, names_of, parameters_of
+from zoo.generation.chat.tools import made_call, names_of, parameters_of, parse_arguments
 from zoo.generation.loop.step import ToolCall
 
 INTERPRETERS = ("python", "ipython", "code_interpreter")  # tools whose calls are written as code
+_NAMED = re.compile(r"([^\s>]+)>\s*(\{.*)", re.DOTALL)
 _BUILT_IN = re.compile(r"\s*([\w.]+)\.call(\(.*)", re.DOTALL)
 _START = regex.compile(
     r'\s*(?:\[?\s*\{\s*"(?:name|type|function|parameters|arguments|id)"|\[\s*[A-Za-z_][\w.]*\s*\()'
@@ -25,7 +26,15 @@ def parse(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
     calls = json_calls(body) or python_calls("".join(built_in.groups()) if built_in else body)
     if calls and all(call.name in names_of(tools) for call in calls):
         return calls
-    return None if may_be_calls(body) else interpreter_call(body, tools)
+    return None if may_be_calls(body) else tagged_call(body, tools)
+
+
+def tagged_call(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
+    """The call of `NAME>` and JSON, which stands after `<function=`, or of code, which stands after another tag."""
+    if not (found := _NAMED.fullmatch(body)):
+        return interpreter_call(body, tools)
+    arguments = parse_arguments(found[2])
+    return None if arguments is None else (made_call(found[1], arguments),)
 
 
 def interpreter_call(code: str, tools: Tools) -> tuple[ToolCall, ...] | None:

@@ -7,7 +7,7 @@ import ast
 from zoo.generation.chat.formats.json_calls import json_calls
 from zoo.generation.chat.parsing import TaggedCalls, Tools
 from zoo.generation.chat.tools import made_call
-from zoo.generation.chat.values import literal_of, parsed_python
+from zoo.generation.chat.values import ends_in_string, literal_of, parsed_python
 from zoo.generation.loop.step import ToolCall
 
 
@@ -37,23 +37,13 @@ def _call(node: ast.expr) -> ToolCall:
     return made_call(ast.unparse(node.func), arguments)  # type: ignore[arg-type]
 
 
-def in_python_string(body: str) -> bool:
-    """Whether Python code ends within a string."""
-    quote, place = "", 0
-    while place < len(body):
-        character = body[place]
-        if quote:
-            place += character == "\\"
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        place += 1
-    return bool(quote)
+def _in_string(body: str) -> bool:
+    return ends_in_string(body, "\"'")
 
 
 def _either(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
     return python_calls(body) or json_calls(body)
 
 
-LFM2 = TaggedCalls((("<|tool_call_start|>", "<|tool_call_end|>"),), _either, in_python_string)
-OLMO_3 = TaggedCalls((("<function_calls>", "</function_calls>"),), _either, in_python_string)
+LFM2 = TaggedCalls((("<|tool_call_start|>", "<|tool_call_end|>"),), _either, _in_string)
+OLMO_3 = TaggedCalls((("<function_calls>", "</function_calls>"),), _either, _in_string)

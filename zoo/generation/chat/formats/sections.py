@@ -10,7 +10,7 @@ from zoo.generation.chat.parsing import TaggedCalls, Tools
 from zoo.generation.chat.tools import made_call, parse_arguments
 from zoo.generation.loop.step import ToolCall
 
-_FENCED = re.compile(r"\s*([^\s`]+)\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL)
+_FENCED = re.compile(r"\s*([^\s`]+)\s*```(?:json)?(.*)```\s*", re.DOTALL)
 _NUMBERED = re.compile(r"(?:functions\.)?(.+?)(?::\d+)?")
 
 OneCall = Callable[[str], ToolCall | None]

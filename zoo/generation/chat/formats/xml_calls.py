@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo.frozen import Frozen, frozen
 from zoo.generation.chat.formats.json_calls import in_json_string, json_calls
-from zoo.generation.chat.parsing import ParseCalls, TaggedCalls, Tools
+from zoo.generation.chat.parsing import TaggedCalls, Tools
 from zoo.generation.chat.tools import made_call, names_of, parameters_of
 from zoo.generation.chat.values import typed_value
 from zoo.generation.loop.step import ToolCall
@@ -59,7 +59,7 @@ class XMLCalls(Frozen):
             while begun := parameter.match(body, place):
                 if not (ended := value_end.search(body, begun.end())):
                     return None, True
-                key, text = begun["key"], self._text(body[begun.end() : ended.start()])
+                key, text = begun["key"].strip(), self._text(body[begun.end() : ended.start()])
                 is_text = begun.groupdict().get("text") in ("true", "string")
                 values[key] = text if is_text else typed_value(text, properties.get(key), schema)
                 place = ended.end()
@@ -86,11 +86,14 @@ def _invoked(prefix: str, attributes: str = "") -> XMLCalls:
     )
 
 
-def _keyed(prefix: str) -> XMLCalls:
+def _keyed(prefix: str = "", suffix: str = "", name_end: str = "") -> XMLCalls:
     """A name, then elements for the key and the value of each argument."""
-    key, value = f"{prefix}arg_key>", f"{prefix}arg_value>"
+    key, value, call = (f"{prefix}{name}{suffix}>" for name in ("arg_key", "arg_value", "tool_call"))
     return XMLCalls(
-        r"(?P<name>[^\s<>{}\[\]\"]+)", r"\Z", rf"<{key}\s*(?P<key>[^<>]*?)\s*</{key}\s*<{value}", f"</{value}"
+        rf"<{call}\s*(?P<name>[^\s<>{{}}\[\]\"]+){name_end}",
+        f"</{call}",
+        rf"<{key}(?P<key>[^<>]+)</{key}\s*<{value}",
+        f"</{value}",
     )
 
 
@@ -118,55 +121,49 @@ _KIMI = XMLCalls(
     r'<\|open\|>argument key="(?P<key>[^"]+)"(?: type="(?P<text>[^"]*)")?<\|sep\|>',
     r"<\|close\|>argument<\|sep\|>",
 )
-_HUNYUAN = XMLCalls(
-    r"<tool_call:opensource>(?P<name>[^\s<>]+)<tool_sep:opensource>",
-    "</tool_call:opensource>",
-    r"<arg_key:opensource>\s*(?P<key>[^<>]*?)\s*</arg_key:opensource>\s*<arg_value:opensource>",
-    "</arg_value:opensource>",
-)
+_HUNYUAN = _keyed(suffix=":opensource", name_end="<tool_sep:opensource>")
 _DECLARED = r'(?: string="(?P<text>true|false)")?'
 
 
-def _function(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
+def _without_tags(text: str) -> str:
+    return text.strip().removeprefix("<tool_call>").removesuffix("</tool_call>").strip()
+
+
+def _function(text: str, tools: Tools) -> tuple[ToolCall, ...] | None:
     """Qwen3-Coder's calls. Its models write JSON, too, and leave out the first tag."""
-    body = body.strip()
-    if body.startswith("{"):
-        return json_calls(body)
-    missing = (
-        "" if body.startswith("<function=") else "<function=",
-        "" if body.endswith("</function>") else "</function>",
-    )
-    return _FUNCTION.parse(body.join(missing), tools)
+    body = _without_tags(text)
+    return json_calls(body) if body.startswith("{") else _FUNCTION.parse(body, tools)
 
 
-def _unfinished_function(body: str) -> bool:
-    missing = "" if body.lstrip().startswith("<function=") else "<function="
-    return in_json_string(body) if body.lstrip().startswith("{") else _FUNCTION.unfinished(missing + body)
+def _unfinished_function(text: str) -> bool:
+    body = _without_tags(text)
+    return in_json_string(body) if body.startswith("{") else _FUNCTION.unfinished(body)
 
 
-def _named(calls: XMLCalls) -> ParseCalls:
-    """Reads calls; one without arguments, which may be any word, is one only if it names a declared tool."""
+def _named(opening: str, closing: str, calls: XMLCalls, **more: Any) -> TaggedCalls:
+    """Calls by a name between tags. One without arguments may be any word: it is a call if it names a declared tool."""
 
-    def parse(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
-        found = calls.parse(body, tools)
+    def parse(text: str, tools: Tools) -> tuple[ToolCall, ...] | None:
+        found = calls.parse(text, tools)
         known = names_of(tools)
         return found if found and all(call.arguments or call.name in known for call in found) else None
 
-    return parse
+    return TaggedCalls(((opening, closing),), parse, calls.unfinished, keeps_tags=True, **more)
 
 
 QWEN_CODER = TaggedCalls(
     (("<tool_call>", "</tool_call>"), ("<function=", "</function>")),
     _function,
     _unfinished_function,
+    keeps_tags=True,
     stray_tags=("</tool_call>",),
 )
 SEED = _tagged("<seed:tool_call>", "</seed:tool_call>", _FUNCTION, thinking=("<seed:think>", "</seed:think>"))
-GLM = TaggedCalls((("<tool_call>", "</tool_call>"),), _named(_keyed("")), _keyed("").unfinished)
-LONGCAT = TaggedCalls(
-    (("<longcat_tool_call>", "</longcat_tool_call>"),),
-    _named(_keyed("longcat_")),
-    _keyed("longcat_").unfinished,
+GLM = _named("<tool_call>", "</tool_call>", _keyed())
+LONGCAT = _named(
+    "<longcat_tool_call>",
+    "</longcat_tool_call>",
+    _keyed("longcat_"),
     thinking=("<longcat_think>", "</longcat_think>"),
 )
 HUNYUAN = _tagged(
@@ -197,8 +194,4 @@ KIMI_K3 = _tagged(
         "<|end_of_msg|>",
     ),
 )
-MINICPM = TaggedCalls(
-    (("<function name=", "</function>"),),
-    lambda body, tools: _MINICPM.parse(f"<function name={body}</function>", tools),
-    lambda body: _MINICPM.unfinished(f"<function name={body}"),
-)
+MINICPM = _tagged("<function name=", "</function>", _MINICPM, keeps_tags=True)
