@@ -12,7 +12,9 @@ from zoo.generation.chat.parsing import answer_format as format_of
 from zoo.host.registry import default_registry
 
 OPEN, CLOSE = "<|im_start|>{{ role }}\n", "<|im_end|>\n"
-ENTRIES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+ENTRIES = {}
+for _name, _entry in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items():
+    ENTRIES[_name] = {**ENTRIES.get(_entry.get("like"), {}), **_entry}
 
 
 class NamedTemplate:
