@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoo.generation.chat.values import LONGEST, kinds_of, read_json, read_literal, typed_value
+from zoo.generation.chat.values import LONGEST, ends_in_string, kinds_of, read_json, read_literal, typed_value
 
 OPTIONAL_TEXT = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 ARRAY, OBJECT = {"type": "array"}, {"type": "object"}
@@ -75,3 +75,23 @@ def test_json_has_line_breaks_in_its_strings_and_no_infinity():
     for text in ("NaN", "-Infinity", "[" * 100_000):
         with pytest.raises(ValueError):
             read_json(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ('{"a": "b"', False),
+        ('{"a": "b', True),
+        (r'{"a": "b\"', True),
+        (r'{"a": "b\\"', False),
+        ('{"a": "b\n', True),
+        ('{"it\'s": 1', False),
+        ("", False),
+    ],
+)
+def test_it_is_known_whether_json_ends_within_a_string(text, inside):
+    assert ends_in_string(text, '"') is inside
+
+
+def test_in_python_either_quote_begins_a_string():
+    assert ends_in_string("f(a='b\"", "\"'") and not ends_in_string("f(a='b\"', c=\"d'\"", "\"'")

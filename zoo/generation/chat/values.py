@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -115,17 +116,8 @@ def typed_value(text: str, schema: Any, root: Any = None) -> Any:
 
 def ends_in_string(text: str, quotes: str) -> bool:
     """Whether JSON or Python code ends within a string, which one of `quotes` begins and ends."""
-    quote = ""
-    escaped = False
-    for character in text:
-        if escaped:
-            escaped = False
-        elif quote:
-            escaped = character == "\\"
-            quote = "" if character == quote else quote
-        elif character in quotes:
-            quote = character
-    return bool(quote)
+    strings = "|".join(rf"{quote}(?:[^{quote}\\]++|\\.)*+{quote}" for quote in quotes)
+    return re.fullmatch(rf"(?:[^{quotes}\\]++|\\.|{strings})*+", text, re.DOTALL) is None
 
 
 def _attempt(read: Callable[[str], Any], text: str) -> Any:

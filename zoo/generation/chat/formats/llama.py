@@ -15,9 +15,8 @@ from zoo.generation.loop.step import ToolCall
 INTERPRETERS = ("python", "ipython", "code_interpreter")  # tools whose calls are written as code
 _NAMED = re.compile(r"([^\s>]+)>\s*(\{.*)", re.DOTALL)
 _BUILT_IN = re.compile(r"\s*([\w.]+)\.call(\(.*)", re.DOTALL)
-_START = regex.compile(
-    r'\s*(?:\[?\s*\{\s*"(?:name|type|function|parameters|arguments|id)"|\[\s*[A-Za-z_][\w.]*\s*\()'
-)
+_KEY = r'\{\s*"(?:name|type|function|parameters|arguments|id)"'
+_START = regex.compile(rf"\s*(?:{_KEY}|\[\s*(?:{_KEY}|[A-Za-z_][\w.]*\s*\())")
 
 
 def parse(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
