@@ -172,13 +172,11 @@ def test_a_plugins_format_comes_before_the_zoos_own():
     assert call_format(NamedTemplate("qwen-3").chat_template, found).name == "hermes"
 
 
-def test_a_template_with_the_markers_of_two_formats_has_none_and_it_is_said():
-    with pytest.warns(UserWarning, match="several formats of calls: mistral and nemotron"):
-        assert call_format("[TOOL_CALLS] <TOOLCALL>", default_registry()) is None
-
-
-@pytest.mark.parametrize("template", ["", "{{ tools }} <tool_call> name: {{ name }} </tool_call>", "<call>"])
-def test_a_template_of_another_format_has_none(template):
+@pytest.mark.parametrize(
+    "template",
+    ["", "[TOOL_CALLS] <TOOLCALL>", "{{ tools }} <tool_call> name: {{ name }} </tool_call>", "<call>"],
+)
+def test_a_template_of_another_format_or_of_two_has_none(template):
     assert call_format(template, default_registry()) is None
 
 
@@ -191,6 +189,12 @@ def test_a_target_that_is_no_format_is_named():
 def test_a_format_without_markers_is_refused(markers):
     with pytest.raises(PluginError, match="call format own: markers"):
         CallFormat("own", "json:loads", markers)
+
+
+def test_a_parser_sees_the_tokens_that_tags_are_made_of():
+    tokens = answer_format("gemma-4").tokens
+    assert {"<|tool_call>", "<tool_call|>", "<|channel>", "<channel|>", '<|"|>'} <= set(tokens)
+    assert {"<|open|>", "<|sep|>", "<|close|>"} <= set(answer_format("kimi-k3").tokens)
 
 
 def test_a_call_in_thinking_that_never_ends_is_said():

@@ -121,9 +121,9 @@ class TaggedCalls(Frozen):
     """Calls between tags.
 
     Each of `tags` has an opening and a closing one; where the closing one is None, the next opening tag, a stray tag or the
-    end of the answer closes the call. `parse` reads what stands between: it returns the calls, or None for a malformed text. Where
-    it returns None and `unfinished` is true, a closing tag is part of a value, and the next one is tried. Both get the tags,
-    too, where `keeps_tags`.
+    end of the answer closes the call. `parse` reads what stands between: it returns the calls, or None for a malformed
+    text. Where it returns None and `unfinished` is true, the closing tag is part of a value, and the next one is tried. With
+    `keeps_tags`, the text that these two get begins with the opening tag, and that of `parse` ends with the closing one.
 
     An answer for which `untagged` is true is held back to its end and read by `parse`, too. `stray_tags` are dropped
     directly after a call, `layout_tags` anywhere in the text. `more_tokens` are other tokens that the parser has to see,
@@ -325,15 +325,13 @@ class AnswerFormat(Frozen):
 def call_format(template: str, registry: Registry) -> CallFormat | None:
     """The format of calls that a chat template is for, None where none or several have its markers.
 
-    Where a plugin's format has them it comes before the zoo's own. Warns of several that none takes precedence over.
+    A plugin's format comes before the zoo's own, and one before those that it is `over`.
     """
     table = registry.table(CallFormat)
     claims = [claim for claim in table.pairs() if claim[1].matches(template)]
     lower = {name for _, format in claims for name in format.over}
     claims = [claim for claim in claims if claim[1].name not in lower]
     if claims[1:] and all(plugin.first_party for plugin, _ in claims):
-        names = " and ".join(format.name for _, format in claims)
-        warnings.warn(f"the chat template has the markers of several formats of calls: {names}", stacklevel=4)
         return None
     return table.winner(claims, claims[0][1].name)[1] if claims else None
 
