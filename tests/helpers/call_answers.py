@@ -169,7 +169,7 @@ ANSWERS = {
     ],
     "command-r-plus": [
         ('I look.\nAction:\n```json\n[\n    {\n        "tool_name": "weather",\n        "parameters": {"city": "Paris"}\n    }\n]\n```', "I look.", "", [PARIS]),
-        ("Action: none.",) * 2 + ("", []),
+        ("Action: none, (or both) <b>.",) * 2 + ("", []),
         ('Action: ```json\n[{"tool_name": "ping", "parameters": {}}]\n```', "", "", [PING]),
     ],
     "command-r7b": [
@@ -257,12 +257,12 @@ MALFORMED = {
     "qwen-3-coder": [function("weather", city="Paris")[:-11], qwen("weather", city="Paris")[:-24], "<tool_call>\n<function=weather>\n<parameter=city>\nPar", "<tool_call>\n<function=weather>Paris</function></tool_call>"],
     "glm-4-5": [keyed("weather", city="Paris")[:-12], "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Par"],
     "deepseek-v3-1": [DEEPSEEK.format(DEEPSEEK_CALL.format("weather", '{"city": '))],
-    "kimi-k2": [KIMI.format("weather")],
+    "kimi-k2": [KIMI_CALL.format("search:0", '{"q": "Ro'), KIMI.format("weather")],
     "minimax-m2": ["</think>" + invoked("minimax:tool_call", "weather", city="Paris")[:-40]],
     "gemma-4": ['<|tool_call>call:weather{city:<|"|>Par'],
     "lfm2": ['<|tool_call_start|>[weather("Paris")]<|tool_call_end|>', "<|tool_call_start|>[weather(city=f())]<|tool_call_end|>"],
     "mistral-nemo": ["[TOOL_CALLS]weather[ARGS]{", "[TOOL_CALLS]weather[ARGS]"],
-    "llama-3-1": ['{"name": "weather", "parame'],
+    "llama-3-1": ['<|python_tag|>brave_search.call(query="Rome")', '{"name": "weather", "parame'],
     "functionary-3-2": ['>>>weather\n{"city": ', ">>>ping\n"],
     "gpt-oss": [CHANNEL.format("functions.weather", '{"city": "Pa'), CHANNEL.format("functions.ping", "")],
 }  # fmt: skip

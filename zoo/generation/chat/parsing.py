@@ -25,7 +25,7 @@ Tools = Sequence[Mapping[str, Any]]  # declarations
 ParseCalls = Callable[[str, Tools], tuple[ToolCall, ...] | None]
 SHOWN = 60  # characters of a malformed call in a warning
 _TOKENS = re.compile(r"<[^<>\s]+>")
-_BEGINS_LIKE_A_CALL = re.compile(r"\s*[\[{<]")
+_BEGINS_LIKE_A_CALL = re.compile(r"\s*(?:[\w.:-]+\s*)?[(\[{<>]")
 
 
 @frozen()
@@ -239,7 +239,8 @@ class TaggedParser(Parser):
         self._call += before
         if tag is None and not last:
             return False
-        body = self._call if self._syntax.keeps_tags else self._call[len(self._opening) :]
+        inner = self._call[len(self._opening) :]
+        body = self._call if self._syntax.keeps_tags else inner
         opens = closing is None and tag == self._opening
         if tag and not opens:
             self._call += tag
@@ -250,7 +251,7 @@ class TaggedParser(Parser):
             return True
         else:  # what follows the first closing tag is read again
             end = self._first_end or len(self._call)
-            self._note(self._call[:end], self._call[len(self._opening) :])
+            self._note(self._call[:end], inner)
             self._add_text(self._call[:end])
             self.pending = self._call[end:] + self.pending
             self.state = self._in_text

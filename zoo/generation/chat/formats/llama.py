@@ -25,7 +25,7 @@ def parse(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
     calls = json_calls(body) or python_calls("".join(built_in.groups()) if built_in else body)
     if calls and all(call.name in names_of(tools) for call in calls):
         return calls
-    return None if may_be_calls(body) else tagged_call(body, tools)
+    return None if built_in or may_be_calls(body) else tagged_call(body, tools)
 
 
 def tagged_call(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
