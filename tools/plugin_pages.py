@@ -53,6 +53,8 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "zoo.generation.sampling.draw": ("sampler",),
     "zoo.generation.loop.text_stream": ("TextStream",),
     "zoo.generation.chat.parsing": ("TaggedCalls", "CustomCalls", "Parser", "Parsed"),
+    "zoo.generation.chat.tools": ("made_call", "parameters_of", "properties_of"),
+    "zoo.generation.chat.values": ("typed_value",),
     "zoo.describe.diagram": ("DrawnSpec", "Box", "Residual", "Frame", "LayerStack", "Note", "Cell", "note"),
     "zoo.inspect.tracing.probe": ("Probe", "Traces", "Value"),
     "zoo.tokenizer": ("Tokenizer", "Backend", "Detokenizer", "TextBytes"),

@@ -204,7 +204,7 @@ class CallFormat(TargetRecord):
     """
 
     noun, prefix = "call format", "calls/"
-    by_name = False
+    by_name, counted = False, True
 
     markers: tuple[tuple[str, ...], ...]
     over: tuple[str, ...] = ()

@@ -68,6 +68,12 @@ def parameters_of(tools: Sequence[Mapping[str, Any]], name: str) -> Mapping[str,
     return next(declared, None) or {}
 
 
+def properties_of(schema: Any) -> Mapping[str, Any]:
+    """The schemas of an object's entries, by their names; empty where its schema declares none."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return properties if isinstance(properties, Mapping) else {}
+
+
 def declarations(tools: Iterable[Tool]) -> list[dict[str, Any]]:
     """The declarations of tools for a template: JSON objects as they are, Python functions by `declaration`.
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from zoo.generation.chat.parsing import TaggedCalls, Tools
-from zoo.generation.chat.tools import made_call, parameters_of
+from zoo.generation.chat.tools import made_call, parameters_of, properties_of
 from zoo.generation.chat.values import typed_value
 from zoo.generation.loop.step import ToolCall
 
@@ -83,7 +83,7 @@ def _calls(opening: str, closing: str, quote: str, thinking: tuple[str, str] | N
             schema = parameters_of(tools, head[1])
             reader.place = head.end() + 1
             try:
-                values = reader.entries(schema.get("properties") or {}, schema)
+                values = reader.entries(properties_of(schema), schema)
             except (ValueError, RecursionError):
                 return None
             calls.append(made_call(head[1], values))

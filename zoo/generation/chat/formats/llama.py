@@ -9,7 +9,7 @@ import regex
 from zoo.generation.chat.formats.json_calls import in_json_string, json_calls
 from zoo.generation.chat.formats.python_calls import python_calls
 from zoo.generation.chat.parsing import TaggedCalls, Tools
-from zoo.generation.chat.tools import made_call, names_of, parameters_of, parse_arguments
+from zoo.generation.chat.tools import made_call, names_of, parameters_of, parse_arguments, properties_of
 from zoo.generation.loop.step import ToolCall
 
 INTERPRETERS = ("python", "ipython", "code_interpreter")  # tools whose calls are written as code
@@ -39,7 +39,7 @@ def tagged_call(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
 def interpreter_call(code: str, tools: Tools) -> tuple[ToolCall, ...] | None:
     """Code as a call of a declared interpreter with one parameter; None where there is none."""
     name = next((name for name in INTERPRETERS if name in names_of(tools)), None)
-    properties = (parameters_of(tools, name).get("properties") or {}) if name else {}
+    properties = properties_of(parameters_of(tools, name)) if name else {}
     return (
         (made_call(name, {next(iter(properties)): code.strip()}),) if name and len(properties) == 1 else None
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.generation.chat.parsing import TaggedCalls, Tools
-from zoo.generation.chat.tools import made_call, parameters_of
+from zoo.generation.chat.tools import made_call, parameters_of, properties_of
 from zoo.generation.chat.values import typed_value
 from zoo.generation.loop.step import ToolCall
 
@@ -26,8 +26,8 @@ class _Element:
 
     def schema_of(self, tag: str) -> Any:
         """The schema of an element within it."""
-        schema = self.schema if isinstance(self.schema, dict) else {}
-        return (schema.get("properties") or {}).get(tag, schema.get("items") if tag == "item" else None)
+        items = self.schema.get("items") if isinstance(self.schema, Mapping) else None
+        return properties_of(self.schema).get(tag, items if tag == "item" else None)
 
     def value(self, root: Any) -> Any:
         """A list of items, an object, or a typed text."""

@@ -8,7 +8,7 @@ from typing import Any
 from zoo.frozen import Frozen, frozen
 from zoo.generation.chat.formats.json_calls import in_json_string, json_calls
 from zoo.generation.chat.parsing import TaggedCalls, Tools
-from zoo.generation.chat.tools import made_call, names_of, parameters_of
+from zoo.generation.chat.tools import made_call, names_of, parameters_of, properties_of
 from zoo.generation.chat.values import typed_value
 from zoo.generation.loop.step import ToolCall
 
@@ -54,7 +54,7 @@ class XMLCalls(Frozen):
             if not (head := call.match(body, place)):
                 return None, False
             schema, values = parameters_of(tools, head["name"]), {}
-            properties = schema.get("properties") or {}
+            properties = properties_of(schema)
             place = head.end()
             while begun := parameter.match(body, place):
                 if not (ended := value_end.search(body, begun.end())):
