@@ -41,10 +41,9 @@ class XMLCalls(Frozen):
         return self._scanned(body, ())[1]
 
     def _scanned(self, body: str, tools: Tools) -> tuple[tuple[ToolCall, ...] | None, bool]:
-        call, call_end, parameter = (
-            re.compile(rf"\s*{pattern}\s*" if pattern != self.parameter else rf"\s*{pattern}")
-            for pattern in (self.call, self.call_end, self.parameter)
-        )
+        """What `parse` and `unfinished` return."""
+        call, call_end = (re.compile(rf"\s*{pattern}\s*") for pattern in (self.call, self.call_end))
+        parameter = re.compile(rf"\s*{self.parameter}")
         value_end = re.compile(
             rf"{self.value_end}(?=\s*(?:{self.parameter}|{self.call_end}|\Z))".replace("?P<", "?P<_")
         )
