@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zoo.architecture.architecture import API, Architecture, Block, Preset, hookimpl, import_target, pocket
 from zoo.architecture.records import (
+    CallFormat,
     CheckpointFormat,
     Command,
     Corpus,
@@ -27,6 +28,7 @@ __all__ = [
     "GGUF",
     "Architecture",
     "Block",
+    "CallFormat",
     "CheckpointFormat",
     "Command",
     "Config",

@@ -74,7 +74,7 @@ class Record(Frozen):
 
     `noun` names the kind in messages; `prefix` stands before the name in a list of records of all kinds. `by_name`: a user
     selects a record by its name, and `choose` is the verb for this in messages; other records are found from a checkpoint
-    or a recipe. `counted`: a list shows only how many a plugin has, since each belongs to a block.
+    or a recipe. `counted`: a list shows only how many a plugin has, since they are many.
     """
 
     noun, prefix = "record", ""

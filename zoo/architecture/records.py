@@ -204,6 +204,36 @@ class CheckpointFormat(TargetRecord):
 
 
 @frozen()
+class CallFormat(TargetRecord):
+    """A format of tool calls: the `zoo.generation.chat.parsing.TaggedCalls` or `CustomCalls` at "package.module:attribute".
+
+    It parses the answers of a model whose chat template has all the texts of one of `markers`. `over` names formats whose
+    markers such a template may have as well, and over which this one takes precedence. The target is imported only when
+    it is used. `summary` says whose format it is.
+    """
+
+    noun, prefix = "call format", "calls/"
+    by_name, counted = False, True
+
+    markers: tuple[tuple[str, ...], ...]
+    over: tuple[str, ...] = ()
+    summary: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_tuples(self.label, self, ("over",), str)
+        check_tuples(self.label, self, ("markers",), tuple)
+        if not self.markers or not all(
+            texts and all(isinstance(t, str) and t for t in texts) for texts in self.markers
+        ):
+            raise PluginError(f"{self.label}: markers are tuples of the texts that a chat template has")
+
+    def matches(self, template: str) -> bool:
+        """Whether a chat template has its markers."""
+        return any(all(text in template for text in texts) for texts in self.markers)
+
+
+@frozen()
 class Corpus(TargetRecord):
     """Documents to train on: the function at "package.module:attribute", imported only when it is used.
 

@@ -25,6 +25,7 @@ TABLES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "zoo_tokenizers": ("Tokenizer", DOES),
     "zoo_formats": ("Quantized format", DOES),
     "zoo_checkpoints": ("Checkpoint format", DOES),
+    "zoo_call_formats": ("Format of tool calls", {"Whose": ("summary",)}),
     "zoo_facts": ("Facts", DOES),
     "zoo_experiments": ("Experiment", {"What is compared": ("summary",), "What it asks": ("question",)}),
     "zoo_corpora": ("Corpus", {"What it has": ("summary",), "Tasks": ("tasks",)}),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from zoo import recipe
 from zoo.architecture import (
     Block,
+    CallFormat,
     CheckpointFormat,
     Command,
     Drawing,
@@ -18,6 +19,7 @@ from zoo.architecture import (
     hookimpl,
 )
 from zoo.architecture import settings as shared
+from zoo.host.call_formats import CALL_FORMATS
 
 # Names of shared settings: all but those of translation, those that need no sampling, and those of sampled tokens.
 CONTINUATION = tuple(setting.name for setting in shared.SETTINGS if not setting.name.endswith("_language"))
@@ -180,6 +182,12 @@ def zoo_checkpoints() -> tuple[CheckpointFormat, ...]:
             summary="llama.cpp's files: config, tokenizer and weights in one",
         ),
     )
+
+
+@hookimpl
+def zoo_call_formats() -> tuple[CallFormat, ...]:
+    """The formats of tool calls that come with the zoo itself."""
+    return CALL_FORMATS
 
 
 @hookimpl

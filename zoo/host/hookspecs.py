@@ -10,6 +10,7 @@ import pluggy
 from zoo.architecture import (
     Architecture,
     Block,
+    CallFormat,
     CheckpointFormat,
     Command,
     Corpus,
@@ -162,6 +163,31 @@ def zoo_checkpoints() -> Iterable[CheckpointFormat]:  # type: ignore[empty-body]
     ...     yield CheckpointFormat("numpy", "my_plugin.numpy:NumpyCheckpoint", suffixes=(".npz",))
     >>> [format.name for format in zoo_checkpoints()]
     ['numpy']
+    """
+
+
+@hookspec
+def zoo_call_formats() -> Iterable[CallFormat]:  # type: ignore[empty-body]
+    """Formats of tool calls: how the answers of models with a certain chat template are parsed.
+
+    The object at "package.module:attribute" is a `TaggedCalls`, which has the tags around a call and a function that reads
+    what stands between, or a `CustomCalls` with a parser of its own. A plugin's format comes before the zoo's own.
+
+    >>> from zoo.architecture import CallFormat, hookimpl
+    >>> from zoo.generation.chat.parsing import AnswerFormat, TaggedCalls  # in the module that the record names
+    >>> from zoo.generation.chat.tools import made_call
+    >>> def query(body, tools):  # name?key=value
+    ...     name, found, arguments = body.partition("?")
+    ...     return (made_call(name, dict(pair.split("=") for pair in arguments.split("&"))),) if found else None
+    >>> QUERY = TaggedCalls((("<query>", "</query>"),), query)
+    >>> @hookimpl
+    ... def zoo_call_formats():
+    ...     yield CallFormat("query", "my_plugin.query:QUERY", markers=(("<query>",),))
+    >>> tools = [{"type": "function", "function": {"name": "weather"}}]
+    >>> parser = AnswerFormat(None, QUERY).parser("", tools)
+    >>> answer = parser.add("I look. <query>weather?city=Rome</query>")
+    >>> answer.text, answer.calls[0].name, answer.calls[0].arguments
+    ('I look.', 'weather', {'city': 'Rome'})
     """
 
 

@@ -116,6 +116,22 @@ def test_tools_that_a_template_does_not_take_are_refused(loaded):
         zoo.chat(loaded, [USER], tools=[weather])
 
 
+def test_a_template_that_writes_calls_and_lists_no_tools_is_told(loaded):
+    template = LAID_OUT.replace("tools", "others") + "{# <｜tool▁call▁begin｜> #}"
+    text = '<｜tool▁call▁begin｜>weather<｜tool▁sep｜>{"city": "Rome"}<｜tool▁call▁end｜>'
+    with pytest.warns(
+        UserWarning, match="its chat template does not list tools, so a message has to describe"
+    ):
+        steps = answered(loaded, template, text)
+    assert [call.arguments for step in steps for call in step.tool_calls] == [{"city": "Rome"}]
+
+
+def test_a_malformed_call_is_text_and_the_end_of_the_answer_says_so(loaded):
+    with pytest.warns(UserWarning, match="a call of tools in the answer cannot be read, and came as text"):
+        steps = answered(loaded, MISTRAL, '[TOOL_CALLS] [{"name": "weather", "argum')
+    assert "".join(step.text for step in steps).startswith("[TOOL_CALLS]")
+
+
 @pytest.mark.parametrize(
     ("calls", "words"),
     [

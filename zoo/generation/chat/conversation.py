@@ -267,12 +267,18 @@ def rendered_prompt(
     variables = variables or {}
     tools = variables.get("tools") or ()
     assert loaded.tokenizer is not None
-    format = answer_format(loaded.tokenizer)
+    format = answer_format(loaded.tokenizer, loaded.registry)
     if tools:
         name = loaded.folder.name or loaded.architecture.name
-        if not re.search(r"\btools\b", loaded.tokenizer.chat_template or ""):
+        takes_tools = re.search(r"\btools\b", loaded.tokenizer.chat_template or "") is not None
+        if not takes_tools and format.calls is None:
             raise PromptError(f"`tools`: the chat template of {name} takes none")
-        if format.calls is None:
+        if not takes_tools:
+            warnings.warn(
+                f"{name}: its chat template does not list tools, so a message has to describe them",
+                stacklevel=4,
+            )
+        elif format.calls is None:
             warnings.warn(
                 f"{name}: how it writes calls of tools is not known, so they come as text", stacklevel=4
             )

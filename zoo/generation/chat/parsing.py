@@ -1,25 +1,31 @@
 """Parsing of chat answers into text, thinking and tool calls, as they are generated.
 
 A `Parser` holds text back and has states. `TaggedParser` parses answers with tags: thinking between two of them, calls
-between two or after one, the rest is text. A parser of calls returns None for a malformed text. The chat template tells
-the format of a model's answers (`answer_format`).
+between two or after one, the rest is text. `TaggedCalls` and `CustomCalls` say how calls are written; a `CallFormat`
+names one of them and the chat templates that belong to it (`answer_format`).
 """
 
 from __future__ import annotations
 
-import json
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from zoo.architecture import CallFormat
+from zoo.errors import PluginError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.chat.tools import call_of, names_of, new_id, parse_model_json
+from zoo.generation.chat.tools import names_of
 from zoo.generation.loop.step import ToolCall
 from zoo.generation.loop.text_stream import partial_match
+from zoo.host.registry import Registry
 from zoo.tokenizer import Tokenizer
 
 Tools = Sequence[Mapping[str, Any]]  # declarations
 ParseCalls = Callable[[str, Tools], tuple[ToolCall, ...] | None]
+SHOWN = 60  # characters of a malformed call in a warning
+_TOKENS = re.compile(r"<[^<>\s]+>")
+_BEGINS_LIKE_A_CALL = re.compile(r"\s*(?:[\w.:-]+\s*)?[(\[{<>]")
 
 
 @frozen()
@@ -45,10 +51,18 @@ class Parser:
         self.state = state
         self.pending = ""
         self.parsed = Parsed()  # since the last call of `add`
+        self.malformed: list[str] = []  # the calls that cannot be read, as they are written
 
     def finish(self) -> Parsed:
-        """What was held back, at the end of the answer. Half a call is text."""
-        return self.add("", last=True)
+        """What was held back, at the end of the answer. Half a call is text; a warning says so."""
+        parsed = self.add("", last=True)
+        if self.malformed:
+            number = f"{len(self.malformed)} calls" if self.malformed[1:] else "a call"
+            shown = f"{self.malformed[0].strip()!r:.{SHOWN}}"
+            warnings.warn(
+                f"{number} of tools in the answer cannot be read, and came as text: {shown}", stacklevel=3
+            )
+        return parsed
 
     def add(self, text: str, last: bool = False) -> Parsed:
         """What is certain after more text."""
@@ -103,21 +117,41 @@ class TagTrimmer:
 
 
 @frozen()
-class CallFormat(Frozen):
-    """How models write calls. A chat template with all the `template_markers` belongs to such a model.
+class TaggedCalls(Frozen):
+    """Calls between tags.
 
-    `opening` and `closing` stand around a call; without `closing`, the next opening or the end of the answer closes it.
-    `parse` reads what stands between; it is None for harmony, which has messages in place of tags. An answer for which
-    `may_be_untagged` is true is held back to its end and read by `parse`, too. `tokens` are the other special tokens that
-    a parser has to see.
+    Each of `tags` has an opening and a closing one; where the closing one is None, the next opening tag, a stray tag or the
+    end of the answer closes the call. `parse` reads what stands between: it returns the calls, or None for a malformed
+    text. Where it returns None and `unfinished` is true, the closing tag is part of a value, and the next one is tried. With
+    `keeps_tags`, the text that these two get begins with the opening tag, and that of `parse` ends with the closing one.
+
+    An answer for which `untagged` is true is held back to its end and read by `parse`, too. `stray_tags` are dropped
+    directly after a call, `layout_tags` anywhere in the text. `more_tokens` are other tokens that the parser has to see,
+    `thinking` the tags around thinking where the format has its own.
     """
 
-    name: str
-    template_markers: tuple[str, ...]
-    opening: str = ""
-    closing: str | None = None
-    parse: ParseCalls | None = None
-    may_be_untagged: Callable[[str], bool] | None = None
+    tags: tuple[tuple[str, str | None], ...]
+    parse: ParseCalls
+    unfinished: Callable[[str], bool] | None = None
+    untagged: Callable[[str], bool] | None = None
+    keeps_tags: bool = False
+    stray_tags: tuple[str, ...] = ()
+    layout_tags: tuple[str, ...] = ()
+    more_tokens: tuple[str, ...] = ()
+    thinking: tuple[str, str] | None = None
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The tags and the other tokens."""
+        tags = (tag for pair in self.tags for tag in pair if tag)
+        return (*tags, *self.stray_tags, *self.layout_tags, *self.more_tokens)
+
+
+@frozen()
+class CustomCalls(Frozen):
+    """Calls that a parser of their own reads: `parser(tools)` makes it. `tokens` are those that it has to see."""
+
+    parser: Callable[[Tools], Parser]
     tokens: tuple[str, ...] = ()
 
 
@@ -127,16 +161,23 @@ class TaggedParser(Parser):
     def __init__(
         self,
         thinking: tuple[str, str] | None,
-        format: CallFormat | None,
+        syntax: TaggedCalls | None,
         tools: Tools = (),
         *,
         in_thinking: bool = False,
     ) -> None:
-        """`thinking` has the tags around it. `in_thinking`: the prompt ends with the opening one."""
+        """`thinking` has the tags around it. `in_thinking`: the prompt ends with the opening one.
+
+        Calls are looked for when `tools`, their declarations, are given.
+        """
         super().__init__(self._in_thinking if in_thinking else self._at_start)
-        self._tags, self._format, self._tools = thinking, format, tools
+        self._thinking_tags, self._tools = thinking, tools
+        self._syntax = syntax or TaggedCalls((), lambda body, tools: None)
+        self._closing = dict(self._syntax.tags) if tools else {}  # by the opening tags
         self._text, self._thoughts = TagTrimmer(), TagTrimmer(after_tag=True)
-        self._call = ""  # the one under way, its tag included
+        self._thought = ""  # the thinking under way
+        self._call = self._opening = ""  # the call under way, its tag included, and this tag
+        self._first_end = 0  # where in the call its first closing tag ends
 
     def finish(self) -> Parsed:
         return super().finish() + Parsed(self._text.finish(), self._thoughts.finish())
@@ -146,52 +187,88 @@ class TaggedParser(Parser):
         body = self.pending.lstrip()
         self._add_text(self.pending[: len(self.pending) - len(body)])
         self.pending = body
-        opening = self._tags[0] if self._tags else None
+        opening = self._thinking_tags[0] if self._thinking_tags else None
         if opening and body.startswith(opening):
             self.pending = body[len(opening) :]
             self._text.trim()
             self.state = self._in_thinking
             return True
-        format = self._format
-        untagged = format is not None and format.may_be_untagged is not None and format.may_be_untagged(body)
+        may_be_calls = self._syntax.untagged if self._tools else None
+        untagged = may_be_calls is not None and may_be_calls(body)
         if not last and (untagged or (opening and opening.startswith(body))):
             return False
         if untagged and self._add_calls(body):
             self.pending = ""
+        elif untagged and self._names_a_tool(body):
+            self.malformed.append(body)
         self.state = self._in_text
         return True
 
     def _in_text(self, last: bool) -> bool:
-        before, tag = self.take((self._format.opening,) if self._format else (), last)
+        before, tag = self.take((*self._closing, *self._syntax.layout_tags), last)
         self._add_text(before)
         if tag is None:
             return False
-        self._call, self.state = tag, self._in_call
+        if tag in self._closing:
+            self._begin_call(tag)
+        else:
+            self._text.trim()
         return True
 
     def _in_thinking(self, last: bool) -> bool:
-        before, tag = self.take((self._tags[1],) if self._tags else (), last)
+        before, tag = self.take((self._thinking_tags[1],) if self._thinking_tags else (), last)
         self.parsed += Parsed(thinking=self._thoughts.push(before))
+        self._thought += before
         if tag is None:
+            for opening in self._closing if last else ():
+                _, found, body = self._thought.partition(opening)
+                self._note(found + body, body)
             return False
         self._thoughts.trim()
         self._text.trim()
-        self.state = self._at_start
+        self._thought, self.state = "", self._at_start
         return True
 
+    def _begin_call(self, tag: str) -> None:
+        self._call = self._opening = tag
+        self._first_end, self.state = 0, self._in_call
+
     def _in_call(self, last: bool) -> bool:
-        assert self._format is not None
-        opening, closing = self._format.opening, self._format.closing
-        before, tag = self.take((closing or opening,), last)
+        closing = self._closing[self._opening]
+        before, tag = self.take((closing,) if closing else (self._opening, *self._syntax.stray_tags), last)
         self._call += before
         if tag is None and not last:
             return False
-        if not self._add_calls(self._call[len(opening) :]):
-            self._add_text(self._call + (tag if tag and closing else ""))
-        if tag and closing is None:
-            self._call = tag
-        else:
+        inner = self._call[len(self._opening) :]
+        body = self._call if self._syntax.keeps_tags else inner
+        opens = closing is None and tag == self._opening
+        if tag and not opens:
+            self._call += tag
+        if self._add_calls(self._call if self._syntax.keeps_tags else body):
+            self.state = self._after_call
+        elif closing and tag and self._syntax.unfinished and self._syntax.unfinished(body):
+            self._first_end = self._first_end or len(self._call)
+            return True
+        else:  # what follows the first closing tag is read again
+            end = self._first_end or len(self._call)
+            self._note(self._call[:end], inner)
+            self._add_text(self._call[:end])
+            self.pending = self._call[end:] + self.pending
             self.state = self._in_text
+        if opens:
+            self._begin_call(self._opening)
+        return True
+
+    def _after_call(self, last: bool) -> bool:
+        """Directly after a call."""
+        body = self.pending.lstrip()
+        stray = next((tag for tag in self._syntax.stray_tags if body.startswith(tag)), None)
+        if stray is not None:
+            self.pending = body[len(stray) :]
+            return True
+        if not last and any(tag.startswith(body) for tag in self._syntax.stray_tags):
+            return False
+        self.state = self._in_text
         return True
 
     def _add_text(self, text: str) -> None:
@@ -199,160 +276,25 @@ class TaggedParser(Parser):
 
     def _add_calls(self, body: str) -> bool:
         """Add the calls of a body; False where it is malformed."""
-        assert self._format is not None and self._format.parse is not None
-        calls = self._format.parse(body, self._tools)
+        calls = self._syntax.parse(body, self._tools)
         if calls is None:
             return False
         self.parsed += Parsed(calls=calls)
         self._text.trim()
         return True
 
+    def _note(self, call: str, body: str) -> None:
+        """Keep a malformed call for the warning, unless its tag was only mentioned."""
+        if _BEGINS_LIKE_A_CALL.match(body) or self._names_a_tool(body):
+            self.malformed.append(call)
 
-START, CHANNEL, CONSTRAIN, MESSAGE = "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>"
-ENDS = ("<|end|>", "<|call|>", "<|return|>")
-TOKENS = (START, CHANNEL, CONSTRAIN, MESSAGE, *ENDS)
-
-_RECIPIENT = re.compile(r"(?:^|\s)to=functions\.([^\s<]+)")
-_CHANNEL = re.compile(re.escape(CHANNEL) + r"\s*(\w+)")
-_HEADER_STARTS = (CHANNEL, START, " to=")
-
-
-class HarmonyParser(Parser):
-    """Parser of gpt-oss' harmony format: messages with a header that names their channel and their recipient.
-
-    `<|channel|>analysis<|message|>…<|end|>` is thinking, `<|start|>assistant<|channel|>final<|message|>…` the answer, and
-    `<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{…}<|call|>` a call. The prompt ends with
-    `<|start|>assistant`, so an answer begins within a header.
-    Source: https://cookbook.openai.com/articles/openai-harmony
-    """
-
-    def __init__(self, calls: bool) -> None:
-        """`calls`: whether messages to functions are calls; otherwise they are text."""
-        super().__init__(self._in_header)
-        self._calls = calls
-        self._header = self._channel = self._recipient = self._call = ""
-
-    def _in_header(self, last: bool) -> bool:
-        before, tag = self.take((MESSAGE,), last)
-        self._header += before
-        header = self._header
-        if not any(header.startswith(start) or start.startswith(header) for start in _HEADER_STARTS):
-            self.pending = header + (tag or "") + self.pending
-            self._begin("", "")
-            return True
-        if tag is None:
-            if last:
-                self.parsed += Parsed(header)
-            return False
-        channel, recipient = _CHANNEL.search(header), _RECIPIENT.search(header.replace(CHANNEL, " "))
-        self._begin(channel[1] if channel else "", recipient[1] if recipient and self._calls else "")
-        return True
-
-    def _begin(self, channel: str, recipient: str) -> None:
-        self._channel, self._recipient, self._call = channel, recipient, ""
-        self.state = self._in_message
-
-    def _in_message(self, last: bool) -> bool:
-        """Within a message, or between two."""
-        before, tag = self.take((START, CHANNEL, *ENDS), last)
-        if self._recipient:
-            self._call += before
-            arguments = parse_model_json(self._call) if tag or last else None
-            if isinstance(arguments, dict):
-                self.parsed += Parsed(calls=(ToolCall(new_id(), self._recipient, arguments),))
-            elif tag or last:
-                self.parsed += Parsed(f"{self._header}{MESSAGE}{self._call}")
-        elif self._channel == "analysis":
-            self.parsed += Parsed(thinking=before)
-        else:
-            self.parsed += Parsed(before)
-        if tag is None:
-            return False
-        self._begin("", "")
-        if tag in (START, CHANNEL):
-            self._header, self.state = tag, self._in_header
-        return True
+    def _names_a_tool(self, body: str) -> bool:
+        return any(re.search(rf"\b{re.escape(name)}\b", body) for name in names_of(self._tools))
 
 
-ARGS, CALL_ID = "[ARGS]", "[CALL_ID]"
-_FUNCTION = re.compile(r"\s*<function=([^>\s]+)>(.*)</function>\s*", re.DOTALL)
-_PARAMETER = re.compile(r"\s*<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
-_NAMED = re.compile(r"\s*([^\s\[]+)\s*(?:\[CALL_ID\]\s*(\w+)\s*)?\[ARGS\](.*)", re.DOTALL)
-_SEPARATORS = re.compile(r"[\s;,]*")
-_FIRST_KEYS = ('{"name"', '{"type"', '{"function"', '{"parameters"', '{"id"')
-
-
-def hermes(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
-    """The call between Qwen's and Hermes' tags: a JSON object, or Qwen3-Coder's `<function=…>` with parameters."""
-    if found := _FUNCTION.fullmatch(body):
-        arguments = _parameters(found[2], found[1], tools)
-        return None if arguments is None else (ToolCall(new_id(), found[1], arguments),)
-    return _all_calls([parse_model_json(body)])
-
-
-def _parameters(body: str, name: str, tools: Tools) -> dict[str, Any] | None:
-    """The values between `<parameter=…>` tags: text where the tool's schema says so, else JSON where it is some."""
-    declared = next((t["function"].get("parameters") for t in tools if t["function"]["name"] == name), None)
-    properties = (declared or {}).get("properties")
-    values: dict[str, Any] = {}
-    place = 0
-    while found := _PARAMETER.match(body, place):
-        schema = properties.get(found[1]) if isinstance(properties, Mapping) else None
-        plain = isinstance(schema, Mapping) and schema.get("type") == "string"
-        value = None if plain else parse_model_json(found[2])
-        values[found[1]] = found[2] if value is None and found[2].strip() != "null" else value
-        place = found.end()
-    return None if body[place:].strip() else values
-
-
-def mistral(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
-    """The calls after `[TOOL_CALLS]`: a JSON list, or a name, `[ARGS]` and the arguments."""
-    if found := _NAMED.fullmatch(body):
-        name, id, arguments = found.groups()
-        return _all_calls([{"name": name, "id": id, "arguments": arguments}])
-    values = parse_model_json(body)
-    return _all_calls(values) if isinstance(values, list) else None
-
-
-def llama(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
-    """LLaMA's calls: JSON objects, several with ";" between them. None when one names no tool that was declared."""
-    decoder = json.JSONDecoder(strict=False)
-    values, place, known = [], len(body) - len(body.lstrip()), names_of(tools)
-    while place < len(body):
-        try:
-            value, place = decoder.raw_decode(body, place)
-        except (ValueError, RecursionError):
-            return None
-        values.append(value)
-        separator = _SEPARATORS.match(body, place)
-        place = separator.end() if separator else place
-    found = _all_calls(values)
-    return found if found is not None and all(call.name in known for call in found) else None
-
-
-def may_be_llama(body: str) -> bool:
-    """Whether an answer that begins like this may be LLaMA's calls, which have no mark before them."""
-    begun = "".join(body.split())
-    return any(key.startswith(begun) or begun.startswith(key) for key in _FIRST_KEYS)
-
-
-def _all_calls(values: Sequence[Any]) -> tuple[ToolCall, ...] | None:
-    """The calls that all the values are; None when one is none, or there are no values."""
-    found = [call for call in map(call_of, values) if call is not None]
-    return tuple(found) if found and len(found) == len(values) else None
-
-
-THINKING = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
+THINK = ("<think>", "</think>")
+THINKING = (THINK, ("[THINK]", "[/THINK]"))
 """The tags around thinking. A template that drops or writes it has the closing one; else the vocabulary has both."""
-
-FORMATS = (
-    CallFormat("harmony", (CHANNEL, MESSAGE), tokens=TOKENS),
-    CallFormat("hermes", ("<tool_call>",), "<tool_call>", "</tool_call>", hermes),
-    CallFormat("mistral", ("[TOOL_CALLS]",), "[TOOL_CALLS]", None, mistral, tokens=(ARGS, CALL_ID)),
-    CallFormat(
-        "llama3", ("<|start_header_id|>", '"parameters"'), "<|python_tag|>", None, llama, may_be_llama
-    ),
-)
 
 
 @frozen()
@@ -360,33 +302,51 @@ class AnswerFormat(Frozen):
     """How a model writes its answers: the tags of `thinking`, and how it writes `calls`; None for what it does not."""
 
     thinking: tuple[str, str] | None
-    calls: CallFormat | None
+    calls: TaggedCalls | CustomCalls | None
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The tags. The parser must see those that are special tokens."""
-        calls = () if self.calls is None else (self.calls.opening, self.calls.closing, *self.calls.tokens)
-        return tuple(filter(None, (*(self.thinking or ()), *calls)))
+        """The tags, and the parts of them that may be tokens. The parser must see those that are special tokens."""
+        tags = (*(self.thinking or ()), *(self.calls.tokens if self.calls else ()))
+        return tuple(dict.fromkeys(part for tag in tags for part in (tag, *_TOKENS.findall(tag))))
 
     def parser(self, prompt: str, tools: Tools = ()) -> Parser | None:
         """A parser of the answer to a rendered prompt; None where an answer is text and nothing else.
 
         Calls are looked for when `tools`, their declarations, are given.
         """
-        if self.calls is not None and self.calls.parse is None:
-            return HarmonyParser(bool(tools))
-        calls = self.calls if tools else None
-        if self.thinking is None and calls is None:
+        if isinstance(self.calls, CustomCalls):
+            return self.calls.parser(tools)
+        if self.thinking is None and not (self.calls and tools):
             return None
-        in_thinking = self.thinking is not None and prompt.rstrip().endswith(self.thinking[0])
-        return TaggedParser(self.thinking, calls, tools, in_thinking=in_thinking)
+        in_thinking = self.thinking is not None and prompt.rstrip().endswith(self.thinking[0].rstrip())
+        return TaggedParser(self.thinking, self.calls, tools, in_thinking=in_thinking)
 
 
-def answer_format(tokenizer: Tokenizer) -> AnswerFormat:
-    """The format of the answers of a model with this tokenizer and chat template."""
+def call_format(template: str, registry: Registry) -> CallFormat | None:
+    """The format of calls that a chat template is for, None where none or several have its markers.
+
+    A plugin's format comes before the zoo's own, and one before those that it is `over`.
+    """
+    table = registry.table(CallFormat)
+    claims = [claim for claim in table.pairs() if claim[1].matches(template)]
+    lower = {name for _, format in claims for name in format.over}
+    claims = [claim for claim in claims if claim[1].name not in lower]
+    if claims[1:] and all(plugin.first_party for plugin, _ in claims):
+        return None
+    return table.winner(claims, claims[0][1].name)[1] if claims else None
+
+
+def answer_format(tokenizer: Tokenizer, registry: Registry) -> AnswerFormat:
+    """The format of the answers of a model with this tokenizer and chat template. PluginError for a plugin's mistake."""
     template = tokenizer.chat_template or ""
-    format = next((f for f in FORMATS if all(marker in template for marker in f.template_markers)), None)
-    if format is not None and format.parse is None:
-        return AnswerFormat(None, format)
+    format = call_format(template, registry)
+    calls = format.load() if format else None
+    if isinstance(calls, CustomCalls):
+        return AnswerFormat(None, calls)
+    if format and not isinstance(calls, TaggedCalls):
+        raise PluginError(f"{format.label}: {format.target} is no TaggedCalls or CustomCalls")
+    if calls and calls.thinking:
+        return AnswerFormat(calls.thinking, calls)
     thinking = (tags for tags in THINKING if tags[1] in template or None not in map(tokenizer.id, tags))
-    return AnswerFormat(next(thinking, None), format)
+    return AnswerFormat(next(thinking, None), calls)

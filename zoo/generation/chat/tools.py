@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import secrets
 import string
@@ -12,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from zoo.errors import PromptError
+from zoo.generation.chat.values import KINDS, read_value
 from zoo.generation.loop.step import ToolCall
 
 Tool = Mapping[str, Any] | Callable[..., Any]
 
-KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 FORM = '{"type": "function", "function": {"name": …, "description": …, "parameters": {…}}}'
 
 _LETTERS = string.ascii_letters + string.digits
@@ -24,37 +23,55 @@ _ID_LENGTH = 9  # Mistral's templates take ids of nine letters and digits and no
 _ARGUMENT = re.compile(r"(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
 
 
+NAME_KEYS = ("name", "tool_name", "function")
+ARGUMENT_KEYS = ("arguments", "parameters")
+
+
 def call_of(value: Any) -> ToolCall | None:
     """A call from an object `{"name": …, "arguments": {…}}`, with its id or a new one; None for anything else.
 
-    Some models write "parameters", and some write the arguments as JSON text.
+    Some models write "tool_name" or "function" for the name and "parameters" for the arguments; some write the arguments
+    as JSON text, and some the whole as an object at "function".
     """
-    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str) or not value["name"]:
+    if not isinstance(value, Mapping):
         return None
-    arguments = value.get("arguments", value.get("parameters"))
+    if isinstance(function := value.get("function"), Mapping):
+        value = {"id": value.get("id"), **function}
+    name = next((value[key] for key in NAME_KEYS if value.get(key)), None)
+    key = next((key for key in ARGUMENT_KEYS if key in value), None)
+    if not isinstance(name, str) or key is None:
+        return None
+    arguments = value[key] or {}
     if isinstance(arguments, str):
-        arguments = parse_model_json(arguments)
-    if not isinstance(arguments, dict):
-        return None
-    id = value.get("id")
-    return ToolCall(id if isinstance(id, str) and id else new_id(), value["name"], arguments)
+        arguments = parse_arguments(arguments)
+    return made_call(name, arguments, value.get("id")) if isinstance(arguments, dict) else None
 
 
-def new_id() -> str:
-    """A new id for a call."""
-    return "".join(secrets.choice(_LETTERS) for _ in range(_ID_LENGTH))
+def made_call(name: str, arguments: dict[str, Any], id: Any = None) -> ToolCall:
+    """A call with this id or, where that is no text, a new one."""
+    new = "".join(secrets.choice(_LETTERS) for _ in range(_ID_LENGTH))
+    return ToolCall(id if isinstance(id, str) and id else new, name, arguments)
 
 
-def parse_model_json(text: str) -> Any:
-    """Parse JSON that a model wrote, which may have line breaks within its strings; None where it is malformed."""
+def parse_arguments(text: str) -> dict[str, Any] | None:
+    """The arguments of a call from JSON, or an object of Python; None where they are malformed."""
     try:
-        return json.loads(text, strict=False, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        value = read_value(text)
+    except ValueError:
         return None
+    return value if isinstance(value, dict) else None
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
+def parameters_of(tools: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    """The JSON schema of the parameters of the declared tool `name`; empty without one."""
+    declared = (tool["function"].get("parameters") for tool in tools if tool["function"]["name"] == name)
+    return next(declared, None) or {}
+
+
+def properties_of(schema: Any) -> Mapping[str, Any]:
+    """The schemas of an object's entries, by their names; empty where its schema declares none."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return properties if isinstance(properties, Mapping) else {}
 
 
 def declarations(tools: Iterable[Tool]) -> list[dict[str, Any]]:
