@@ -20,7 +20,7 @@ INCOMPLETE = {
     "regex": "the expression matches only with more",
     "grammar": "the grammar asks for more",
 }
-GENERAL = "zoo chat HuggingFaceTB/SmolLM2-135M-Instruct"
+GENERAL = "zoo chat smollm2"
 SHOWN = 4  # words
 
 

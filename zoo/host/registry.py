@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from zoo.architecture import Architecture, Block, Drawing, Objective, Strategy, import_target
-from zoo.architecture.architecture import Record
+from zoo.architecture.architecture import Alias, Record
 from zoo.errors import PluginError, SourceError, did_you_mean
 from zoo.host import core as core_plugin
 from zoo.host.hookspecs import RECORDS
@@ -178,9 +178,10 @@ class Registry:
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self.plugins = [core(), *(plugin for plugin in plugins if plugin is not core())]
+        kinds: tuple[type[Record], ...] = (*RECORDS.values(), Alias)
         self._tables: dict[type[Record], RecordTable[Any]] = {
             kind: RecordTable(kind.noun, kind.choose if kind.by_name else "choose one by ZOO_BLOCK: it is of")
-            for kind in RECORDS.values()
+            for kind in kinds
         }
         self.model_types = RecordTable[Architecture]("model_type", "choose with `architecture`")
         self._modules: dict[type, Block] = {}
@@ -196,8 +197,10 @@ class Registry:
             warnings.warn(f"plugin {plugin.name}: {line}", stacklevel=2)
             return
         self._tables[kind].add(record.identifier, plugin, record)
-        if kind is Architecture and not record.bridged:
-            for model_type in record.model_types:
+        if kind is Architecture:
+            for alias in record.aliases:
+                self.table(Alias).add(alias.name, plugin, alias)
+            for model_type in () if record.bridged else record.model_types:
                 self.model_types.add(model_type, plugin, record)
 
     def table(self, record: type[T]) -> RecordTable[T]:
@@ -282,10 +285,8 @@ class Registry:
             if kind.by_name
             for name, options in table.contested().items()
         }
-        for model_type, options in self.model_types.contested().items():
-            if model_type not in found:
-                found[f"model_type {model_type}"] = options
-        return found
+        types = self.model_types.contested().items()
+        return found | {f"model_type {name}": options for name, options in types if name not in found}
 
     def architecture(self, name: str | Architecture) -> Architecture:
         """The architecture of that name, plain or qualified, or itself; SourceError, with the nearest names, for none."""
@@ -301,7 +302,7 @@ class Registry:
         distribution, _, plain = name.rpartition("::")
         if unloaded := self.unloaded_plugin(distribution or plain, of_record=True):
             return f"; it is named by the {unloaded.unloaded_label}"
-        near = self.table(Architecture).similar(name)
+        near = self.table(Architecture).similar(name) + self.table(Alias).similar(name)
         # Another library's many names are suggested only where the zoo and the plugins have none like it.
         near = [match for match in near if match not in self.bridged] or near
         return f"; did you mean {' or '.join(near)}?" if near else ""
