@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import Architecture, Preset
+from zoo.architecture.architecture import TASKS
 from zoo.checkpoint.source import find, is_architecture, named_preset
 from zoo.config import Config
 from zoo.describe.facts.fact import Fact, Sheet
@@ -164,13 +165,16 @@ def how_to_run(found: Described) -> list[tuple[str, str]]:
     of a small one.
     """
     preset, architecture = found.preset, found.architecture
-    command, installed = command_of(architecture.task), architecture.preset()
+    # A model without its architecture's head makes vectors. Of a plugin's own task a recipe knows nothing.
+    own = found.recipe.task if architecture.task in TASKS else architecture.task
+    command, installed = command_of(own), architecture.preset()
     if found.path is not None or (preset is not None and preset.embedded):
         return [(f"zoo {command} {found.origin} TEXT", "")]
     lines = []
     if preset is not None and preset.hub:
         lines.append((f"zoo {command} {next(iter(preset.aliases), preset.hub)} TEXT", ""))
     if installed is not None and installed.embedded:
+        command = command_of(architecture.task)
         lines.append((f"zoo {command} {architecture.name} TEXT", "the small checkpoint that is installed"))
     if not lines and architecture.preset("pocket") is not None:
         lines.append((f"zoo train {architecture.name}", "trains a small one"))
