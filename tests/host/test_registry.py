@@ -85,6 +85,8 @@ def test_an_alias_names_a_preset_without_its_architecture(alias):
     assert alias not in found.architectures
     with pytest.raises(SourceError, match=f"did you mean .*{alias}"):
         named_preset("shot", found)
+    with pytest.raises(SourceError, match=f"unknown architecture '{alias}'; it is the preset long:real"):
+        found.architecture(alias)
 
 
 def test_of_two_third_parties_with_one_alias_neither_gets_it():

@@ -62,8 +62,7 @@ class RecordTable(Generic[T]):
 
     def get(self, name: str) -> T | None:
         """The record of a name, None when no plugin claims it; PluginError when several third parties do."""
-        claims = self.claims(name)
-        return self.winner(claims, name)[1] if claims else None
+        return self.winner(claims, name)[1] if (claims := self.claims(name)) else None
 
     def require(self, name: str) -> T:
         """The record of a name; PluginError, which lists the names there are, for none."""
@@ -292,13 +291,14 @@ class Registry:
         """The architecture of that name, plain or qualified, or itself; SourceError, with the nearest names, for none."""
         if isinstance(name, Architecture):
             return name
-        found = self.table(Architecture).get(name)
-        if found is None:
+        if (found := self.table(Architecture).get(name)) is None:
             raise SourceError(f"unknown architecture {name!r}{self.suggestion(name)}; `zoo list` shows all")
         return found
 
     def suggestion(self, name: str) -> str:
-        """ "; did you mean …?" with the nearest architecture names, the unloaded plugin that has it, or nothing."""
+        """ "; did you mean …?" with the nearest names, what an alias stands for, the unloaded plugin that has it, or nothing."""
+        if (alias := self.table(Alias).get(name)) is not None:
+            return f"; it is the preset {alias.architecture.name}:{alias.preset.name}"
         distribution, _, plain = name.rpartition("::")
         if unloaded := self.unloaded_plugin(distribution or plain, of_record=True):
             return f"; it is named by the {unloaded.unloaded_label}"
