@@ -198,11 +198,23 @@ def memory_shortage(weights: int, recipe: Any, width: int, context: int | None =
     `width`: bytes of a number in the cache.
     """
     room = runtime.total_memory()
-    tokens = min(context or CONTEXT, recipe.context or CONTEXT)
-    cache = recipe.kv_cache_size(recipe.dim) * tokens * width
+    tokens, cache = _cache(recipe, width, context)
     if room is None or weights + cache <= room:
         return None
     return f"weights {weights / GB:.1f} GB, cache of {tokens} tokens {cache / GB:.1f} GB, this machine {room / GB:.1f} GB"
+
+
+def memory_needed(recipe: Any) -> int:
+    """The bytes of a recipe's weights and of a cache of `CONTEXT` tokens, in the dtype that this machine computes in."""
+    floats = runtime.compute_dtype()
+    width = floats.size if floats else 2
+    return int(recipe.parameters(recipe.dim) * width + _cache(recipe, width)[1])
+
+
+def _cache(recipe: Any, width: int, context: int | None = None) -> tuple[int, int]:
+    """The tokens that a model is to have room for, and the bytes of their cache with numbers of `width` bytes."""
+    tokens = min(context or CONTEXT, recipe.context or CONTEXT)
+    return tokens, recipe.kv_cache_size(recipe.dim) * tokens * width
 
 
 CONTEXT = 4096  # tokens, where nothing says how long a text will be

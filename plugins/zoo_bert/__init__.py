@@ -206,9 +206,22 @@ def zoo_architectures():
         ),
         presets=(
             pocket(__file__, "bert", **POCKET),
-            Preset("base", hub="google-bert/bert-base-uncased", config=BASE, licence="Apache-2.0"),
             Preset(
-                "minilm", hub="sentence-transformers/all-MiniLM-L6-v2", config=MINILM, licence="Apache-2.0"
+                "base",
+                "fills masks in English",
+                hub="google-bert/bert-base-uncased",
+                config=BASE,
+                licence="Apache-2.0",
+                download=440_449_768,
+            ),
+            Preset(
+                "minilm",
+                "vectors of English sentences",
+                hub="sentence-transformers/all-MiniLM-L6-v2",
+                config=MINILM,
+                licence="Apache-2.0",
+                download=90_868_376,
+                aliases=("minilm",),
             ),
             Preset("tiny", config=TINY),
         ),

@@ -204,6 +204,14 @@ def zoo_architectures():
         presets=(
             pocket(__file__, "gemma2", **POCKET),
             Preset("2b", hub="google/gemma-2-2b", config=GEMMA2_2B, licence="Gemma Terms of Use"),
+            Preset(
+                "2b-it",
+                "answers in English",
+                hub="google/gemma-2-2b-it",
+                config=GEMMA2_2B,
+                licence="Gemma Terms of Use",
+                download=5_228_683_776,
+            ),
             Preset("tiny", config=TINY),
         ),
         references=("Gemma Team, 2024, arXiv:2408.00118",),

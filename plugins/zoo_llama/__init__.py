@@ -141,9 +141,30 @@ TINY = POCKET | dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, 
 EIGHT_BILLION = sized(layers=32, dim=4096, heads=32, kv_heads=8, hidden=14336, rms_norm_eps=1e-5)
 
 
-def published(name, hub, licence=None, **numbers):
+# SmolLM2's checkpoints, of every size.
+SMOLLM2 = dict(
+    vocab_size=49152,
+    max_position_embeddings=8192,
+    rms_norm_eps=1e-5,
+    rope_theta=100000.0,
+    tie_word_embeddings=True,
+)
+
+
+def llama3_scaling(factor):
+    """The `rope_scaling` of LLaMA 3.1 and later, which were trained on texts of 8,192 tokens before."""
+    return dict(
+        rope_type="llama3",
+        factor=factor,
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+        original_max_position_embeddings=8192,
+    )
+
+
+def published(name, hub, licence=None, download=None, summary="", aliases=(), **numbers):
     """A preset with the numbers of a published LLaMA-like config.json."""
-    return Preset(name, hub=hub, config=numbers, licence=licence)
+    return Preset(name, summary, hub=hub, config=numbers, licence=licence, download=download, aliases=aliases)
 
 
 @hookimpl
@@ -165,13 +186,41 @@ def zoo_architectures():
                 vocab_size=128256,
                 max_position_embeddings=131072,
                 rope_theta=500000.0,
-                rope_scaling=dict(
-                    rope_type="llama3",
-                    factor=8.0,
-                    low_freq_factor=1.0,
-                    high_freq_factor=4.0,
-                    original_max_position_embeddings=8192,
-                ),
+                rope_scaling=llama3_scaling(8.0),
+            ),
+            published(
+                "1b",
+                "meta-llama/Llama-3.2-1B-Instruct",
+                "Llama 3.2 Community License",
+                2_471_645_608,
+                "answers in English and seven other languages",
+                **sized(layers=16, dim=2048, heads=32, kv_heads=8, hidden=8192, rms_norm_eps=1e-5),
+                head_dim=64,
+                vocab_size=128256,
+                max_position_embeddings=131072,
+                rope_theta=500000.0,
+                rope_scaling=llama3_scaling(32.0),
+                tie_word_embeddings=True,
+            ),
+            published(
+                "smollm2-135m",
+                "HuggingFaceTB/SmolLM2-135M-Instruct",
+                "Apache-2.0",
+                269_060_552,
+                "answers in English",
+                ("smollm2", "smollm2:135m"),
+                **sized(layers=30, dim=576, heads=9, kv_heads=3, hidden=1536),
+                **SMOLLM2,
+            ),
+            published(
+                "smollm2-360m",
+                "HuggingFaceTB/SmolLM2-360M-Instruct",
+                "Apache-2.0",
+                723_674_912,
+                "answers in English",
+                ("smollm2:360m",),
+                **sized(layers=32, dim=960, heads=15, kv_heads=5, hidden=2560),
+                **SMOLLM2,
             ),
             Preset("tiny", config=TINY),
         ),
@@ -239,6 +288,8 @@ def zoo_architectures():
                 "0.6b",
                 "Qwen/Qwen3-0.6B",
                 "Apache-2.0",
+                1_503_300_328,  # the tied head is stored, too
+                "thinks, and answers in many languages",
                 **sized(layers=28, dim=1024, heads=16, kv_heads=8, hidden=3072),
                 head_dim=128,
                 vocab_size=151936,

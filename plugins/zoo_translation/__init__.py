@@ -52,6 +52,29 @@ POCKET_T5 = dict(
 TINY_T5 = dict(d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=4, vocab_size=128)
 
 
+def opus_mt(languages, direction, vocab, licence, download):
+    """The preset of an OPUS-MT model between `languages`, "en-de"; a target begins with padding, the last token."""
+    name = f"opus-mt-{languages}"
+    config = sized(
+        *(6, 512, 8, 2048),
+        activation_function="swish",
+        scale_embedding=True,
+        max_position_embeddings=512,
+        vocab_size=vocab,
+        decoder_start_token_id=vocab - 1,
+    )
+    hub = f"Helsinki-NLP/{name}"
+    return Preset(
+        name,
+        f"translates {direction}",
+        hub=hub,
+        config=config,
+        licence=licence,
+        download=download,
+        aliases=(name,),
+    )
+
+
 @hookimpl
 def zoo_blocks():
     yield Block(
@@ -85,19 +108,9 @@ def zoo_architectures():
         recipe=recipes.marian,
         weights=rules.WITHOUT_POSITIONS,
         presets=(
-            Preset(
-                "opus-mt-en-de",
-                hub="Helsinki-NLP/opus-mt-en-de",
-                licence="CC-BY-4.0",
-                config=sized(
-                    *(6, 512, 8, 2048),
-                    activation_function="swish",
-                    scale_embedding=True,
-                    max_position_embeddings=512,
-                    vocab_size=58101,
-                    decoder_start_token_id=58100,
-                ),
-            ),
+            opus_mt("en-de", "English to German", 58101, "CC-BY-4.0", 297_928_209),
+            opus_mt("en-zh", "English to Chinese", 65001, "Apache-2.0", 312_087_009),
+            opus_mt("zh-en", "Chinese to English", 65001, "CC-BY-4.0", 312_087_009),
             Preset("pocket", config=POCKET | dict(scale_embedding=True)),
             Preset("tiny", config=TINY),
         ),

@@ -141,9 +141,16 @@ def test_a_token_is_sent_and_never_told(hub, repository, monkeypatch):
     assert {headers["authorization"] for _, _, headers in hub.requests} == {"Bearer hf_secret"}
 
 
-def test_a_gated_model_says_where_to_ask(hub, repository):
-    repository.gated = True
-    refused(SourceError, "gated", f"{hub.url}/{ID}", "HF_TOKEN")
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_gated_model_says_where_to_accept_its_licence(hub, repository, status):
+    repository.gated = status
+    refused(SourceError, "is gated: accept its licence at", f"{hub.url}/{ID}", "hf auth login", "HF_TOKEN")
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refusal_without_a_reason_says_what_may_help(hub, repository, status):
+    hub.status = status
+    refused(SourceError, f"status {status}", f"accept its licence at {hub.url}/{ID}", "hf auth login")
 
 
 @pytest.mark.parametrize("source", ["mlx-community/pokcet", "a b/c", "owner/" + "x" * 200])
@@ -194,6 +201,28 @@ def test_a_repository_of_pickles(hub, repository, pocket):
     repository.commit({**files, "pytorch_model.bin": b"", "tf_model.h5": b""})
     refused(CheckpointError, "pytorch_model.bin", "pickle", "never")
     assert "pytorch_model.bin" not in hub.asked("HEAD") + hub.asked()
+
+
+PULL = ("SFconvertbot", "Adding `safetensors` variant of this model")
+
+
+def test_of_a_repository_of_pickles_the_hubs_conversion_serves(hub, repository, pocket):
+    pickles = {name: data for name, data in pocket.items() if name != "model.safetensors"}
+    repository.commit({**pickles, "pytorch_model.bin": b""})
+    commit = repository.commit({**pocket, "pytorch_model.bin": b""}, "refs/pr/2")
+    repository.pull_requests = [("somebody", PULL[1]), PULL]
+    with pytest.warns(UserWarning, match="revision refs/pr/2, serves"):
+        loaded = zoo.load(ID)
+    assert answers(loaded) and loaded.folder.name == commit
+    assert "pytorch_model.bin" not in hub.asked("HEAD") + hub.asked()
+
+
+def test_a_conversion_by_anybody_else_does_not_serve(hub, repository, pocket):
+    pickles = {name: data for name, data in pocket.items() if name != "model.safetensors"}
+    repository.commit({**pickles, "pytorch_model.bin": b""})
+    repository.commit(pocket, "refs/pr/1")
+    repository.pull_requests = [("somebody", PULL[1])]
+    refused(CheckpointError, "pytorch_model.bin", "pickle", "never")
 
 
 def test_a_repository_without_a_model(hub, repository):

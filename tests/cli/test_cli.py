@@ -103,8 +103,8 @@ def test_a_prompt_longer_than_the_model_is_made_for_is_told(command):
     [
         (["run", "lama", "hi"], ["lama", "llama"]),
         (["run", "./nowhere", "hi"], ["./nowhere"]),
-        (["run", "llama", ""], ["prompt", "empty"]),
-        (["run", "llama"], ["prompt", "empty"]),
+        (["run", "transformer", ""], ["prompt", "empty"]),
+        (["run", "llama"], ["pipe", "empty"]),
         (["run", "llama", "hi", "--temperature", "-1"], ["temperature"]),
         (["run", "llama", "hi", "--top-p", "0"], ["top-p"]),
         (["run", "llama", "hi", "--top-p", "1.5"], ["top-p"]),

@@ -29,6 +29,24 @@ def test_every_card_fits(name, columns):
         assert part in re.sub(r"\s+", " ", shown)
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("smollm2:135m", "zoo run smollm2 TEXT"),
+        ("bert:base", "zoo run google-bert/bert-base-uncased TEXT"),
+        ("minilm", "zoo embed minilm TEXT"),  # BERT without a head
+    ],
+)
+def test_a_card_says_how_a_preset_is_run(name, line):
+    lines = [line.strip() for line in at(80, "show", name).splitlines()]
+    assert lines[lines.index("Run it:") + 1] == line
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_the_list_of_presets_fits(columns):
+    assert max(map(width, at(columns, "list", "--presets").splitlines())) <= columns
+
+
 @pytest.mark.parametrize("columns", [40, 80, 120])
 def test_tables_of_many_models_are_several_that_fit(columns):
     names = ["gpt2", "llama", "gemma2", "mamba", "deepseek-v3", "transformer", "bert"]

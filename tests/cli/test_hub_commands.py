@@ -3,25 +3,32 @@
 import json
 import os
 import pty
+import re
+import socket
 import subprocess
 import sys
 import termios
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import click
 import mlx.core as mx
+import pexpect
 import pytest
 from click.testing import CliRunner
 
 import zoo
+import zoo_llama
 from tests.helpers.loopback_hub import ID, PROMPT, Repository, answers
+from zoo.architecture import Preset, hookimpl
 from zoo.checkpoint import hub_guard
 from zoo.cli import cli
 from zoo.cli.cache import cache
 from zoo.cli.program import ask
 from zoo.cli.show import show
 from zoo.errors import SourceError
+from zoo.host.registry import isolated, using
 
 
 def test_what_a_model_is_made_of_is_told_by_its_config_alone(hub, repository):
@@ -71,7 +78,7 @@ def test_a_terminal_shows_progress(hub, repository):
 
 @pytest.mark.slow
 def test_the_command_says_in_one_line_what_is_wrong(hub, repository, command):
-    repository.gated = True
+    repository.gated = 403
     hub.repositories["mlx-community/plain"] = Repository()
     for arguments, words in (
         ((ID,), ("gated", "HF_TOKEN")),
@@ -93,7 +100,7 @@ def test_a_large_download_is_asked_about(hub, repository, monkeypatch):
         return CliRunner().invoke(cli, ["run", ID, PROMPT, "--max-tokens", "4", *more])
 
     refused = run()
-    assert str(refused.exception) == f"{ID}: 0.0 GB to download; type this to do so: zoo run {ID} hi --yes"
+    assert str(refused.exception) == f"{ID}: 2.1 MB to download; type this to do so: zoo run {ID} hi --yes"
     assert refused.exit_code == 1 and "model.safetensors" not in hub.asked()
     assert run("--yes").stdout.startswith(" Beijing") and "model.safetensors" in hub.asked()
     assert run().stdout.startswith(" Beijing"), "what the cache has is no download"
@@ -110,7 +117,7 @@ def test_a_person_on_a_terminal_is_asked(monkeypatch, agrees):
     monkeypatch.setattr(click, "confirm", lambda text, err: questions.append(text) or agrees)
     with (
         hub_guard.confirming_downloads(ask),
-        nullcontext() if agrees else pytest.raises(SourceError, match="nothing was"),
+        nullcontext() if agrees else pytest.raises(SourceError, match="not downloaded"),
     ):
         hub_guard.confirm_download("org/large", 14_500_000_000)
     hub_guard.confirm_download("org/large", 14_500_000_000)  # the library asks nobody
@@ -123,7 +130,113 @@ def test_a_command_without_yes_names_one_that_downloads(monkeypatch):
         ask("org/large", 2_000_000_000)
 
     error = CliRunner().invoke(mine).exception
-    assert str(error) == "org/large: 2.0 GB to download; type this to do so: hf download org/large"
+    assert str(error) == "org/large: 2 GB to download; type this to do so: hf download org/large"
+
+
+@pytest.fixture
+def preset(hub, repository):
+    """A preset "real", also called "short", whose checkpoint is on the hub."""
+
+    class Plugin:
+        @hookimpl
+        def zoo_architectures(self):
+            presets = (Preset("real", hub=ID, aliases=("short",)),)
+            yield replace(
+                next(zoo_llama.zoo_architectures()), name="real-llama", model_types=(), presets=presets
+            )
+
+    with using(isolated(Plugin())):
+        yield
+
+
+def run(source, *more, said=None):
+    return CliRunner().invoke(cli, ["run", source, PROMPT, "--max-tokens", "4", *more], input=said)
+
+
+@pytest.mark.parametrize("source", ["short", "real-llama:real", "real-llama"])
+def test_a_preset_is_downloaded_after_a_yes_however_small_and_answers(hub, preset, monkeypatch, source):
+    questions = []
+
+    def answer(hub_id, nbytes):
+        questions.append((hub_id, nbytes))
+        if len(questions) == 1:
+            raise SourceError(f"{ID}: not downloaded")
+
+    monkeypatch.setattr("zoo.cli.program.ask", answer)
+    refused = run(source)
+    assert str(refused.exception) == f"{ID}: not downloaded" and "model.safetensors" not in hub.asked()
+    assert run(source).stdout.startswith(" Beijing")
+    assert questions == [(ID, hub.size(ID, "model.safetensors"))] * 2
+    assert run(source).stdout.startswith(" Beijing") and len(questions) == 2, "the cache has it"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("said", ["y", "n"])
+def test_a_terminal_asks_before_a_preset_is_downloaded(hub, repository, site, said):
+    site.add(
+        "zoo-short",
+        "short_plugin",
+        f"""
+        from dataclasses import replace
+        import zoo_llama
+        from zoo.architecture import Preset, hookimpl
+
+        @hookimpl
+        def zoo_architectures():
+            presets = (Preset("real", hub="{ID}", aliases=("short",)),)
+            yield replace(next(zoo_llama.zoo_architectures()), name="other", model_types=(), presets=presets)
+        """,
+    )
+    environment = {**os.environ, **hub.environment, **site.environment, "COLUMNS": "200"}
+    arguments = ["-m", "zoo", "run", "short", PROMPT, "--max-tokens", "4"]
+    process = pexpect.spawn(sys.executable, arguments, env=environment, encoding="utf-8", timeout=120)
+    process.expect_exact(f"{ID}: download 2.1 MB? [y/N]: ")
+    process.sendline(said)
+    process.expect_exact(" Beijing" if said == "y" else f"zoo: error: {ID}: not downloaded")
+    process.expect(pexpect.EOF)
+    process.close()
+    assert process.exitstatus == (0 if said == "y" else 1)
+
+
+def test_without_a_terminal_a_preset_needs_yes(hub, preset, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["zoo", "run", "short", "hi"])
+    refused = run("short")
+    assert str(refused.exception) == f"{ID}: 2.1 MB to download; type this to do so: zoo run short hi --yes"
+    assert refused.exit_code == 1 and "model.safetensors" not in hub.asked()
+    assert run("short", "--yes").stdout.startswith(" Beijing")
+
+
+def test_a_preset_that_is_not_in_the_cache_needs_a_network(hub, preset, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert "HF_HUB_OFFLINE" in str(run("short", "--yes").exception)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{free.getsockname()[1]}")
+        assert "cannot be reached" in str(run("short", "--yes").exception)
+
+
+def test_the_library_asks_nobody(hub, preset):
+    assert answers(zoo.load("short"))
+
+
+def test_presets_are_listed_with_size_memory_and_licence():
+    rows = {
+        row["name"]: row
+        for row in json.loads(CliRunner().invoke(cli, ["list", "--presets", "--json"]).stdout)
+    }
+    row = rows["smollm2"]
+    assert row["aliases"] == ["smollm2", "smollm2:135m"] and row["licence"] == "Apache-2.0"
+    assert (row["parameters"], row["download_bytes"]) == (134_515_008, 269_060_552)
+    width = 4 if zoo.runtime.compute_dtype() else 2
+    cache = 2 * 3 * 64 * 30 * 4096  # keys and values of 3 heads of width 64 in 30 layers
+    assert row["memory_bytes"] == (134_515_008 + cache) * width
+    assert rows["mistral:7b"]["download_bytes"] is rows["mistral:7b"]["memory_bytes"] is None
+    assert list(rows) == sorted(rows, key=lambda name: rows[name]["parameters"])
+    shown = CliRunner().invoke(cli, ["list", "--presets"]).stdout
+    assert re.search(r"(?m)^smollm2 +answers in English +135 M +269 MB +[0-9.]+ MB +Apache-2.0$", shown)
+    assert re.search(r"(?m)^mistral:7b +generate +7.24 G +– +– +Apache-2.0$", shown)
+    assert CliRunner().invoke(cli, ["list", "--presets", "--all"]).exit_code == 2
 
 
 def test_a_small_download_is_not_asked_about(hub, repository):

@@ -107,7 +107,6 @@ def test_chosen_layer_and_head_are_drawn():
         ((PROMPT, "--layer", "99"), "no layer 99"),
         ((PROMPT, "--head", "99"), "no head 99"),
         ((PROMPT, "--value", "layers.1.mixer.patern"), "did you mean layers.1.mixer.pattern"),
-        (("",), "the prompt is empty"),
         ((PROMPT, "--top-p", "0.5", "--temperature", "0", "--samplers-nothing", "1"), "No such option"),
     ],
 )

@@ -13,6 +13,8 @@ import pytest
 
 from tests.helpers.terminal import Terminal
 from zoo.cli.generation import GENERAL
+from zoo.describe import describe
+from zoo.host.registry import default_registry
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -78,8 +80,9 @@ class Reader:
                 self.site.install(self.folder / package)
             case ["zoo", "chat", "llama"]:
                 self.talk()
-            case ["zoo", "chat", hub_id]:
-                assert line == GENERAL and hub_id.count("/") == 1  # there is no network here
+            case ["zoo", "chat", name]:
+                assert line == GENERAL  # there is no network here
+                assert describe(name, default_registry()).preset.hub is not None
             case ["echo", text, ">", file]:
                 (self.folder / file).write_text(text + "\n", encoding="utf-8")
             case ["zoo", "train", *arguments]:

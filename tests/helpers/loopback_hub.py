@@ -24,11 +24,14 @@ def answers(loaded):
 
 @dataclass
 class Repository:
-    """What the hub serves under one id: commits by name of revision, files by commit."""
+    """What the hub serves under one id: commits by name of revision, files by commit; titles of pull requests by author."""
 
     commits: dict[str, str] = field(default_factory=dict)
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    gated: bool = False
+    pull_requests: list[tuple[str, str]] = field(default_factory=list)
+    gated: int = (
+        0  # the status with which files are refused: 401 to a stranger, 403 to whom the owner has not let in
+    )
     token: str | None = None
 
     def commit(self, files, name="main"):
@@ -64,6 +67,11 @@ class Hub(ThreadingHTTPServer):
     def url(self):
         return f"http://127.0.0.1:{self.server_port}"
 
+    def size(self, name, file):
+        """The bytes of a file at the repository's main branch."""
+        repository = self.repositories[name]
+        return len(repository.files[repository.commits["main"]][file])
+
     def asked(self, method="GET"):
         """The names of files that were asked for."""
         return [
@@ -94,7 +102,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.status:
             return self.refuse(self.server.status)
         found = re.fullmatch(
-            r"/api/models/(?P<id>[^/]+/[^/]+)(?:/revision/(?P<revision>[^/]+))?", path
+            r"/api/models/(?P<id>[^/]+/[^/]+)(?:/revision/(?P<revision>[^/]+)|(?P<requests>/discussions))?",
+            path,
         ) or re.fullmatch(r"/(?P<id>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)", path)
         part = {key: unquote(text) for key, text in found.groupdict().items() if text} if found else {}
         repository, name = self.server.repositories.get(part.get("id")), part.get("file")
@@ -102,6 +111,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.refuse(404, "RepoNotFound")
         if repository.token and headers.get("authorization") != f"Bearer {repository.token}":
             return self.refuse(401, "RepoNotFound")
+        if "requests" in part:
+            return self.send(json.dumps(self.discussions(part["id"], repository)).encode())
         commit = repository.find(part.get("revision", "main"))
         if commit is None:
             return self.refuse(404, "RevisionNotFound")
@@ -113,7 +124,7 @@ class Handler(BaseHTTPRequestHandler):
             blobs = "blobs" in parse_qs(urlsplit(self.path).query)
             return self.send(json.dumps(self.told(part["id"], commit, files, blobs)).encode())
         if repository.gated:
-            return self.refuse(403, "GatedRepo")
+            return self.refuse(repository.gated, "GatedRepo")
         if name not in files:
             return self.refuse(404, "EntryNotFound")
         etag = hashlib.sha256(files[name]).hexdigest()
@@ -128,6 +139,20 @@ class Handler(BaseHTTPRequestHandler):
 
         files = [{"rfilename": path, **size(data)} for path, data in files.items()]
         return {"id": name, "sha": commit, "siblings": files}
+
+    def discussions(self, name, repository):
+        """One page of all pull requests, numbered from 1, whoever is asked for."""
+        common = {
+            "status": "open",
+            "isPullRequest": True,
+            "createdAt": "2024-01-01T00:00:00.000Z",
+            "repo": {"name": name, "type": "model"},
+        }
+        found = [
+            {"num": number, "author": {"name": author}, "title": title, **common}
+            for number, (author, title) in enumerate(repository.pull_requests, 1)
+        ]
+        return {"discussions": found, "count": len(found), "start": 0}
 
     def send(self, data, headers=None, name=None):
         first = 0

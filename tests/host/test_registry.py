@@ -8,12 +8,14 @@ from zoo.architecture import (
     Command,
     Corpus,
     Objective,
+    Preset,
     QuantizedFormat,
     Sampler,
     Setting,
     Strategy,
 )
 from zoo.architecture.settings import SHARED
+from zoo.checkpoint.source import is_architecture, named_preset
 from zoo.errors import ConfigError, PluginError, SourceError
 from zoo.host.plugins import Plugin, load_plugins
 from zoo.host.registry import RecordTable, Registry, default_registry, using
@@ -66,6 +68,47 @@ def test_two_architectures_of_one_model_type_are_told_by_their_own_names():
     with pytest.raises(PluginError, match="`architecture` zoo-one::a or zoo-two::b"):
         resolve(found, {"model_type": "t"})
     assert found.architecture("a").name == "a"
+
+
+def with_alias(name, alias, preset="real"):
+    presets = (Preset("first"), Preset(preset, hub="org/name", aliases=(alias,)))
+    return Architecture(name, "", lambda config: None, (), presets=presets)
+
+
+@pytest.mark.parametrize("alias", ["short", "short:1b"])
+def test_an_alias_names_a_preset_without_its_architecture(alias):
+    found = known(plugin("zoo-one", with_alias("long", alias)))
+    for name in (alias, f"zoo-one::{alias}", "long:real"):
+        assert is_architecture(name, found)
+        architecture, preset = named_preset(name, found)
+        assert (architecture.name, preset) == ("long", "real")
+    assert alias not in found.architectures
+    with pytest.raises(SourceError, match=f"did you mean .*{alias}"):
+        named_preset("shot", found)
+    with pytest.raises(SourceError, match=f"unknown architecture '{alias}'; it is the preset long:real"):
+        found.architecture(alias)
+
+
+def test_of_two_third_parties_with_one_alias_neither_gets_it():
+    found = known(plugin("zoo-one", with_alias("a", "same")), plugin("zoo-two", with_alias("b", "same")))
+    with pytest.raises(PluginError, match=r"alias 'same' is claimed.*zoo-one::same or zoo-two::same"):
+        named_preset("same", found)
+    assert named_preset("zoo-two::same", found)[0].name == "b"
+    assert found.contested_names["alias/same"] == ["zoo-one::same", "zoo-two::same"]
+
+
+def test_a_third_partys_alias_comes_before_the_zoos_and_an_architecture_before_both():
+    found = known(plugin("zoo-mine", with_alias("mine", "smollm2")))
+    with pytest.warns(UserWarning, match=r"'smollm2' is served by the plugin zoo-mine.*mlx-zoo::smollm2"):
+        assert named_preset("smollm2", found)[0].name == "mine"
+    found = known(plugin("zoo-mine", architecture("smollm2"), with_alias("mine", "smollm2")))
+    assert named_preset("smollm2", found)[0].name == "smollm2"
+
+
+@pytest.mark.parametrize("alias", ["a b", "a:b:c", "-a", "a::b", 3])
+def test_an_alias_that_no_command_line_could_take_is_refused(alias):
+    with pytest.raises(PluginError, match="alias"):
+        with_alias("long", alias)
 
 
 def test_running_a_contested_name_asks_for_the_qualified_one(site, command):

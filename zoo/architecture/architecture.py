@@ -111,6 +111,7 @@ class TargetRecord(Record):
 API = 1  # the version of the plugin contract that this zoo has
 
 BRIDGED = re.compile(rf"{NAME.pattern}(?:::\w[\w.-]*)?")
+ALIAS = re.compile(rf"{NAME.pattern}(?::{NAME.pattern})?")
 
 hookimpl = pluggy.HookimplMarker("zoo")
 
@@ -119,8 +120,9 @@ hookimpl = pluggy.HookimplMarker("zoo")
 class Preset(Frozen):
     """A named checkpoint: `folder` when it is embedded, `hub` ("org/name") when it is published.
 
-    `config` holds the numbers of its config.json, so that it can be counted, drawn and compared without a download. `licence` is
-    that of the published weights, where it is known.
+    `config` holds the numbers of its config.json, so that it can be counted, drawn and compared without a download.
+    `licence` and `download`, the bytes of the weights, are those of the published files, where they are known. `aliases`
+    are names that find it without its architecture's: "smollm2", "smollm2:135m".
     """
 
     name: str
@@ -129,6 +131,8 @@ class Preset(Frozen):
     hub: str | None = None
     config: Mapping[str, Any] | None = None
     licence: str | None = None
+    download: int | None = None
+    aliases: tuple[str, ...] = ()
 
     @property
     def embedded(self) -> bool:
@@ -189,6 +193,10 @@ class Architecture(Record):
             raise PluginError(f"{label}: recipe is a function from a config, not {self.recipe!r}")
         check_tuples(label, self, ("weights", "mlx_weights"), Rule)
         check_tuples(label, self, ("presets",), Preset)
+        for preset in self.presets:
+            check_tuples(f"{label}: preset {preset.name}", preset, ("aliases",), str)
+            for alias in preset.aliases:
+                checked_name(f"{label}: alias", alias, ALIAS)
         check_tuples(label, self, ("model_types", "references"), str)
         if not (self.quantizes is None or callable(self.quantizes)):
             raise PluginError(
@@ -237,6 +245,22 @@ class Architecture(Record):
     def full_size(self) -> Preset | None:
         """The first preset that has the numbers of a published model."""
         return next((p for p in self.presets if p.config and not p.folder), None)
+
+    @property
+    def aliases(self) -> tuple[Alias, ...]:
+        """The aliases of all its presets."""
+        return tuple(Alias(name, self, preset) for preset in self.presets for name in preset.aliases)
+
+
+@frozen()
+class Alias(Record):
+    """A name that finds a preset without the name of its architecture."""
+
+    noun, prefix = "alias", "alias/"
+
+    name: str
+    architecture: Architecture
+    preset: Preset
 
 
 @frozen()

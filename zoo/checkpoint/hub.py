@@ -10,13 +10,13 @@ import shutil
 import sys
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from zoo.architecture import QuantizedFormat, TokenizerFormat
 from zoo.checkpoint.hub_guard import COMMIT, ETAG, ExpectedResponse, confirm_download, guarded
-from zoo.checkpoint.safetensors import INDEX, weight_files, weight_names
+from zoo.checkpoint.safetensors import INDEX, has_only_pickles, weight_files, weight_names
 from zoo.errors import CheckpointError, SourceError
 from zoo.files.reading import MAX_FILE_BYTES
 from zoo.host.registry import Registry
@@ -24,6 +24,9 @@ from zoo.tokenizer.settings import SETTINGS, vocabulary_files
 
 SECONDS = 10  # that the hub has for its first answer
 MOST_LISTING = 32 * 2**20  # bytes; a repository of a hundred thousand files takes some twenty
+
+# The account that converts weights at people's requests, and the title of its pull requests.
+CONVERTER, CONVERTED = "SFconvertbot", "`safetensors` variant of this model"
 
 CONFIG = "config.json"
 POOLING = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")
@@ -63,10 +66,11 @@ class Listing:
         file = self.files[name]
         return file.lfs.sha256 if file.lfs else file.blob_id
 
-    def fetch(self, names: Sequence[str]) -> None:
+    def fetch(self, names: Sequence[str], always_ask: bool = False) -> None:
         """Download these files at this commit, one after the other; those in the cache cost no request.
 
-        SourceError, before anything is fetched, when the disk has no room for them, or a person who is asked declines.
+        `always_ask`: a small download is confirmed, too. SourceError, before anything is fetched, when the disk has no room
+        for them, or a person who is asked declines.
         """
         from huggingface_hub import constants
 
@@ -83,7 +87,7 @@ class Listing:
                 f"{self.hub_id}: needs {need / 1e9:.1f} GB on the disk of {cache}, which has {free / 1e9:.1f} GB free; "
                 f"{_ROOM}"
             )
-        confirm_download(self.hub_id, need)
+        confirm_download(self.hub_id, need, always_ask)
         for name in names:
             self.fetch_file(name, self.commit, tqdm_class=_bar(name))
 
@@ -103,19 +107,33 @@ class Listing:
 
 
 def download(
-    hub_id: str, revision: str | None, registry: Registry, suffixes: tuple[str, ...], weights: bool = True
+    hub_id: str,
+    revision: str | None,
+    registry: Registry,
+    suffixes: tuple[str, ...],
+    weights: bool = True,
+    always_ask: bool = False,
 ) -> Path:
     """The folder of a repository's config, tokenizer and, with `weights`, safetensors files, fetched or from the cache.
 
     `revision` is a branch, a tag or a commit; `registry` has the plugins whose files are fetched, too; files with these
-    `suffixes` are whole checkpoints. Without a network, and with HF_HUB_OFFLINE=1, what is in the cache serves.
-    SourceError says in one line what is wrong with the id, the access, the network or the disk.
+    `suffixes` are whole checkpoints. `always_ask`: small weights are confirmed, too. Where the main branch has pickles
+    alone, their conversion to safetensors by the hub serves. Without a network, and with HF_HUB_OFFLINE=1, what is in
+    the cache serves. SourceError says in one line what is wrong with the id, the access, the network or the disk.
     """
     try:
         listing = ask(hub_id, revision, suffixes)
     except SourceError as error:
         folder = _cached(hub_id, CONFIG, revision)
         return _cached_or_raise(error, None if weights and folder and not _is_whole(folder) else folder)
+    if weights and revision is None and has_only_pickles(listing.files):
+        converted = conversion(hub_id)
+        if converted is not None:
+            warnings.warn(
+                f"{hub_id}: pickles are never opened; the hub's conversion, revision {converted}, serves",
+                stacklevel=2,
+            )
+            return download(hub_id, converted, registry, suffixes, weights, always_ask)
     listing.fetch(wanted(hub_id, listing.files, registry, suffixes))
     folder = _snapshot(listing, CONFIG, revision)
     if not weights:
@@ -124,7 +142,7 @@ def download(
     absent = next((name for name in names if name not in listing.files), None)
     if absent is not None:
         raise CheckpointError(f"{hub_id}: {INDEX} names {absent}, which the repository lacks")
-    listing.fetch(names)
+    listing.fetch(names, always_ask)
     return folder
 
 
@@ -176,6 +194,21 @@ def ask(hub_id: str, revision: str | None, suffixes: tuple[str, ...]) -> Listing
             lambda: HfApi().model_info(hub_id, revision=revision, timeout=SECONDS, files_metadata=True),
         )
         return Listing(hub_id, info, (".safetensors", *suffixes))
+
+
+def conversion(hub_id: str) -> str | None:
+    """The revision, "refs/pr/1", in which the hub's converter added the weights as safetensors; None for none."""
+    from huggingface_hub import HfApi
+
+    def first() -> Any:
+        kinds: Any = dict(discussion_type="pull_request", discussion_status="open")
+        found = HfApi().get_repo_discussions(hub_id, author=CONVERTER, **kinds)
+        return next((one.num for one in found if one.author == CONVERTER and CONVERTED in one.title), None)
+
+    with suppress(SourceError), explaining(hub_id):
+        number = guarded(ExpectedResponse(hub_id, "its pull requests", MOST_LISTING), first)
+        return f"refs/pr/{number}" if isinstance(number, int) else None
+    return None  # then the pickles are refused
 
 
 def _cached_or_raise(error: SourceError, folder: Path | None) -> Path:
@@ -268,13 +301,13 @@ def _reason(error: Exception, hub_id: str, revision: str | None) -> str:
     if of(errors.HFValidationError):
         return "no folder of this name, and no hub id either: one is written OWNER/NAME"
     if of(errors.GatedRepoError):
-        return f"is gated: accept its terms at {page}, then {_LOGIN}"
+        return f"is gated: accept its licence at {page}, then {_LOGIN}"
     if of(errors.RepositoryNotFoundError):
         return f"no folder of this name, and no such model on the hub; check the spelling, or {_LOGIN} if it is private"
     if of(errors.RevisionNotFoundError):
         return f"has no revision {revision!r}; {page}/tree/main shows its branches and tags"
     if status in (401, 403):
-        return f"the hub refuses access (status {status}); {_LOGIN}"
+        return f"the hub refuses access (status {status}): accept its licence at {page}, if it has one, then {_LOGIN}"
     if status == 429:
         return f"the hub asks for a pause after too many requests; wait, or {_LOGIN}"
     if status is not None:

@@ -236,7 +236,7 @@ _ask: ContextVar[Ask | None] = ContextVar("_ask", default=None)
 
 @contextmanager
 def confirming_downloads(ask: Ask) -> Iterator[None]:
-    """Call `ask` before each download of more than `CONFIRMED_ABOVE` bytes inside."""
+    """Call `ask` before each download of more than `CONFIRMED_ABOVE` bytes, or of a preset's weights, inside."""
     token = _ask.set(ask)
     try:
         yield
@@ -244,8 +244,11 @@ def confirming_downloads(ask: Ask) -> Iterator[None]:
         _ask.reset(token)
 
 
-def confirm_download(hub_id: str, nbytes: int) -> None:
-    """Ask before a download of more than `CONFIRMED_ABOVE` bytes. Raises what the function set by `confirming_downloads` raises."""
+def confirm_download(hub_id: str, nbytes: int, always: bool = False) -> None:
+    """Ask before a download of more than `CONFIRMED_ABOVE` bytes, with `always` before any.
+
+    Raises what the function set by `confirming_downloads` raises.
+    """
     ask = _ask.get()
-    if ask is not None and nbytes > CONFIRMED_ABOVE:
+    if ask is not None and nbytes > (0 if always else CONFIRMED_ABOVE):
         ask(hub_id, nbytes)

@@ -91,6 +91,14 @@ def weight_names(folder: Path, names: Collection[str], where: object) -> list[st
     raise CheckpointError(f"{where}: no {SINGLE} and no {INDEX}")
 
 
+def has_only_pickles(names: Collection[str]) -> bool:
+    """Whether the files of these names hold weights as pickles, and not as safetensors."""
+    files = [name for name in names if "/" not in name]
+    return any(name.endswith(PICKLES) for name in files) and not any(
+        name.endswith(".safetensors") for name in files
+    )
+
+
 def _shards(index: Any, where: str) -> list[str]:
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(weight_map, dict) or not weight_map:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from zoo.architecture import Architecture, CheckpointFormat
+from zoo.architecture.architecture import Alias
 from zoo.errors import SourceError
 from zoo.files.reading import file_in_folder
 from zoo.frozen import Frozen, frozen
@@ -99,8 +100,7 @@ def find(
     name = str(source)
     named = isinstance(source, str) and not name.startswith((".", "/", "~"))
     if named and is_architecture(name, registry):
-        plain, preset = split_preset(name)
-        return _preset(registry.architecture(plain), preset, revision, registry, weights or not tokenizer)
+        return _preset(*named_preset(name, registry), revision, registry, weights or not tokenizer)
     try:
         folder = Path(source).expanduser()
         exists = folder.exists()
@@ -136,7 +136,18 @@ def find(
 def is_architecture(name: str, registry: Registry) -> bool:
     """Whether a source has the form of an architecture's name ("llama") or preset's, registered or qualified by "::"."""
     plain, _ = split_preset(name)
-    return plain in registry or "::" in plain
+    return plain in registry or "::" in plain or name in registry.table(Alias)
+
+
+def named_preset(name: str, registry: Registry) -> tuple[Architecture, str | None]:
+    """The architecture, and the preset if it names one, of "llama", "llama:8b" or an alias such as "smollm2".
+
+    An architecture's name comes before an alias. SourceError, with the nearest names, when there is nothing of the name.
+    """
+    plain, preset = split_preset(name)
+    if plain not in registry and (found := registry.table(Alias).get(name)) is not None:
+        return found.architecture, found.preset.name
+    return registry.architecture(plain), preset
 
 
 def split_preset(name: str) -> tuple[str, str | None]:
@@ -174,4 +185,6 @@ def _preset(
         raise SourceError(f"{architecture.name}:{preset.name} has numbers only and no weights to run{how}")
     from zoo.checkpoint.hub import download
 
-    return Source(download(preset.hub, revision, registry, suffixes_of(registry), weights), architecture)
+    # Who gives the short name of a model need not know that it is a download.
+    suffixes = suffixes_of(registry)
+    return Source(download(preset.hub, revision, registry, suffixes, weights, always_ask=True), architecture)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command(
     cls=SettingsCommand,
     usual=("system", "path", "adapter", "revision", "yes"),
-    epilog="Example: zoo chat HuggingFaceTB/SmolLM2-135M-Instruct",
+    epilog="Example: zoo chat smollm2",
 )
 @click.argument("source", shell_complete=complete_source)
 @model_options(*MODEL_OPTIONS)

@@ -13,6 +13,7 @@ from zoo.architecture import Corpus
 from zoo.errors import ZooError
 
 if TYPE_CHECKING:
+    from zoo.generation.chat.conversation import ChatPrompt
     from zoo.loading import Loaded
 
 INCOMPLETE = {
@@ -20,31 +21,21 @@ INCOMPLETE = {
     "regex": "the expression matches only with more",
     "grammar": "the grammar asks for more",
 }
-GENERAL = "zoo chat HuggingFaceTB/SmolLM2-135M-Instruct"
+GENERAL = "zoo chat smollm2"
 SHOWN = 4  # words
 
 
-def prompt_ids(
-    loaded: Loaded, prompt: str, settings: Mapping[str, Any], system: str | None = None, raw: bool = False
-) -> list[int]:
-    """The ids of a prompt, through the model's chat template unless it has none or `raw` leaves it out.
+def typed_prompt(
+    loaded: Loaded, text: str, settings: Mapping[str, Any], system: str | None = None, raw: bool = False
+) -> ChatPrompt:
+    """The prompt of a text that a person typed: token ids, "[1, 2, 3]", for a model without a tokenizer.
 
-    `system` is a message before the prompt. PromptError when there is no template for it, and for an empty prompt.
+    The other arguments and the errors are those of `zoo.generation.chat.conversation.prompt_of`.
     """
-    from zoo.errors import PromptError
-    from zoo.generation.loop.prompt import encode_messages, encode_prompt, has_chat_template
+    from zoo.generation.chat.conversation import prompt_of
 
-    if not prompt:
-        raise PromptError("the prompt is empty")
-    if has_chat_template(loaded) and not raw:
-        messages = [{"role": "system", "content": system}] if system else []
-        return encode_messages(loaded, [*messages, {"role": "user", "content": prompt}])
-    if system:
-        why = "--raw leaves it out" if raw else f"{loaded.folder.name} has none"
-        raise PromptError(f"--system needs a chat template, and {why}")
-    ids = parse_token_ids(prompt) if loaded.tokenizer is None else None
-    languages = (settings.get(f"{side}_language") for side in ("source", "target"))
-    return encode_prompt(loaded, ids or prompt, True, *languages)
+    ids = parse_token_ids(text) if loaded.tokenizer is None else None
+    return prompt_of(loaded, text if ids is None else ids, settings, system=system, raw=raw)
 
 
 def parse_token_ids(text: str) -> list[int] | None:

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zoo.cli.terminal import columns, table, width, wrapped
 
+if TYPE_CHECKING:
+    from zoo.host.registry import Registry
+
 
 @click.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also name those that other libraries' code runs.")
+@click.option("--presets", is_flag=True, help="List the published checkpoints, with sizes and licences.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, those of other libraries included.")
-def list_(everything: bool, as_json: bool) -> None:
+def list_(everything: bool, presets: bool, as_json: bool) -> None:
     """List the architectures with their tasks. ● marks those with a checkpoint in the package.
 
     A line below counts the architectures that other libraries run. Where there is room, the table also has the base of
-    each architecture, which it is a variant of, and its presets.
+    each architecture, which it is a variant of, and its presets. --presets lists the published checkpoints, the smallest
+    first.
     """
     from zoo.host.registry import default_registry
 
     registry = default_registry()
+    if presets:
+        if everything:
+            raise click.UsageError("--all and --presets cannot be given together")
+        _print_presets(registry, as_json)
+        return
     rows: list[dict[str, Any]] = []
     for name, architecture in (registry.architectures | (registry.bridged if as_json else {})).items():
         plugin = registry.plugin_of(architecture)
@@ -69,3 +80,53 @@ def list_(everything: bool, as_json: bool) -> None:
             click.echo(wrapped(", ".join(names), room or 100, "  ", "  "))
         else:
             click.echo(wrapped(f"{line}; `zoo list --all` names them"))
+
+
+def _print_presets(registry: Registry, as_json: bool) -> None:
+    """Print the presets that a hub has, the smallest first: a table, or JSON with bytes."""
+    from zoo.describe.facts.fact import text_of
+    from zoo.loading import CONTEXT
+
+    rows = sorted(_published(registry), key=lambda row: row["parameters"])
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
+        return
+    cells = [
+        [
+            row["name"],
+            row["summary"],
+            text_of(row["parameters"], "parameters"),
+            *(text_of(row[key], "bytes") for key in ("download_bytes", "memory_bytes")),
+            row["licence"] or "–",
+        ]
+        for row in rows
+    ]
+    click.echo(table(cells, ["name", "what it does", "parameters", "download", "memory", "licence"]))
+    memory = (
+        f"Memory: weights and a cache of up to {CONTEXT:,} tokens, in the type that this machine computes in."
+    )
+    click.echo(wrapped(f"`zoo run NAME` asks before it downloads. {memory}", first="\n"))
+
+
+def _published(registry: Registry) -> Iterator[dict[str, Any]]:
+    """The presets that a hub has. Their memory is known where their published weights are: these may be quantized."""
+    from zoo.describe import describe
+    from zoo.loading import memory_needed
+
+    for name, architecture in registry.architectures.items():
+        for preset in architecture.presets:
+            if preset.hub is None or preset.config is None:
+                continue
+            recipe = describe(f"{name}:{preset.name}", registry).recipe
+            yield {
+                "name": next(iter(preset.aliases), f"{name}:{preset.name}"),
+                "aliases": list(preset.aliases),
+                "architecture": name,
+                "preset": preset.name,
+                "summary": preset.summary or architecture.task,
+                "hub": preset.hub,
+                "parameters": recipe.parameters(recipe.dim),
+                "download_bytes": preset.download,
+                "memory_bytes": None if preset.download is None else memory_needed(recipe),
+                "licence": preset.licence,
+            }

@@ -130,13 +130,15 @@ def ask(hub_id: str, nbytes: int) -> None:
     ctx = click.get_current_context(silent=True)
     if ctx is not None and ctx.meta.get(YES):
         return
-    size = f"{nbytes / 1e9:.1f} GB"
+    from zoo.describe.facts.fact import text_of
+
+    size = text_of(nbytes, "bytes")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         options = [] if ctx is None else [option for param in ctx.command.params for option in param.opts]
         words = ["zoo", *sys.argv[1:], "--yes"] if "--yes" in options else ["hf", "download", hub_id]
         raise SourceError(f"{hub_id}: {size} to download; type this to do so: {shlex.join(words)}")
     if not click.confirm(f"{hub_id}: download {size}?", err=True):
-        raise SourceError(f"{hub_id}: nothing was downloaded")
+        raise SourceError(f"{hub_id}: not downloaded")
 
 
 def notice(message: object, *_: object, **__: object) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.generation import model_name, output_constraint, prompt_hint, prompt_ids, truncation_notice
+from zoo.cli.generation import model_name, output_constraint, prompt_hint, truncation_notice, typed_prompt
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
@@ -23,6 +23,7 @@ from zoo.cli.terminal import columns, facts
 
 if TYPE_CHECKING:
     from zoo.generation import Generated
+    from zoo.generation.chat.conversation import ChatPrompt
     from zoo.generation.loop.step import Drafted, Step
     from zoo.loading import Loaded
 
@@ -109,7 +110,7 @@ def _rate(tokens: int, seconds: float) -> float | None:
 @click.option("-p", "--prompt", metavar="TEXT", help="The prompt, instead of the second argument.")
 @model_options(*MODEL_OPTIONS)
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
-@click.option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
+@click.option("--raw", is_flag=True, help="Give each prompt as it is, without the chat template.")
 @click.option(
     "--prompts",
     type=EXISTING_FILE,
@@ -138,7 +139,7 @@ def run(
 ) -> None:
     """Run SOURCE (an architecture, a folder, a GGUF file or a hub id) on PROMPT.
 
-    Only the generated text goes to the output; statistics go to the error stream. Without PROMPT it reads a pipe, or on
+    Only the answer goes to the output; statistics go to the error stream, and a terminal shows thinking. Without PROMPT it reads a pipe, or on
     a terminal answers each line that you type: a conversation, if the model has a chat template.
     """
     prompt = given_prompt(source, words, prompt)
@@ -147,7 +148,7 @@ def run(
         raise click.UsageError(
             f"{'--keep-going' if answers['keep_going'] else '--output'} goes with --prompts"
         )
-    others = {"PROMPT": prompt, "--system": given["system"], "--json": as_json, "--raw": given["raw"]}
+    others = {"PROMPT": prompt is not None, "--system": given["system"], "--json": as_json}
     if prompts is not None and (other := next((name for name, value in others.items() if value), None)):
         raise click.UsageError(f"{other} and --prompts cannot be given together")
     asked = next((name for name in ("logprobs", "prompt_logprobs") if settings.get(name)), None)
@@ -156,39 +157,45 @@ def run(
     chat = prompt is None and prompts is None and sys.stdin.isatty()
     if prompts is None and prompt in (None, "-") and not chat:
         prompt = read_pipe()
+        if not prompt:
+            from zoo.errors import PromptError
+
+            raise PromptError('the pipe is empty; "" as PROMPT begins a text')
     began = time.perf_counter()
     room = len(prompt or "") + settings["max_tokens"] if "max_tokens" in settings else None
     loaded = options.load(source, room)
     load_seconds = time.perf_counter() - began
     settings = options.settings(loaded, settings)
     if prompts is not None:
-        _run_prompts(loaded, prompts, settings, **answers)
+        _run_prompts(loaded, prompts, settings, raw=given["raw"], **answers)
     elif prompt is None:
         from zoo.cli.chat import chat_session
         from zoo.cli.repl.loop import converse
 
         converse(chat_session(loaded, settings, **given))
     else:
-        ids = prompt_ids(loaded, prompt, settings, **given)
-        answer(loaded, prompt, ids, settings, load_seconds, as_json)
+        answer(typed_prompt(loaded, prompt, settings, **given), prompt, settings, load_seconds, as_json)
 
 
 def answer(
-    loaded: Loaded, prompt: str, ids: list[int], settings: dict[str, Any], load_seconds: float, as_json: bool
+    prompt: ChatPrompt, text: str, settings: dict[str, Any], load_seconds: float, as_json: bool
 ) -> None:
-    """Generate from a prompt. Print the text as it comes and statistics after it, or everything as JSON; Ctrl-C stops."""
+    """Generate from the prompt of a text. Print the answer as it comes and statistics after it, or everything as JSON.
+
+    Ctrl-C stops.
+    """
     from zoo.generation import collect, stream
 
-    context = loaded.recipe.context
-    if context is not None and len(ids) > context:
+    loaded, count, context = prompt.loaded, len(prompt.ids), prompt.loaded.recipe.context
+    if context is not None and count > context:
         warnings.warn(
-            f"the prompt has {len(ids)} tokens, more than the {context} the model is made for", stacklevel=1
+            f"the prompt has {count} tokens, more than the {context} the model is made for", stacklevel=1
         )
-    statistics = Statistics(len(ids), load_seconds, time.perf_counter(), unpacked=loaded.unpacked)
+    statistics = Statistics(count, load_seconds, time.perf_counter(), unpacked=loaded.unpacked)
     steps, interrupted = [], False
     with Screen(quiet=as_json) as screen, Progress("reading the prompt") as reading:
         try:
-            for step in stream(loaded, ids, report=reading, **settings):
+            for step in prompt.parsed(stream(loaded, prompt.ids, report=reading, **settings)):
                 reading.close()
                 if loaded.tokenizer is None and step.token is not None and not as_json:
                     step = replace(step, text=f"{step.token} ")
@@ -206,26 +213,34 @@ def answer(
             for candidate in generated.candidates[1:]:
                 click.echo(candidate["text"])
         click.echo(facts([model_name(loaded), *statistics.lines()], columns(sys.stderr)), err=True)
-        if sys.stderr.isatty() and not interrupted and (line := prompt_hint(loaded, prompt)):
+        if sys.stderr.isatty() and not interrupted and (line := prompt_hint(loaded, text)):
             click.echo(line, err=True)
-    if reason == "length" and ("max_tokens" not in settings or output_constraint(settings)):
+    unfinished = output_constraint(settings) or (generated.thinking and not generated.text)
+    if reason == "length" and ("max_tokens" not in settings or unfinished):
         click.echo(truncation_notice(settings, "--max-tokens changes that"), err=True)
     if interrupted:
         raise KeyboardInterrupt
 
 
 def _run_prompts(
-    loaded: Loaded, prompts: Path, settings: dict[str, Any], output: Path | None, keep_going: bool
+    loaded: Loaded,
+    prompts: Path,
+    settings: dict[str, Any],
+    *,
+    raw: bool,
+    output: Path | None,
+    keep_going: bool,
 ) -> None:
     """Answer the prompts that `output` does not answer yet, then print how many there were and how fast."""
-    from zoo.generation.loop.prompts_file import answer_prompts, read_prompts
+    from zoo.generation.prompts_file import answer_prompts, read_prompts
 
     output = None if output == Path("-") else output
-    lines = read_prompts(loaded, prompts, settings, keep_going=keep_going)
+    how = {"raw": raw, "keep_going": keep_going}
+    lines = read_prompts(loaded, prompts, settings, **how)
     began, tokens, count, failed = time.perf_counter(), 0, 0, 0
     target = sys.stdout if output is None else output
     with Progress("answering") as report:
-        for answer in answer_prompts(loaded, lines, target, keep_going=keep_going, report=report, **settings):
+        for answer in answer_prompts(loaded, lines, target, report=report, **how, **settings):
             count += 1
             failed += "error" in answer
             tokens += answer.get("generated_tokens", 0)
@@ -239,9 +254,10 @@ def _run_prompts(
 
 
 def _as_json(generated: Generated, reason: str | None, statistics: Statistics) -> dict[str, Any]:
-    """The output of `--json`: text, statistics, and any candidates and log-probabilities."""
+    """The output of `--json`: text, statistics, and any thinking, candidates and log-probabilities."""
     values = {"text": generated.text, "tokens": generated.tokens, "finish_reason": reason}
     optional = {
+        "thinking": generated.thinking or None,
         "candidates": generated.candidates or None,
         "logprobs": generated.logprobs,
         "alternatives": generated.alternatives,

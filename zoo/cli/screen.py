@@ -1,5 +1,5 @@
-"""Prints generated text as it comes: the text alone or, on a terminal, with the drafts of diffusion models, and an answer
-with dimmed thinking and coloured Markdown, of which every character stays in its place, marks included.
+"""Prints generated text as it comes: the text alone or, on a terminal, with the drafts of diffusion models and dimmed
+thinking, and an answer with coloured Markdown, of which every character stays in its place, marks included.
 """
 
 from __future__ import annotations
@@ -96,13 +96,15 @@ def dim(text: str) -> str:
 class Screen:
     """Prints the steps of one generation: a context manager, which ends with a whole line.
 
-    `text` is the final text so far; a file or a pipe gets nothing else. On a terminal, a draft before any text opens a
-    display that each step redraws. The text replaces it at the end. `quiet` prints nothing.
+    `text` is the final text so far; a file or a pipe gets nothing else. A terminal shows thinking above the text. On a
+    terminal, a draft before any text opens a display that each step redraws. The text replaces it at the end. `quiet`
+    prints nothing.
     """
 
     def __init__(self, quiet: bool = False) -> None:
         self.text = ""
         self.quiet = quiet
+        self._thought = ""  # the thinking that was shown since the last text
         self._display: Live | None = None
 
     def show(self, step: Step) -> None:
@@ -126,8 +128,19 @@ class Screen:
             self._display.update(drawn, refresh=True)
 
     def put(self, step: Step) -> None:
-        """Print the text that a step adds."""
-        write(step.text)
+        """Print what a step adds, its thinking first, which only a terminal shows."""
+        if step.thinking and isinstance(sys.stdout, Terminal):
+            write_styled(dim(step.thinking)) if coloured() else write(step.thinking)
+            self._thought += step.thinking
+        if step.text:
+            if self._thought:
+                write("\n" if self._thought.endswith("\n") else "\n\n")
+                self._thought = ""
+            self.put_text(step.text)
+
+    def put_text(self, text: str) -> None:
+        """Print more of the text."""
+        write(text)
 
     def __enter__(self) -> Screen:
         return self
@@ -136,34 +149,26 @@ class Screen:
         if self._display is not None:
             self._display.stop()
             write(self.text)
+        if self._thought and not self.text:
+            write("\n" * (not self._thought.endswith("\n")))
+            return
         failed_at_once = kind is not None and not self.text
         if not self.quiet and not failed_at_once and not self.text.endswith("\n"):
             write("\n")
 
 
 class AnswerScreen(Screen):
-    """Prints the steps of one answer. Thinking is printed only on a terminal, above the answer."""
+    """Prints the steps of one answer, on a terminal with coloured Markdown."""
 
     def __init__(self) -> None:
         super().__init__()
         self._painter = Painter() if coloured() else None
-        self._thought = ""  # the thinking that was shown since the last text
 
-    def put(self, step: Step) -> None:
-        """Print what a step adds, its thinking first."""
-        if step.thinking and isinstance(sys.stdout, Terminal):
-            write_styled(dim(step.thinking)) if self._painter else write(step.thinking)
-            self._thought += step.thinking
-        if step.text:
-            if self._thought:
-                write("\n" if self._thought.endswith("\n") else "\n\n")
-                self._thought = ""
-            write_styled(self._painter.paint(step.text)) if self._painter else write(step.text)
+    def put_text(self, text: str) -> None:
+        """Print more of the text, with styles."""
+        write_styled(self._painter.paint(text)) if self._painter else write(text)
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if self._painter is not None:
             write_styled(self._painter.finish())
-        if self._thought and not self.text:
-            write("\n" * (not self._thought.endswith("\n")))
-            return
         super().__exit__(kind, *error)

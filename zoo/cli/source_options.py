@@ -198,16 +198,19 @@ def _opened_cache(path: Path, loaded: Loaded) -> PromptCache:
 def complete_source(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The architectures whose names begin with the word, their presets after a colon, or else files and folders."""
+    """The architectures and aliases that begin with the word, presets after a colon, or else files and folders."""
+    from zoo.architecture.architecture import Alias
     from zoo.host.registry import default_registry
 
     architectures = default_registry().architectures
+    aliases = default_registry().table(Alias).listed()
     name, colon, _ = incomplete.rpartition(":")
     if colon and name in architectures:
         presets = architectures[name].presets
         found = [CompletionItem(f"{name}:{preset.name}", help=preset.summary) for preset in presets]
     else:
         found = [CompletionItem(name, help=made.summary) for name, made in architectures.items()]
+        found += [CompletionItem(name, help=alias.preset.summary) for name, alias in aliases.items()]
     return [item for item in found if item.value.startswith(incomplete)] or [
         CompletionItem(incomplete, type="file")
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.generation import prompt_ids
+from zoo.cli.generation import typed_prompt
 from zoo.cli.progress import Progress
 from zoo.cli.run import read_pipe
 from zoo.cli.setting_options import SettingsCommand
@@ -146,7 +146,7 @@ def _traced(
     loaded = options.load(source)
     only = () if address is None else (resolve(address, values_of(loaded.model, loaded.registry))[0],)
     settings = options.settings(loaded, settings)
-    ids = prompt_ids(loaded, prompt, settings, raw=raw)
+    ids = typed_prompt(loaded, prompt, settings, raw=raw).ids
     with Progress("tracing"):
         return run(loaded, ids, only=() if whole else only, **settings)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import Architecture, Preset
-from zoo.checkpoint.source import find, is_architecture, split_preset
+from zoo.architecture.architecture import TASKS
+from zoo.checkpoint.source import find, is_architecture, named_preset
 from zoo.config import Config
 from zoo.describe.facts.fact import Fact, Sheet
 from zoo.describe.facts.sheet import facts_of, tokenizer_facts
@@ -90,8 +91,7 @@ def _of_preset(name: str, registry: Registry) -> Described:
 
     SourceError when there is no such preset, or it carries no numbers.
     """
-    plain, wanted = split_preset(name)
-    architecture = registry.architecture(plain)
+    architecture, wanted = named_preset(name, registry)
     preset = architecture.preset(wanted) if wanted else architecture.full_size or architecture.preset()
     if not architecture.presets:
         raise SourceError(f"{architecture.name} has no numbers of its own: give the folder of a checkpoint")
@@ -165,13 +165,16 @@ def how_to_run(found: Described) -> list[tuple[str, str]]:
     of a small one.
     """
     preset, architecture = found.preset, found.architecture
-    command, installed = command_of(architecture.task), architecture.preset()
+    # A model without its architecture's head makes vectors. Of a plugin's own task a recipe knows nothing.
+    own = found.recipe.task if architecture.task in TASKS else architecture.task
+    command, installed = command_of(own), architecture.preset()
     if found.path is not None or (preset is not None and preset.embedded):
         return [(f"zoo {command} {found.origin} TEXT", "")]
     lines = []
     if preset is not None and preset.hub:
-        lines.append((f"zoo {command} {preset.hub} TEXT", ""))
+        lines.append((f"zoo {command} {next(iter(preset.aliases), preset.hub)} TEXT", ""))
     if installed is not None and installed.embedded:
+        command = command_of(architecture.task)
         lines.append((f"zoo {command} {architecture.name} TEXT", "the small checkpoint that is installed"))
     if not lines and architecture.preset("pocket") is not None:
         lines.append((f"zoo train {architecture.name}", "trains a small one"))

@@ -24,6 +24,7 @@ class Generated(Frozen):
 
     `logprobs` (nats) and `alternatives` have an entry a token, as `Step` does, when they were asked for; `finish_reason` is
     "stop", "length" or "time"; `prompt` says how the prompt was read, `error`, of an engine's text alone, what ended it.
+    `thinking` is the reasoning before an answer, of steps that `zoo.chat` yields.
 
     >>> answer = zoo.generate(zoo.load("llama"), "The capital city of China is")
     >>> answer.text, answer.finish_reason
@@ -38,6 +39,7 @@ class Generated(Frozen):
     alternatives: Sequence[Mapping[int, float]] | None = None
     prompt: PromptRead | None = None
     error: ZooError | None = None
+    thinking: str = ""
 
 
 def stream(
@@ -177,6 +179,7 @@ def collect(steps: Iterable[Step]) -> Generated:
         alternatives=[step.alternatives for step in steps if step.alternatives is not None] or None,
         prompt=first,
         error=steps[-1].error if steps else None,
+        thinking="".join(step.thinking for step in steps),
     )
 
 

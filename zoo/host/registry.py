@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from zoo.architecture import Architecture, Block, Drawing, Objective, Strategy, import_target
-from zoo.architecture.architecture import Record
+from zoo.architecture.architecture import Alias, Record
 from zoo.errors import PluginError, SourceError, did_you_mean
 from zoo.host import core as core_plugin
 from zoo.host.hookspecs import RECORDS
@@ -62,8 +62,7 @@ class RecordTable(Generic[T]):
 
     def get(self, name: str) -> T | None:
         """The record of a name, None when no plugin claims it; PluginError when several third parties do."""
-        claims = self.claims(name)
-        return self.winner(claims, name)[1] if claims else None
+        return self.winner(claims, name)[1] if (claims := self.claims(name)) else None
 
     def require(self, name: str) -> T:
         """The record of a name; PluginError, which lists the names there are, for none."""
@@ -178,9 +177,10 @@ class Registry:
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self.plugins = [core(), *(plugin for plugin in plugins if plugin is not core())]
+        kinds: tuple[type[Record], ...] = (*RECORDS.values(), Alias)
         self._tables: dict[type[Record], RecordTable[Any]] = {
             kind: RecordTable(kind.noun, kind.choose if kind.by_name else "choose one by ZOO_BLOCK: it is of")
-            for kind in RECORDS.values()
+            for kind in kinds
         }
         self.model_types = RecordTable[Architecture]("model_type", "choose with `architecture`")
         self._modules: dict[type, Block] = {}
@@ -196,8 +196,10 @@ class Registry:
             warnings.warn(f"plugin {plugin.name}: {line}", stacklevel=2)
             return
         self._tables[kind].add(record.identifier, plugin, record)
-        if kind is Architecture and not record.bridged:
-            for model_type in record.model_types:
+        if kind is Architecture:
+            for alias in record.aliases:
+                self.table(Alias).add(alias.name, plugin, alias)
+            for model_type in () if record.bridged else record.model_types:
                 self.model_types.add(model_type, plugin, record)
 
     def table(self, record: type[T]) -> RecordTable[T]:
@@ -282,26 +284,25 @@ class Registry:
             if kind.by_name
             for name, options in table.contested().items()
         }
-        for model_type, options in self.model_types.contested().items():
-            if model_type not in found:
-                found[f"model_type {model_type}"] = options
-        return found
+        types = self.model_types.contested().items()
+        return found | {f"model_type {name}": options for name, options in types if name not in found}
 
     def architecture(self, name: str | Architecture) -> Architecture:
         """The architecture of that name, plain or qualified, or itself; SourceError, with the nearest names, for none."""
         if isinstance(name, Architecture):
             return name
-        found = self.table(Architecture).get(name)
-        if found is None:
+        if (found := self.table(Architecture).get(name)) is None:
             raise SourceError(f"unknown architecture {name!r}{self.suggestion(name)}; `zoo list` shows all")
         return found
 
     def suggestion(self, name: str) -> str:
-        """ "; did you mean …?" with the nearest architecture names, the unloaded plugin that has it, or nothing."""
+        """ "; did you mean …?" with the nearest names, what an alias stands for, the unloaded plugin that has it, or nothing."""
+        if (alias := self.table(Alias).get(name)) is not None:
+            return f"; it is the preset {alias.architecture.name}:{alias.preset.name}"
         distribution, _, plain = name.rpartition("::")
         if unloaded := self.unloaded_plugin(distribution or plain, of_record=True):
             return f"; it is named by the {unloaded.unloaded_label}"
-        near = self.table(Architecture).similar(name)
+        near = self.table(Architecture).similar(name) + self.table(Alias).similar(name)
         # Another library's many names are suggested only where the zoo and the plugins have none like it.
         near = [match for match in near if match not in self.bridged] or near
         return f"; did you mean {' or '.join(near)}?" if near else ""

@@ -22,7 +22,7 @@ from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.parameters import parameters_of
-from zoo.checkpoint.source import find, is_architecture, split_preset
+from zoo.checkpoint.source import find, is_architecture, named_preset
 from zoo.config import Config
 from zoo.describe import Fact, describe
 from zoo.errors import PromptError, SourceError, ZooError
@@ -159,8 +159,7 @@ def source_model(source: str, registry: Registry) -> SourceModel:
         return SourceModel(source, found.architecture, found.recipe)
     if not is_architecture(source, registry):
         return SourceModel(source)
-    plain, wanted = split_preset(source)
-    architecture = registry.architecture(plain)
+    architecture, wanted = named_preset(source, registry)
     preset = architecture.preset(wanted)
     if wanted is None and not (preset and preset.embedded):
         small = (architecture.preset(name) for name in ("pocket", "tiny"))

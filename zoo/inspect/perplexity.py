@@ -20,7 +20,7 @@ from zoo.architecture import Architecture
 from zoo.cache import CachePolicy, evaluate_caches
 from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.open import Report
-from zoo.checkpoint.source import find, is_architecture, split_preset
+from zoo.checkpoint.source import find, is_architecture, named_preset
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.loop.prompt import split_special_ids
@@ -192,7 +192,7 @@ def check_source(source: str, *, architecture: str | None = None, revision: str 
     if architecture is not None:
         asked = registry.architecture(architecture)
     elif is_architecture(source, registry):
-        asked = registry.architecture(split_preset(source)[0])
+        asked, _ = named_preset(source, registry)
     else:
         path = find(source, registry, revision, weights=False).path
         asked = open_checkpoint(path, registry).architecture

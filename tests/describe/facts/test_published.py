@@ -24,6 +24,9 @@ PUBLISHED = [
         0,
     ),
     ("llama:8b", 8_030_261_248, f"{HEADERS}: 16,060,522,496; {GGUF}; head not tied", 0),
+    ("llama:1b", 1_235_814_400, f"{COUNTED} evaluations of Llama-3.2-1B-Instruct; head tied", 0),
+    ("smollm2:135m", 134_515_008, f"{COUNTED} a model card's example; head tied", 0),
+    ("smollm2:360m", 361_821_120, f"{COUNTED} a model card's example; head tied", 0),
     ("mistral:7b", 7_241_732_096, f"{HEADERS}: 14,483,464,192; head not tied", 0),
     ("qwen2:7b", 7_615_616_512, f"{HEADERS}: 15,231,233,024; {GGUF}; head not tied", 0),
     ("qwen3:0.6b", 596_049_920, f"{COUNTED} a model card's example; head tied", 0),
@@ -43,7 +46,9 @@ PUBLISHED = [
     ("bert:base", 109_514_298, f"{COUNTED} scripts for BertForMaskedLM, without a pooler; head tied", 0),
     # The checkpoint's pooler, a matrix and a bias of width 384, is not what sentence vectors are made with.
     ("bert:minilm", 22_713_216, f"{COUNTED} a test of all-MiniLM-L6-v2, with its pooler; no head", 384 * 385),
-    # transformers holds the bias on the logits as a buffer, which it does not count.
+    # Both tables of sinusoids, 512 positions of width 512, are parameters of transformers' model. The bias on the logits is
+    # a buffer there, which it does not count.
+    ("opus-mt-en-zh", 77_943_296, f"{COUNTED} fine-tuning logs; head tied", 2 * 512 * 512 - 65_001),
     ("bart:large", 406_291_456, f"{COUNTED} a table of models, for facebook/bart-large; head tied", -50_265),
     ("m2m-100:nllb-600m", 615_073_792, f"{COUNTED} training logs of nllb-200-distilled-600M; head tied", 0),
     ("t5:small", 60_506_624, "params of KerasNLP's preset t5_small; head tied", 0),
@@ -101,3 +106,32 @@ def test_parts_add_up_to_the_whole(name):
             whole = parts.pop("parameters.total")
             parts.pop("parameters.active")
             assert sum(parts.values()) == whole and "parameters.other" not in parts
+
+
+# Preset, bytes of a stored number, and the numbers stored besides the recipe's parameters, and why.
+DOWNLOADS = [
+    ("llama:1b", 2, 0),
+    ("smollm2:135m", 2, 0),
+    ("smollm2:360m", 2, 0),
+    ("qwen3:0.6b", 2, 151_936 * 1024),  # the tied head
+    ("gemma2:2b-it", 2, 0),
+    ("bert:base", 4, 768 * 769 + 2 * 769),  # the pooler and the next-sentence head
+    ("minilm", 4, 384 * 385 + 2 * 512),  # the pooler, and position_ids, 512 integers of 8 bytes
+    ("opus-mt-en-de", 4, 2 * 512 * 512),  # tables of sinusoids
+    ("opus-mt-en-zh", 4, 2 * 512 * 512),
+    ("opus-mt-zh-en", 4, 2 * 512 * 512),
+]
+HEADER = 64 * 1024  # bytes; at most those of a safetensors header, or of a pickle around the tensors
+
+
+@pytest.mark.parametrize(("preset", "width", "besides"), DOWNLOADS, ids=lambda v: str(v))
+def test_a_download_is_as_large_as_the_numbers_that_are_stored(preset, width, besides):
+    found = describe(preset, default_registry())
+    numbers = found.recipe.parameters(found.recipe.dim) + besides
+    assert 0 <= found.preset.download - numbers * width < HEADER
+
+
+def test_every_download_is_checked():
+    presets = [p for a in default_registry().architectures.values() for p in a.presets]
+    checked = [describe(name, default_registry()).preset for name, *_ in DOWNLOADS]
+    assert [p.hub for p in presets if p.download and p not in checked] == []

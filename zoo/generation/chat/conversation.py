@@ -10,6 +10,7 @@ import json
 import re
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from zoo.frozen import Frozen, frozen
 from zoo.generation import check_loaded, stream
 from zoo.generation.chat.parsing import Parser, answer_format
 from zoo.generation.chat.tools import Tool, declarations
-from zoo.generation.loop.prompt import encode_messages, encode_prompt, render_messages
+from zoo.generation.loop.prompt import encode_messages, encode_prompt, has_chat_template, render_messages
 from zoo.generation.loop.step import Step, ToolCall
 from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.loading import Loaded
@@ -226,19 +227,67 @@ class ChatPrompt(Frozen):
     def parsed(self, steps: Iterator[Step]) -> Iterator[Step]:
         """The steps that `loaded` generates after `ids`, their text parsed; the last one also has what was held back.
 
-        To be called once.
+        The text of a candidate is parsed by itself; it gets a key "thinking" where there is some. To be called once.
         """
+        unused = deepcopy(self.parser)
         try:
             for step in steps:
-                if self.parser is not None:
+                if self.parser is not None and unused is not None:
                     part = self.parser.add(step.text)
                     if step.finish_reason is not None:
                         part += self.parser.finish()
-                    step = replace(step, text=part.text, thinking=part.thinking, tool_calls=part.calls)
+                    candidate = step.candidate and _parsed_candidate(step.candidate, deepcopy(unused))
+                    step = replace(
+                        step,
+                        text=part.text,
+                        thinking=part.thinking,
+                        tool_calls=part.calls,
+                        candidate=candidate,
+                    )
                 yield step
         finally:
             if isinstance(steps, Generator):  # closing this iterator closes that one
                 steps.close()
+
+
+def _parsed_candidate(candidate: Mapping[str, Any], parser: Parser) -> Mapping[str, Any]:
+    """A candidate with its answer as "text", and its thinking, if any."""
+    if not isinstance(candidate.get("text"), str):
+        return candidate
+    part = parser.add(candidate["text"]) + parser.finish()
+    thinking = {"thinking": part.thinking} if part.thinking else {}
+    return {**candidate, "text": part.text, **thinking}
+
+
+def prompt_of(
+    loaded: Loaded,
+    prompt: str | Sequence[int],
+    settings: Mapping[str, Any],
+    *,
+    system: str | None = None,
+    raw: bool = False,
+) -> ChatPrompt:
+    """The prompt of a text: a question in the chat template where there is one, unless `raw`, else the text by itself.
+
+    Token ids are a prompt by themselves. `system` is a message before the question. The `settings` may name languages,
+    and leave special tokens out. PromptError for an empty question, for a `system` message without a template, and as
+    for `encode_prompt`.
+    """
+    if isinstance(prompt, str) and has_chat_template(loaded) and not raw:
+        conversation = Conversation(system=system)
+        conversation.add_question(prompt)
+        return chat_prompt(loaded, conversation.messages)
+    if system:
+        raise no_template(loaded, raw)
+    languages = (settings.get(f"{side}_language") for side in ("source", "target"))
+    special = settings.get("special_tokens") is not False
+    return ChatPrompt(loaded, encode_prompt(loaded, prompt, special, *languages), None)
+
+
+def no_template(loaded: Loaded, raw: bool) -> PromptError:
+    """The error for a system message that no chat template lays out."""
+    why = "`raw` leaves it out" if raw else f"{loaded.folder.name or loaded.architecture.name} has none"
+    return PromptError(f"`system` needs a chat template, and {why}")
 
 
 def chat_prompt(

@@ -22,10 +22,12 @@ from zoo.generation.chat.conversation import (
     Conversation,
     Message,
     next_turn_checkpoints,
+    no_template,
+    prompt_of,
     rendered_prompt,
 )
 from zoo.generation.chat.parsing import Parsed
-from zoo.generation.loop.prompt import encode_prompt, has_chat_template, render_messages
+from zoo.generation.loop.prompt import has_chat_template, render_messages
 from zoo.generation.loop.step import PromptRead, Step
 from zoo.generation.settings import token_limit
 from zoo.loading import Loaded
@@ -86,10 +88,7 @@ class ChatSession:
         self.last_prompt: PromptRead | None = None  # what a prompt cache had of it, and its log-probabilities
         self._transcript = Transcript(loaded.tokenizer) if loaded.tokenizer else None
         if self.conversation.system and not self.multi_turn:
-            why = (
-                "`raw` leaves it out" if raw else f"{loaded.folder.name or loaded.architecture.name} has none"
-            )
-            raise PromptError(f"`system` needs a chat template, and {why}")
+            raise no_template(loaded, raw)
         self._strategy_for(self.settings)
 
     @property
@@ -189,10 +188,8 @@ class ChatSession:
     def _prompt(self, dropped: Callable[[DroppedTurns], None] | None) -> ChatPrompt:
         """The prompt of the last question; the oldest turns are left out if the context is full."""
         if not self.multi_turn:
-            source, target = (self.settings.get(f"{side}_language") for side in ("source", "target"))
-            text = self.conversation.messages[-1]["content"]
-            ids = encode_prompt(self.loaded, text, source_language=source, target_language=target)
-            return ChatPrompt(self.loaded, ids, None)
+            question = self.conversation.messages[-1]["content"]
+            return prompt_of(self.loaded, question, self.settings, raw=True)
         text, ids = self._rendered(self.conversation.active_messages)
         answer = token_limit(self.loaded, 0, self.settings.get("max_tokens"))
         if self.context is not None and len(ids) > self.context - min(answer, self.context // ANSWER_SHARE):

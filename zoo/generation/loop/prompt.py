@@ -47,12 +47,14 @@ def encode_prompt(
 ) -> list[int]:
     """The ids of a prompt; PromptError when it is empty, too long, or holds an id outside the vocabulary.
 
-    The languages, for a model that has some, are those to translate between; they mark a text, ids stay as they are.
+    An empty text is the token that begins texts, for a decoder that has one, unless `special_tokens` is False. The
+    languages, for a model that has some, are those to translate between; they mark a text, ids stay as they are.
     """
     languages = languages_of(loaded, source_language, target_language)
-    if isinstance(prompt, str):
-        if not prompt:
-            raise PromptError("the prompt is empty")
+    if isinstance(prompt, str) and not prompt:
+        bos_id = bos_id_of(loaded) if special_tokens and not loaded.model.encodes else None
+        ids = [] if bos_id is None else [bos_id]
+    elif isinstance(prompt, str):
         if loaded.tokenizer is None:
             raise PromptError(
                 f"{loaded.folder}: has no tokenizer, so the prompt must be a list of token ids: [1, 2, 3]"
@@ -217,6 +219,14 @@ def mask_id(loaded: Loaded) -> int:
     if not isinstance(id, int) or not 0 <= id < loaded.recipe.embedding.vocab:
         raise NothingToPredict(f"{loaded.folder}: neither config.json nor the tokenizer names a mask token")
     return id
+
+
+def bos_id_of(loaded: Loaded) -> int | None:
+    """The id that begins a text, by the tokenizer, config.json or generation_config.json; None when none names one."""
+    named = [config.get("bos_token_id") for config in (loaded.config, loaded.generation_config)]
+    if loaded.tokenizer is not None:
+        named.insert(0, loaded.tokenizer.bos_id)
+    return next((id for id in named if isinstance(id, int)), None)
 
 
 def eos_ids_of(loaded: Loaded) -> frozenset[int]:

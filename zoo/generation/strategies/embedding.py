@@ -77,7 +77,9 @@ def _encode(loaded: Loaded, text: str, limit: int | None) -> list[int]:
 
     Ids are kept as they are.
     """
-    if limit is None or loaded.tokenizer is None or not isinstance(text, str) or not text:
+    if not text:
+        raise PromptError("a text to embed is empty")
+    if limit is None or loaded.tokenizer is None or not isinstance(text, str):
         return encode_prompt(loaded, text)
     before, own, after = split_special_ids(loaded.tokenizer, text)
     room = max(limit - len(before) - len(after), 0)

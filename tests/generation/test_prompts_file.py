@@ -11,7 +11,7 @@ import pytest
 import zoo
 from zoo.errors import PromptError, SourceError
 from zoo.files.writing import locked
-from zoo.generation.loop.prompts_file import answer_prompts, read_prompts
+from zoo.generation.prompts_file import answer_prompts, read_prompts
 
 PROMPTS = [
     '"The capital city of China is"',
@@ -98,6 +98,15 @@ def test_a_stopped_run_is_continued_wherever_it_was_stopped(loaded, file, tmp_pa
         assert output.read_bytes() == data and count == 3 - sum(end <= size for end in ends)
 
 
+def test_answers_with_and_without_the_template_are_not_mixed(loaded, file, tmp_path):
+    path, output = file(*PROMPTS), tmp_path / "out.jsonl"
+    lines = read_prompts(loaded, path, {}, raw=True)
+    assert len(list(answer_prompts(loaded, lines, output, raw=True, max_tokens=2))) == 3
+    assert list(answer_prompts(loaded, lines, output, raw=True, max_tokens=2)) == []
+    with pytest.raises(PromptError, match="other settings"):
+        list(answer_prompts(loaded, lines, output, max_tokens=2))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -116,9 +125,9 @@ def test_answers_of_another_run_are_refused_by_name(
     before = output.read_bytes()
     prompts = {"prompts": ['"Peru"', *PROMPTS[1:]], "fewer": PROMPTS[:1]}.get(change, PROMPTS)
     if change == "version":
-        versions = zoo.generation.loop.prompts_file.runtime.versions()
+        versions = zoo.generation.prompts_file.runtime.versions()
         monkeypatch.setattr(
-            "zoo.generation.loop.prompts_file.runtime.versions", lambda: versions | {"mlx-zoo": "0.0.1"}
+            "zoo.generation.prompts_file.runtime.versions", lambda: versions | {"mlx-zoo": "0.0.1"}
         )
     settings = {"temperature": 0.5} if change == "settings" else {}
     with pytest.raises(PromptError, match=rf"out\.jsonl: .*{words}"):
@@ -167,7 +176,7 @@ def test_a_full_disk_is_one_line_and_what_was_written_is_kept(loaded, file, tmp_
     whole = list(answer_prompts(loaded, lines, output, max_tokens=2))
     output.write_text("".join(output.read_text().splitlines(keepends=True)[:1]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("zoo.generation.loop.prompts_file.open", lambda *_, **__: Full(), raising=False)
+        patch.setattr("zoo.generation.prompts_file.open", lambda *_, **__: Full(), raising=False)
         with pytest.raises(SourceError, match=r"out\.jsonl: cannot be written \(No space left on device\)"):
             list(answer_prompts(loaded, lines, output, max_tokens=2))
     assert written(output) == whole[:1]
@@ -191,7 +200,7 @@ def test_a_text_may_hold_any_line_separator_but_the_newline(loaded, file):
         (r'"\ud800"', "surrogates"),
         ("3", 'must be a text, a list of token ids, or an object with either "prompt" or "messages"'),
         ('{"prompt": "a", "messages": []}', "either"),
-        ('{"prompt": ""}', "the prompt is empty"),
+        ('{"prompt": []}', "the prompt is empty"),
         ('{"messages": [{"role": "user", "content": "x"}]}', "has no chat template"),
         ('{"prompt": "a", "temperature": -1}', '"temperature" must be a number of at least 1e-30'),
         ('{"prompt": "a", "promt": "b"}', '"promt": '),

@@ -18,9 +18,10 @@ from zoo.errors import PromptError, SourceError, ZooError
 from zoo.files.reading import parse_json, read_user_text
 from zoo.files.writing import check_output, is_stream, locked
 from zoo.frozen import Frozen, frozen
-from zoo.generation import Generated, batch_stream, collect, resolve_strategy
+from zoo.generation import batch_stream, collect, resolve_strategy
+from zoo.generation.chat.conversation import ChatPrompt, chat_prompt, prompt_of
 from zoo.generation.loop.engine import MOST_ROWS, Engine
-from zoo.generation.loop.prompt import encode_messages, encode_prompt
+from zoo.generation.loop.step import Step
 from zoo.generation.prefix_cache.disk import model_fingerprint, tokenizer_fingerprint
 from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
@@ -34,24 +35,25 @@ MADE_BY = "made_by"  # the first key of an answer: the run that wrote it
 
 @frozen()
 class Line(Frozen):
-    """One prompt of a file: its line number, its JSON values, its ids and its own settings; `error` when it is invalid."""
+    """One prompt of a file: its line number, its JSON values, its prompt and its own settings; `error` when it is invalid."""
 
     index: int
     number: int
     values: Mapping[str, Any]
-    ids: tuple[int, ...] = ()
+    prompt: ChatPrompt | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
 
 
 def read_prompts(
-    loaded: Loaded, path: Path, settings: Mapping[str, Any], *, keep_going: bool = False
+    loaded: Loaded, path: Path, settings: Mapping[str, Any], *, raw: bool = False, keep_going: bool = False
 ) -> list[Line]:
     """The prompts of a file.
 
     Each line of a file .txt is a prompt. In any other file a line is JSON: a text, a list of token ids, or an object with
-    a `prompt` or `messages`, perhaps an `id`, and settings. Empty lines are skipped. PromptError, naming the line, for one
-    that is invalid; with `keep_going` the line gets the `error` instead.
+    a `prompt` or `messages`, perhaps an `id`, and settings. Empty lines are skipped. Texts are questions in the chat
+    template, where there is one and `raw` does not leave it out. PromptError, naming the line, for one that is invalid;
+    with `keep_going` the line gets the `error` instead.
     """
     found: list[Line] = []
     plain = path.suffix == ".txt"
@@ -61,7 +63,7 @@ def read_prompts(
         values: dict[str, Any] = {}
         try:
             values = {"prompt": text.removesuffix("\r")} if plain else _parse_line(text)
-            found.append(_line(loaded, len(found), number, values, settings))
+            found.append(_line(loaded, len(found), number, values, settings, raw))
         except ZooError as error:
             if not keep_going:
                 raise PromptError(f"{path}: line {number}: {_quoted(error)}") from None
@@ -69,6 +71,10 @@ def read_prompts(
     if not found:
         raise PromptError(f"{path}: has no prompts")
     return found
+
+
+Valid = tuple[Line, ChatPrompt]  # a line that is no error
+Answer = tuple[int, dict[str, Any]]  # the index of a line, and its answer as JSON values
 
 
 def _parse_line(text: str) -> dict[str, Any]:
@@ -87,16 +93,19 @@ def _parse_line(text: str) -> dict[str, Any]:
 
 
 def _line(
-    loaded: Loaded, index: int, number: int, values: Mapping[str, Any], settings: Mapping[str, Any]
+    loaded: Loaded,
+    index: int,
+    number: int,
+    values: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    raw: bool,
 ) -> Line:
     own = {name: value for name, value in values.items() if name not in LINE_KEYS}
-    special = settings.get("special_tokens")
     if "messages" in values:
-        ids = encode_messages(loaded, values["messages"])
+        prompt = chat_prompt(loaded, values["messages"])
     else:
-        languages = ({**settings, **own}.get(f"{side}_language") for side in ("source", "target"))
-        ids = encode_prompt(loaded, values["prompt"], special is not False, *languages)
-    return Line(index, number, values, tuple(ids), own)
+        prompt = prompt_of(loaded, values["prompt"], {**settings, **own}, raw=raw)
+    return Line(index, number, values, prompt, own)
 
 
 def _quoted(error: ZooError) -> str:
@@ -109,13 +118,14 @@ def answer_prompts(
     lines: Sequence[Line],
     output: Path | TextIO,
     *,
+    raw: bool = False,
     keep_going: bool = False,
     report: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Iterator[Mapping[str, Any]]:
     """Answer the lines, write each answer as a line of JSON to `output`, in the lines' order, and yield the answers.
 
-    Each answer names the zoo's version, the model and the settings. A file with answers of the same run is continued, and
+    `raw` is that of `read_prompts`. Each answer names the zoo's version, the model and the settings. A file with answers of the same run is continued, and
     a truncated answer is replaced. PromptError, before anything runs, for a file with anything else or with answers of
     another run, for a file that another process writes, and for an invalid setting; one of a line becomes that line's
     answer where `keep_going`. `report` is called with the numbers of lines that are answered and of all.
@@ -127,11 +137,13 @@ def answer_prompts(
         prompt_cache = shared.pop("prompt_cache", None)
         shared = checked_shared(shared)
         settings_for(loaded, shared)  # an error in these is of no line
-        answers = partial(_by_engine, loaded, resolved, prompt_cache)
+        answers: Callable[[Sequence[Valid]], Iterator[Answer]] = partial(
+            _by_engine, settings=resolved, prompt_cache=prompt_cache
+        )
     else:
         if "prompt_cache" in settings:
             raise PromptError(f"`prompt_cache`: {chosen.name} generation has no such setting")
-        answers = partial(_by_batch, loaded, settings)
+        answers = partial(_by_batch, settings=settings)
     checked = []
     for line in lines:
         try:
@@ -145,21 +157,19 @@ def answer_prompts(
             if not keep_going:
                 raise PromptError(f"line {line.number}: {_quoted(error)}") from None
             checked.append(replace(line, error=_quoted(error)))
-    made_by = _made_by(loaded, settings)
+    made_by = _made_by(loaded, settings, raw)
 
     def run() -> Iterator[Mapping[str, Any]]:
         with _opened(output, checked, made_by) as (file, done):
-            failed, left = [], list[Line]()
+            failed, chats, plain = list[Answer](), list[Valid](), list[Valid]()
             for line in checked[done:]:
-                if line.error is None:
-                    left.append(line)
+                if line.prompt is not None and line.error is None:
+                    (plain if line.prompt.loaded is loaded else chats).append((line, line.prompt))
                 else:
                     values = {"line": line.number, **_repeated(line.values), "error": line.error}
                     failed.append((line.index, values))
-            answered = (
-                (line.index, _record(line, answer, loaded.tokenizer is None))
-                for line, answer in answers(left)
-            )
+            # Those of conversations have a tokenizer that writes more special tokens.
+            answered = (answer for part in (chats, plain) if part for answer in answers(part))
             held: dict[int, Mapping[str, Any]] = {}
             for index, found in chain(failed, answered):
                 held[index] = found
@@ -184,7 +194,7 @@ def answer_prompts(
     return run()
 
 
-def _made_by(loaded: Loaded, settings: Mapping[str, Any]) -> dict[str, str]:
+def _made_by(loaded: Loaded, settings: Mapping[str, Any], raw: bool) -> dict[str, str]:
     """The zoo's version and digests of the model and the settings: what answers depend on besides their prompts."""
 
     def digest(*values: object) -> str:
@@ -196,7 +206,7 @@ def _made_by(loaded: Loaded, settings: Mapping[str, Any]) -> dict[str, str]:
     return {
         "zoo": runtime.versions()["mlx-zoo"],
         "model": f"{loaded.architecture.name} {model}",
-        "settings": digest(given, loaded.generation_config),
+        "settings": digest(given, loaded.generation_config, raw),
     }
 
 
@@ -205,12 +215,15 @@ def _repeated(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: values[key] for key in LINE_KEYS if key in values}
 
 
-def _record(line: Line, answer: Generated, with_ids: bool) -> dict[str, Any]:
+def _record(line: Line, prompt: ChatPrompt, steps: list[Step]) -> dict[str, Any]:
     """An answer as JSON values: its text, or its ids where there is no tokenizer."""
+    answer = collect(prompt.parsed(iter(steps)))
+    with_ids = prompt.loaded.tokenizer is None
     values = {
         "tokens" if with_ids else "text": answer.tokens if with_ids else answer.text,
+        "thinking": answer.thinking or None,
         "finish_reason": answer.finish_reason,
-        "prompt_tokens": len(line.ids),
+        "prompt_tokens": len(prompt.ids),
         "generated_tokens": len(answer.tokens),
         "error": answer.error and str(answer.error),
         "logprobs": answer.logprobs,
@@ -277,33 +290,33 @@ def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str])
 
 
 def _by_engine(
-    loaded: Loaded, settings: Mapping[int, Settings], prompt_cache: PromptCache | None, lines: Sequence[Line]
-) -> Iterator[tuple[Line, Generated]]:
-    """Yield each line with its answer, in the order in which they are done."""
-    engine = Engine(loaded, prompt_cache=prompt_cache)
-    running: dict[int, tuple[Line, list[Any]]] = {}
-    waiting = iter(lines)
+    valid: Sequence[Valid], settings: Mapping[int, Settings], prompt_cache: PromptCache | None
+) -> Iterator[Answer]:
+    """Yield the answers in the order in which they are done."""
+    engine = Engine(valid[0][1].loaded, prompt_cache=prompt_cache)
+    running: dict[int, tuple[Valid, list[Step]]] = {}
+    waiting = iter(valid)
     while True:
-        while len(running) < 2 * MOST_ROWS and (line := next(waiting, None)) is not None:
-            running[engine.add_sequence(line.ids, settings[line.index])] = line, []
+        while len(running) < 2 * MOST_ROWS and (one := next(waiting, None)) is not None:
+            running[engine.add_sequence(one[1].ids, settings[one[0].index])] = one, []
         if not running:
             return
         for handle, step in engine.step():
-            line, steps = running[handle]
+            one, steps = running[handle]
             steps.append(step)
             if step.finish_reason is not None:
                 del running[handle]
-                yield line, collect(steps)
+                yield one[0].index, _record(*one, steps)
 
 
-def _by_batch(
-    loaded: Loaded, settings: Mapping[str, Any], lines: Sequence[Line]
-) -> Iterator[tuple[Line, Generated]]:
-    """Yield each line with its answer, by the strategy's own function for several prompts."""
-    for start in range(0, len(lines), MOST_ROWS):
-        block = lines[start : start + MOST_ROWS]
-        steps: list[list[Any]] = [[] for _ in block]
-        for index, step in batch_stream(loaded, [line.ids for line in block], **settings):
+def _by_batch(valid: Sequence[Valid], settings: Mapping[str, Any]) -> Iterator[Answer]:
+    """Yield the answers that the strategy's own function for several prompts gives."""
+    for start in range(0, len(valid), MOST_ROWS):
+        block = valid[start : start + MOST_ROWS]
+        steps: list[list[Step]] = [[] for _ in block]
+        prompts = [prompt.ids for _, prompt in block]
+        for index, step in batch_stream(block[0][1].loaded, prompts, **settings):
             steps[index].append(step)
             if step.finish_reason is not None:
-                yield block[index], collect(steps[index])
+                line, prompt = block[index]
+                yield line.index, _record(line, prompt, steps[index])
