@@ -9,7 +9,7 @@ import pytest
 import zoo
 from tests.helpers.table_model import table_model
 from zoo.errors import PromptError
-from zoo.generation.loop.prompts_file import answer_prompts, read_prompts
+from zoo.generation.prompts_file import answer_prompts, read_prompts
 from zoo.generation.sampling.guidance import Guidance, guided
 from zoo.testing import subject
 from zoo.testing.subjects import loaded_of

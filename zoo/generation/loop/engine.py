@@ -16,7 +16,14 @@ from zoo import runtime
 from zoo.cache import CachePolicy, can_merge
 from zoo.errors import PromptError, ZooError
 from zoo.generation.loop.batch import Batch, Finished, Prefilled, Sequence, sequence_of
-from zoo.generation.loop.prompt import MOST_RESERVED, Prefill, Report, ShortPrefill, SourcePrefill, each_prompt
+from zoo.generation.loop.prompt import (
+    MOST_RESERVED,
+    Prefill,
+    Report,
+    ShortPrefill,
+    SourcePrefill,
+    each_prompt,
+)
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
@@ -230,7 +237,10 @@ class Engine:
         short = len(sequence.ids) <= min(model.last_chunk or LONGEST_SHORT, LONGEST_SHORT)
         asks = settings.prompt_logprobs or settings.prefill_chunk or sequence.drafting or sequence.report
         return (
-            short and not asks and self.prompt_cache is None and self.loaded.architecture.causality == "causal"
+            short
+            and not asks
+            and self.prompt_cache is None
+            and self.loaded.architecture.causality == "causal"
         )
 
     def _begin(self, sequences: list[Sequence]) -> tuple[list[Sequence], Reading]:
