@@ -60,6 +60,18 @@ def test_vectors_as_columns_give_the_models_logits(name, count, monkeypatch):
     same(*both(made.model, made.tokens[:, :9]), "the logits")
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_a_matrix_divided_among_cores_gives_the_models_logits(name, monkeypatch):
+    monkeypatch.setattr(operations, "blas", lambda: "MKL")
+    monkeypatch.setattr(operations, "SHORT_ROWS", 1)
+    monkeypatch.setattr(operations, "LARGE_MATRIX", 1)
+    streams = [mx.new_stream(mx.cpu) for _ in range(3)]
+    monkeypatch.setattr(device, "side_streams", lambda: streams)
+    made = subject(name)
+    assert runtime.vector_product(mx.zeros((7, 3)))(mx.ones((1, 3))).shape == (1, 7)
+    same(*both(made.model, made.tokens[:1, :9]), "the logits")
+
+
 def test_some_numbers_of_vectors_are_turned_with_mkl_and_on_no_gpu(monkeypatch):
     short, long = operations.SHORT_ROWS - 1, operations.SHORT_ROWS
     counts = (1, 2, 4, 5, 8, 9, 33, 48, 49)

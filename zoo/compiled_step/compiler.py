@@ -132,10 +132,12 @@ def _dense(weight: mx.array, bias: mx.array | None) -> Function:
     as_rows = (lambda x: x @ transposed) if bias is None else (lambda x: mx.addmm(bias, x, transposed))
     column = None if bias is None else bias[:, None]  # (O, 1)
     mx.eval(transposed, column)  # once, and by this thread: a step has no transposition of its own
-    width = weight.shape[1]
+    width, of_vector = weight.shape[1], runtime.vector_product(weight)
 
     def multiply(x: mx.array) -> mx.array:
         rows = x.shape[0]
+        if rows == 1 and of_vector is not None:
+            return of_vector(x) if bias is None else of_vector(x) + bias
         columns = runtime.columns(rows, width) if x.ndim == 2 else 0
         if not columns:
             return as_rows(x)

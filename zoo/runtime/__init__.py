@@ -39,4 +39,5 @@ from zoo.runtime.operations import (
     gather_matmul,
     quantized_matmul,
     row_groups,
+    vector_product,
 )

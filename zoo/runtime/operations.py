@@ -20,6 +20,7 @@ MANY_NUMBERS = 2**16  # whose exp takes the CPU longer than it takes to call num
 SHORT_ROWS = (
     1024  # numbers of a matrix row below which MKL reads a matrix faster for two vectors than for one
 )
+LARGE_MATRIX = 2**20  # numbers of a matrix whose product with one vector is divided among cores
 MOST_COLUMNS = 48  # vectors at once that MKL multiplies faster as columns
 LEAST_DIVIDED = 2**15  # words of packed numbers from which on a product is divided among cores
 
@@ -61,6 +62,31 @@ def columns(rows: int, width: int) -> int:
     return 0 if rows <= 8 and width < SHORT_ROWS else -(-rows // 16) * 16
 
 
+def vector_product(weight: mx.array) -> Callable[[mx.array], mx.array] | None:
+    """x -> x Wᵀ of one vector, (1, I) -> (1, O), on several cores; None where one core is as fast.
+
+    MKL multiplies a matrix by one vector on one core, whose reading of memory bounds it.
+    """
+    streams = device.side_streams()
+    if len(streams) == 1 or blas() != "MKL" or weight.shape[1] < SHORT_ROWS or weight.size < LARGE_MATRIX:
+        return None
+    parts = [part.T for part in mx.split(weight, _ends(weight.shape[0], len(streams)))]
+    mx.eval(parts)
+    places = (None, *streams[1:])  # the first part where the vector was computed
+
+    def multiply(x: mx.array) -> mx.array:
+        found = [mx.matmul(x, part, stream=stream) for part, stream in zip(parts, places, strict=False)]
+        return mx.concatenate(found, axis=-1)
+
+    return multiply
+
+
+def _ends(size: int, count: int) -> list[int]:
+    """The ends of at most `count` equal parts of an axis, but for the last."""
+    step = -(-size // count)
+    return list(range(step, size, step))
+
+
 class QuantizeArguments(TypedDict):
     """How numbers are packed, as MLX's functions take it."""
 
@@ -95,9 +121,11 @@ def _divided(
     weight: mx.array, scales: mx.array, biases: mx.array | None, count: int
 ) -> list[tuple[mx.array, mx.array, mx.array | None]]:
     """Packed numbers in at most `count` parts of the first axis."""
-    step = -(-weight.shape[0] // count)
-    slices = [slice(first, first + step) for first in range(0, weight.shape[0], step)]
-    return [(weight[s], scales[s], None if biases is None else biases[s]) for s in slices]
+    ends = _ends(weight.shape[0], count)
+    parts = [mx.split(array, ends) for array in (weight, scales)]
+    return list(
+        zip(*parts, [None] * len(parts[0]) if biases is None else mx.split(biases, ends), strict=True)
+    )
 
 
 def dequantize(
