@@ -20,7 +20,6 @@ from zoo.generation import resolve_strategy, stream
 from zoo.generation.chat.conversation import (
     ChatPrompt,
     Conversation,
-    Message,
     next_turn_checkpoints,
     rendered_prompt,
 )
@@ -30,6 +29,7 @@ from zoo.generation.loop.step import PromptRead, Step
 from zoo.generation.settings import token_limit
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
+from zoo.tokenizer.chat_messages import Message, text_of
 
 if TYPE_CHECKING:
     from zoo.generation.prefix_cache import PromptCache
@@ -190,7 +190,7 @@ class ChatSession:
         """The prompt of the last question; the oldest turns are left out if the context is full."""
         if not self.multi_turn:
             source, target = (self.settings.get(f"{side}_language") for side in ("source", "target"))
-            text = self.conversation.messages[-1]["content"]
+            text = text_of(self.conversation.messages[-1])
             ids = encode_prompt(self.loaded, text, source_language=source, target_language=target)
             return ChatPrompt(self.loaded, ids, None)
         text, ids = self._rendered(self.conversation.active_messages)
