@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from zoo.errors import TokenizerError
 from zoo.tokenizer.chat_forms import chat_forms
 from zoo.tokenizer.chat_messages import checked_message, text_of
 from zoo.tokenizer.chat_process import render_all
@@ -45,7 +46,12 @@ def render_chat(
         (rendered,) = render_all(template, [{**variables, "messages": checked}])
         if isinstance(rendered, str) and all(text_of(message).strip() in rendered for message in checked):
             return rendered  # as nearly always: the forms need not be found
-    forms = chat_forms(template, variables)
+    try:
+        forms = chat_forms(template, variables)
+    except TokenizerError:
+        if isinstance(rendered, str):
+            return rendered  # only the search for forms is beyond the limits
+        raise
     adapted = [forms.adapted(*named) for named in zip(checked, names, strict=True)]
     if rendered is None or adapted != checked:
         (rendered,) = render_all(template, [{**variables, "messages": adapted}])

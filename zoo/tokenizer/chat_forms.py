@@ -24,9 +24,9 @@ CONTENTS: Mapping[str, Message] = {
     "absent": {},
     "empty": {"content": ""},
     "null": {"content": None},
-    "text": {"content": "probecalling"},
+    "text": {},
 }
-"""The contents of a probe's message with calls."""
+"""The contents of a message with calls, as keys that replace its own; "text" stands for any text or parts."""
 
 ARGUMENTS = ("object", "string")
 MISSING, ALTERED, WRITTEN = range(3)  # how the arguments of a call are in the output
@@ -116,7 +116,7 @@ class ChatForms(Frozen):
 def chat_forms(template: str, variables: Mapping[str, Any]) -> ChatForms:
     """The forms that a template takes where it sees these variables. They are found once, and remembered."""
     tools = [TOOL] if variables.get("tools") else None
-    return _found(template, plain_json({**variables, "tools": tools}))
+    return _found(template, plain_json({**variables, "tools": tools, "documents": None}))
 
 
 @lru_cache(maxsize=64)
@@ -130,7 +130,8 @@ def _found(template: str, variables: str) -> ChatForms:
             if _is_written(text_of(message), output):
                 (text if isinstance(message["content"], str) else parts).add(_place(message))
             if "tool_calls" in message:
-                calls[_call_form(message)] = _written(message["tool_calls"][-1], output)
+                form, how = _call_form(message), _written(message["tool_calls"][-1], output)
+                calls[form] = max(how, calls.get(form, MISSING))
     return ChatForms(frozenset(text), frozenset(parts), calls)
 
 
@@ -146,26 +147,23 @@ def _role_probes() -> Iterable[list[Message]]:
 
 
 def _call_probes() -> Iterable[list[Message]]:
-    """Conversations with a call, or two, in every form, and their results as text or parts."""
+    """Conversations with a call, or two, in every form, whose other contents are texts or parts."""
     for name, arguments, count, parts in product(CONTENTS, ARGUMENTS, (1, 2), (False, True)):
         ids = [CALL_ID.format(number) for number in range(count)]
-        calls = [
-            _with_arguments(
-                {
-                    "id": id,
-                    "type": "function",
-                    "function": {"name": TOOL_NAME, "arguments": {KEY: f"probevalue{id}"}},
-                },
-                arguments,
-            )
-            for id in ids
+        calls = [{"id": id, "type": "function", "function": _function(f"probevalue{id}")} for id in ids]
+        calling = _message("assistant", "probecalling", parts) if name == "text" else {"role": "assistant"}
+        yield [
+            _message("user", "probeasking", parts),
+            calling | CONTENTS[name] | {"tool_calls": [_with_arguments(call, arguments) for call in calls]},
+            *(
+                _message("tool", f"proberesult{id}", parts) | {"tool_call_id": id, "name": TOOL_NAME}
+                for id in ids
+            ),
         ]
-        results = [
-            {**_message("tool", f"proberesult{id}", parts), "tool_call_id": id, "name": TOOL_NAME}
-            for id in ids
-        ]
-        calling = {"role": "assistant", **CONTENTS[name], "tool_calls": calls}
-        yield [_message("user", "probeasking", False), calling, *results]
+
+
+def _function(value: str) -> Message:
+    return {"name": TOOL_NAME, "arguments": {KEY: value}}
 
 
 def _message(role: str, text: str, parts: bool) -> Message:
@@ -185,7 +183,7 @@ def _with_arguments(call: Mapping[str, Any], form: str) -> Message:
 def _call_form(message: Message) -> CallForm:
     """The form of a probe's message with calls."""
     content = {key: value for key, value in message.items() if key == "content"}
-    name = next(name for name, known in CONTENTS.items() if known == content)
+    name = next((name for name, known in CONTENTS.items() if known == content), "text")
     calls = message["tool_calls"]
     return name, ARGUMENTS[isinstance(calls[0]["function"]["arguments"], str)], len(calls) > 1
 

@@ -42,7 +42,7 @@ def render_all(template: str, renderings: Sequence[Mapping[str, Any]]) -> list[s
         "memory_bytes": MEMORY,
         "output_bytes": OUTPUT,
     }
-    answer = _render_in_process(plain_json(request).encode("ascii"))
+    answer = _render_in_process(plain_json(request).encode("ascii"), len(renderings))
     if "error" in answer:
         raise TokenizerError(f"chat template: {answer['error']}")
     return [
@@ -67,8 +67,8 @@ def _library_folder(name: str) -> str:
     return str(Path(spec.origin).parent.parent)
 
 
-def _render_in_process(request: bytes) -> dict[str, Any]:
-    """The answer of the rendering process: {"answers": [...]} or {"error": ...}."""
+def _render_in_process(request: bytes, count: int) -> dict[str, Any]:
+    """The answer of the rendering process: {"answers": [...]}, `count` of them, or {"error": ...}."""
     script = Path(__file__).with_name("chat_worker.py")
     # A template that gets out of the sandbox should find no secrets in its environment.
     kept = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TZ", "LANG", "LC_ALL")
@@ -97,17 +97,19 @@ def _render_in_process(request: bytes) -> dict[str, Any]:
         answer = json.loads(written)
     except (ValueError, RecursionError):
         answer = None
-    if isinstance(answer, dict) and (isinstance(answer.get("error"), str) or _complete(answer)):
+    if isinstance(answer, dict) and (isinstance(answer.get("error"), str) or _complete(answer, count)):
         return answer
     if child.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return {"error": f"took more than {CPU_SECONDS:g} s of processor time"}
     return {"error": f"its process ended without an answer (status {child.returncode})"}
 
 
-def _complete(answer: Mapping[str, Any]) -> bool:
-    """Whether an answer has a text or an error for each rendering."""
+def _complete(answer: Mapping[str, Any], count: int) -> bool:
+    """Whether an answer has a text or an error for each of `count` renderings."""
     answers = answer.get("answers")
-    return isinstance(answers, list) and all(
+    if not isinstance(answers, list) or len(answers) != count:
+        return False
+    return all(
         isinstance(made, dict) and any(isinstance(made.get(key), str) for key in ("text", "error"))
         for made in answers
     )

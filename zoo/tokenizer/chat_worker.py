@@ -37,7 +37,7 @@ class OutputLimit(Exception):
 
 
 def render_all(request: dict[str, Any]) -> list[dict[str, str]]:
-    """The text or the error of each rendering; OutputLimit and MemoryError end them all."""
+    """The text or the error of each rendering; one that is beyond a limit ends them all."""
     environment = make_environment()
     limit_process(request["cpu_seconds"], request["memory_bytes"])
     template = environment.from_string(request["template"])
@@ -50,7 +50,7 @@ def render_all(request: dict[str, Any]) -> list[dict[str, str]]:
                 if size > request["output_bytes"]:
                     raise OutputLimit(f"wrote more than {request['output_bytes'] / 2**20:g} MiB")
                 pieces.append(piece)
-        except (OutputLimit, MemoryError):
+        except (OutputLimit, MemoryError, RecursionError):
             raise
         except Exception as error:
             answers.append({"error": reason(error)})
