@@ -70,7 +70,7 @@ def test_every_one_of_several_calls_is_written():
         (
             chat_templates.NULL,
             "beside a text",
-            "message 2: the template writes no tool calls of a message that has a text",
+            "message 2: the template writes no tool calls of a message with a text",
         ),
     ],
 )

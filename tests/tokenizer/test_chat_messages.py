@@ -4,7 +4,7 @@ import pytest
 
 from tests.helpers.chat_templates import part
 from zoo.errors import PromptError, TokenizerError
-from zoo.tokenizer.chat_messages import checked_message, text_of
+from zoo.tokenizer.chat_messages import checked_message, text_of, with_thinking
 
 
 def refusal(message):
@@ -63,8 +63,9 @@ def test_null_and_no_calls_are_left_out_and_other_keys_stay():
 
 @pytest.mark.parametrize("key", ["reasoning_content", "thinking", "reasoning"])
 def test_thinking_gets_the_names_that_templates_read(key):
-    message = checked_message({"role": "assistant", "content": "x", key: "Hm."}, "")
+    message = with_thinking({"role": "assistant", "content": "x", key: "Hm."})
     assert message["thinking"] == message["reasoning_content"] == "Hm."
+    assert with_thinking({"role": "user", "content": "x"}) == {"role": "user", "content": "x"}
 
 
 def test_the_text_of_parts_is_one():

@@ -92,7 +92,7 @@ def test_waiting_for_the_processor_does_not_count_as_using_it(monkeypatch, tmp_p
     assert render("x") == "x"
 
 
-def test_the_clock_counts_too(monkeypatch, tmp_path):
+def test_a_process_that_waits_for_ever_is_stopped(monkeypatch, tmp_path):
     (tmp_path / "chat_worker.py").write_text("import time; time.sleep(60)")
     monkeypatch.setattr(chat_process, "__file__", str(tmp_path / "chat.py"))
     monkeypatch.setattr(chat_process, "CLOCK_SECONDS", 0.3)

@@ -8,7 +8,7 @@ from typing import Any
 
 from zoo.errors import TokenizerError
 from zoo.tokenizer.chat_forms import chat_forms
-from zoo.tokenizer.chat_messages import checked_message, text_of
+from zoo.tokenizer.chat_messages import checked_message, text_of, with_thinking
 from zoo.tokenizer.chat_process import render_all
 
 
@@ -39,7 +39,7 @@ def render_chat(
         "add_generation_prompt": add_generation_prompt,
     }
     names = [f"chat template: message {number}" for number, _ in enumerate(messages, 1)]
-    checked = [checked_message(*named) for named in zip(messages, names, strict=True)]
+    checked = [with_thinking(checked_message(*named)) for named in zip(messages, names, strict=True)]
 
     rendered = None
     if all(isinstance(message.get("content"), str) and not message.get("tool_calls") for message in checked):

@@ -2,7 +2,8 @@
 
 Templates take a content as a text, as parts, or as both; they write the calls of a message where its content is missing,
 empty or null; they take arguments as an object or as JSON text. A template that gets another form raises an error or
-leaves something out. So it renders short conversations in every form, and their texts are looked for in the output.
+leaves something out. `chat_forms` renders short conversations, the probes, in every form, and looks for their texts in
+the output.
 """
 
 from __future__ import annotations
@@ -20,19 +21,14 @@ from zoo.frozen import Frozen, frozen
 from zoo.tokenizer.chat_messages import Message, arguments_of, text_of
 from zoo.tokenizer.chat_process import plain_json, render_all
 
-CONTENTS: Mapping[str, Message] = {
-    "absent": {},
-    "empty": {"content": ""},
-    "null": {"content": None},
-    "text": {},
-}
-"""The contents of a message with calls, as keys that replace its own; "text" stands for any text or parts."""
+EMPTY: Mapping[str, Message] = {"absent": {}, "empty": {"content": ""}, "null": {"content": None}}
+"""The forms of a content that says nothing."""
 
 ARGUMENTS = ("object", "string")
 MISSING, ALTERED, WRITTEN = range(3)  # how the arguments of a call are in the output
 
-PROBED = ("system", "user", "assistant", "tool")
 CALLING = "assistant beside tool calls"
+ROLES = ("system", "user", "assistant", "tool", CALLING)
 KEY, TOOL_NAME, CALL_ID = "probekey", "probetool", "probe000{}"  # Mistral's ids have nine letters and digits
 TOOL = {
     "type": "function",
@@ -48,16 +44,16 @@ TOOL = {
 }
 
 CallForm = tuple[str, str, bool]
-"""The form of a message with calls: a key of CONTENTS, one of ARGUMENTS, and whether there are several calls."""
+"""The form of a message with calls: "text" or a key of EMPTY, one of ARGUMENTS, and whether there are several calls."""
 
 
 @frozen()
 class ChatForms(Frozen):
     """The forms of messages that a template writes.
 
-    `text` and `parts`: the roles whose content it writes as a string, and as a list of parts; `CALLING` among `text` stands
-    for the text of a message with calls. `calls`: how it writes the arguments of the last call, MISSING, ALTERED or
-    WRITTEN, for each form in which it raises no error.
+    `text` and `parts`: the roles whose content it writes as a string, and as a list of parts; `CALLING` among them stands
+    for messages with calls. `calls`: how it writes the arguments of the last call, MISSING, ALTERED or WRITTEN, for each
+    form in which it raises no error.
     """
 
     text: frozenset[str]
@@ -66,30 +62,32 @@ class ChatForms(Frozen):
 
     def adapted(self, message: Message, where: str) -> Message:
         """A checked message in the form that the template writes; TokenizerError where it would leave out a call."""
-        content, role = message.get("content"), message["role"]
-        if role not in PROBED:
+        content, role = message.get("content"), _role(message)
+        if role not in ROLES:
             role = "user"
         if content and isinstance(content, str) and role in self.parts - self.text:
-            message = message | {"content": [{"type": "text", "text": content}]}
+            message = message | {"content": _content(content, parts=True)}
         elif isinstance(content, list | tuple) and role not in self.parts:
             message = message | {"content": text_of(message)}
-        if not message.get("tool_calls"):
-            return message
-        return self._with_calls(message, where)
+        return self._with_calls(message, where) if role == CALLING else message
 
     def _with_calls(self, message: Message, where: str) -> Message:
         calls = message["tool_calls"]
         calls = calls if isinstance(calls, list | tuple) else [calls]
-        contents = ("absent", "empty", "null") if "content" not in message else ("empty", "absent", "null")
         if text_of(message):
-            contents = ("text",)
+            contents = ["text"]
+        else:
+            contents = [
+                "empty" if "content" in message else "absent",
+                *EMPTY,
+            ]  # its own form before the others
         forms = [(*form, len(calls) > 1) for form in product(contents, ARGUMENTS)]
-        form = max(forms, key=lambda form: self.calls.get(form, -1))
+        form = max(forms, key=lambda form: self.calls.get(form, -1))  # the first of the best
         if self.calls.get(form) == MISSING:
             raise TokenizerError(f"{where}: {self._missing(form)}")
-        name, arguments, _ = form
-        if name != "text":
-            message = {key: value for key, value in message.items() if key != "content"} | CONTENTS[name]
+        content, arguments, _ = form
+        if content != "text":
+            message = {key: value for key, value in message.items() if key != "content"} | EMPTY[content]
         return message | {"tool_calls": [_with_arguments(call, arguments) for call in calls]}
 
     def _missing(self, form: CallForm) -> str:
@@ -97,20 +95,14 @@ class ChatForms(Frozen):
         written = {known for known, how in self.calls.items() if how != MISSING}
         if not written:
             return "the template writes no tool calls"
-        if any(name == form[0] and not several for name, _, several in written):
+        if any(content == form[0] and not several for content, _, several in written):
             return "the template writes only one tool call of a message"
-        return "the template writes no tool calls of a message that has a text"
+        return f"the template writes no tool calls of a message {'with' if form[0] == 'text' else 'without'} a text"
 
     def left_out(self, messages: Iterable[Message], rendered: str) -> list[str]:
-        """The roles whose texts the template does not write in any form, of messages that were rendered."""
-        return sorted(
-            {
-                place
-                for message in messages
-                if text_of(message).strip() not in rendered
-                and (place := _place(message)) not in self.text | self.parts
-            }
-        )
+        """The roles whose texts the template writes in no form, of messages whose text is not in what was rendered."""
+        missing = {_role(message) for message in messages if text_of(message).strip() not in rendered}
+        return sorted(missing - self.text - self.parts)
 
 
 def chat_forms(template: str, variables: Mapping[str, Any]) -> ChatForms:
@@ -121,57 +113,70 @@ def chat_forms(template: str, variables: Mapping[str, Any]) -> ChatForms:
 
 @lru_cache(maxsize=64)
 def _found(template: str, variables: str) -> ChatForms:
-    conversations = [*_role_probes(), *_call_probes()]
+    probes = [*((None, messages) for messages in _role_probes()), *_call_probes()]
     known = json.loads(variables)
-    outputs = render_all(template, [{**known, "messages": messages} for messages in conversations])
-    text, parts, calls = set(), set(), {}
-    for messages, output in zip(conversations, outputs, strict=True):
-        for message in messages if isinstance(output, str) else ():
+    outputs = render_all(template, [{**known, "messages": messages} for _, messages in probes])
+    text, parts = set[str](), set[str]()
+    calls: dict[CallForm, int] = {}
+    for (form, messages), output in zip(probes, outputs, strict=True):
+        if not isinstance(output, str):
+            continue
+        for message in messages:
             if _is_written(text_of(message), output):
-                (text if isinstance(message["content"], str) else parts).add(_place(message))
-            if "tool_calls" in message:
-                form, how = _call_form(message), _written(message["tool_calls"][-1], output)
-                calls[form] = max(how, calls.get(form, MISSING))
+                (text if isinstance(message["content"], str) else parts).add(_role(message))
+            if form is not None and "tool_calls" in message:
+                calls[form] = max(calls.get(form, MISSING), _written(message["tool_calls"][-1], output))
     return ChatForms(frozenset(text), frozenset(parts), calls)
 
 
 def _role_probes() -> Iterable[list[Message]]:
-    """Conversations without tools whose contents are texts, parts, and parts in one role."""
+    """Conversations without calls whose contents are texts, parts, and parts in one role."""
     roles = ("system", "user", "assistant")
     for with_parts in ((), roles, *((role,) for role in roles)):
         turns = [
-            _message(role, f"probe{role}{turn}", role in with_parts)
+            {"role": role, "content": _content(f"probe{role}{turn}", role in with_parts)}
             for turn, role in enumerate(("system", "user", "assistant", "user"))
         ]
         yield from (turns, turns[1:])  # some templates refuse a system message
 
 
-def _call_probes() -> Iterable[list[Message]]:
-    """Conversations with a call, or two, in every form, whose other contents are texts or parts."""
-    for name, arguments, count, parts in product(CONTENTS, ARGUMENTS, (1, 2), (False, True)):
-        ids = [CALL_ID.format(number) for number in range(count)]
-        calls = [{"id": id, "type": "function", "function": _function(f"probevalue{id}")} for id in ids]
-        calling = _message("assistant", "probecalling", parts) if name == "text" else {"role": "assistant"}
-        yield [
-            _message("user", "probeasking", parts),
-            calling | CONTENTS[name] | {"tool_calls": [_with_arguments(call, arguments) for call in calls]},
-            *(
-                _message("tool", f"proberesult{id}", parts) | {"tool_call_id": id, "name": TOOL_NAME}
-                for id in ids
-            ),
+def _call_probes() -> Iterable[tuple[CallForm, list[Message]]]:
+    """Conversations with a call, or two, in every form; the other contents are texts or parts."""
+    for content, arguments, several, parts in product(
+        ("text", *EMPTY), ARGUMENTS, (False, True), (False, True)
+    ):
+        ids = [CALL_ID.format(number) for number in range(1 + several)]
+        functions = [{"name": TOOL_NAME, "arguments": {KEY: f"probevalue{id}"}} for id in ids]
+        calls = [
+            _with_arguments({"id": id, "type": "function", "function": function}, arguments)
+            for id, function in zip(ids, functions, strict=True)
         ]
+        calling = EMPTY.get(content, {"content": _content("probecalling", parts)})
+        results = [
+            {
+                "role": "tool",
+                "tool_call_id": id,
+                "name": TOOL_NAME,
+                "content": _content(f"proberesult{id}", parts),
+            }
+            for id in ids
+        ]
+        yield (
+            (content, arguments, several),
+            [
+                {"role": "user", "content": _content("probeasking", parts)},
+                {"role": "assistant", **calling, "tool_calls": calls},
+                *results,
+            ],
+        )
 
 
-def _function(value: str) -> Message:
-    return {"name": TOOL_NAME, "arguments": {KEY: value}}
-
-
-def _message(role: str, text: str, parts: bool) -> Message:
-    return {"role": role, "content": [{"type": "text", "text": text}] if parts else text}
+def _content(text: str, parts: bool) -> str | list[Message]:
+    return [{"type": "text", "text": text}] if parts else text
 
 
 def _with_arguments(call: Mapping[str, Any], form: str) -> Message:
-    """A call with its arguments as an object, or as JSON text; text that they are stays as it is."""
+    """A call with its arguments in one of the forms ARGUMENTS; what is JSON text already stays as it is in "string"."""
     arguments = call["function"].get("arguments", {})
     if form == "object":
         arguments = arguments_of(call)
@@ -180,15 +185,7 @@ def _with_arguments(call: Mapping[str, Any], form: str) -> Message:
     return {**call, "function": {**call["function"], "arguments": arguments}}
 
 
-def _call_form(message: Message) -> CallForm:
-    """The form of a probe's message with calls."""
-    content = {key: value for key, value in message.items() if key == "content"}
-    name = next((name for name, known in CONTENTS.items() if known == content), "text")
-    calls = message["tool_calls"]
-    return name, ARGUMENTS[isinstance(calls[0]["function"]["arguments"], str)], len(calls) > 1
-
-
-def _place(message: Message) -> str:
+def _role(message: Message) -> str:
     """The role of a message; `CALLING` for one with calls."""
     return CALLING if message.get("tool_calls") else message["role"]
 

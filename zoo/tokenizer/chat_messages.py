@@ -10,7 +10,7 @@ from zoo.errors import TokenizerError, ZooError
 
 Message = dict[str, Any]
 
-REASONING = ("reasoning_content", "thinking", "reasoning")  # keys that clients and templates use for thinking
+THINKING = ("reasoning_content", "thinking", "reasoning")
 
 
 def checked_message(message: Any, where: str, error: type[ZooError] = TokenizerError) -> Message:
@@ -18,7 +18,7 @@ def checked_message(message: Any, where: str, error: type[ZooError] = TokenizerE
 
     The role is a string, and the content a string or a list of parts `{"type": "text", "text": …}`. An assistant's
     content may be None or missing; without tool calls it becomes "". The arguments of calls are an object, or its JSON
-    text. Thinking under one of the keys `REASONING` gets the two that templates read.
+    text.
     """
     if not isinstance(message, Mapping):
         raise error(f"{where} must be an object with a role and a content")
@@ -39,9 +39,15 @@ def checked_message(message: Any, where: str, error: type[ZooError] = TokenizerE
     elif not isinstance(content, str):
         kind = _kind(message, "content")
         raise error(f"{where}: content must be a string or a list of text parts, it is {kind}")
-    if thinking := next((message[key] for key in REASONING if key in message), None):
-        message = {"thinking": thinking, **message, "reasoning_content": thinking}
     return message
+
+
+def with_thinking(message: Message) -> Message:
+    """A message whose thinking, under one of the keys THINKING, stands under the two that templates read."""
+    thinking = next((message[key] for key in THINKING if key in message), None)
+    if thinking is None:
+        return message
+    return {"thinking": thinking, **message, "reasoning_content": thinking}
 
 
 def text_of(message: Mapping[str, Any]) -> str:
