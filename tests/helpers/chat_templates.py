@@ -64,6 +64,7 @@ CONVERSATIONS = {
         {"role": "user", "content": [part("Three?")]},
     ],
     "a result in parts": [ASKED, CALLING, result(1, [part("Rain.")])],
+    "without results": [ASKED, CALLING],
     "thinking": [
         {"role": "user", "content": "One?"},
         {"role": "assistant", "content": "Two.", "reasoning": "Hm."},
@@ -167,4 +168,17 @@ INSTEAD = (
 PLAIN = (
     "{% for message in messages if message.role != 'system' %}"
     "{{ '<' + message.role + '>' + (message.content or '') }}{% endfor %}" + ENDING
+)
+# No calls, and no results.
+ALTERNATING = (
+    "{% for message in messages %}{% if message.role == 'tool' %}{{ raise_exception('it takes no results') }}{% endif %}"
+    "{{ '<' + message.role + '>' + (message.content or '') }}{% endfor %}" + ENDING
+)
+# No calls in the last message.
+EARLIER = (
+    """{%- for message in messages %}
+    {{- '<' + message.role + '>' + (message.content or '') }}
+    {%- if message.tool_calls and not loop.last %}{{ message.tool_calls | tojson }}{% endif %}
+{%- endfor %}"""
+    + ENDING
 )

@@ -22,24 +22,19 @@ FORMS = {  # the content of a call that says nothing, its arguments, and the rol
     "FIRST_CALL": ("", dict, ()),
     "INSTEAD": ("", dict, ()),
     "PLAIN": ("", dict, ()),
+    "ALTERNATING": ("", dict, ()),
+    "EARLIER": ("", dict, ()),
 }
+CALLS = [
+    talk for talk, messages in CONVERSATIONS.items() if any(message.get("tool_calls") for message in messages)
+]
 REFUSED = {  # by the zoo alone: transformers leaves the calls out
     ("NULL", "beside a text"),
     ("FIRST_CALL", "parallel"),
     ("FIRST_PART", "beside a text"),
-    *(
-        (name, talk)
-        for name in ("PLAIN", "PARTS", "MIXED")
-        for talk in (
-            "null",
-            "empty",
-            "absent",
-            "beside a text",
-            "parallel",
-            "after a call",
-            "a result in parts",
-        )
-    ),
+    ("ALTERNATING", "without results"),
+    ("EARLIER", "without results"),
+    *((name, talk) for name in ("PLAIN", "PARTS", "MIXED") for talk in CALLS),
 }
 
 

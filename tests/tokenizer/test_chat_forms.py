@@ -62,6 +62,12 @@ def test_every_one_of_several_calls_is_written():
     ("template", "talk", "reason"),
     [
         (chat_templates.PLAIN, "null", "message 2: the template writes no tool calls"),
+        (chat_templates.ALTERNATING, "without results", "message 2: the template writes no tool calls"),
+        (
+            chat_templates.EARLIER,
+            "without results",
+            "message 2: the template writes no tool calls without results after them",
+        ),
         (
             chat_templates.FIRST_CALL,
             "parallel",

@@ -52,7 +52,7 @@ def render_chat(
         if isinstance(rendered, str):
             return rendered  # only the search for forms is beyond the limits
         raise
-    adapted = [forms.adapted(*named) for named in zip(checked, names, strict=True)]
+    adapted = forms.adapted(checked, names)
     if rendered is None or adapted != checked:
         (rendered,) = render_all(template, [{**variables, "messages": adapted}])
     if not isinstance(rendered, str):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from itertools import product
@@ -25,7 +25,7 @@ EMPTY: Mapping[str, Message] = {"absent": {}, "empty": {"content": ""}, "null": 
 """The forms of a content that says nothing."""
 
 ARGUMENTS = ("object", "string")
-MISSING, ALTERED, WRITTEN = range(3)  # how the arguments of a call are in the output
+REFUSED, MISSING, ALTERED, WRITTEN = range(4)  # what a template does with the arguments of a call
 
 CALLING = "assistant beside tool calls"
 ROLES = ("system", "user", "assistant", "tool", CALLING)
@@ -43,8 +43,8 @@ TOOL = {
     },
 }
 
-CallForm = tuple[str, str, bool]
-"""The form of a message with calls: "text" or a key of EMPTY, one of ARGUMENTS, and whether there are several calls."""
+CallForm = tuple[str, str, bool, bool]
+"""The form of calls: "text" or a key of EMPTY; one of ARGUMENTS; whether there are several; whether results follow."""
 
 
 @frozen()
@@ -52,52 +52,66 @@ class ChatForms(Frozen):
     """The forms of messages that a template writes.
 
     `text` and `parts`: the roles whose content it writes as a string, and as a list of parts; `CALLING` among them stands
-    for messages with calls. `calls`: how it writes the arguments of the last call, MISSING, ALTERED or WRITTEN, for each
-    form in which it raises no error.
+    for messages with calls. `calls`: how it writes the arguments of the last call, for each form that it does not refuse.
     """
 
     text: frozenset[str]
     parts: frozenset[str]
     calls: Mapping[CallForm, int] = field(default_factory=dict)
 
-    def adapted(self, message: Message, where: str) -> Message:
-        """A checked message in the form that the template writes; TokenizerError where it would leave out a call."""
+    def adapted(self, messages: Sequence[Message], names: Sequence[str]) -> list[Message]:
+        """Checked messages in the form that the template writes.
+
+        TokenizerError, beginning with the message's name, where the template would leave out a call.
+        """
+        made = [self._with_content(message) for message in messages]
+        for index, message in enumerate(made):
+            if message.get("tool_calls"):
+                answered = index + 1 < len(made) and made[index + 1]["role"] == "tool"
+                made[index] = self._with_calls(message, answered, names[index])
+        return made
+
+    def _with_content(self, message: Message) -> Message:
         content, role = message.get("content"), _role(message)
         if role not in ROLES:
             role = "user"
         if content and isinstance(content, str) and role in self.parts - self.text:
-            message = message | {"content": _content(content, parts=True)}
-        elif isinstance(content, list | tuple) and role not in self.parts:
-            message = message | {"content": text_of(message)}
-        return self._with_calls(message, where) if role == CALLING else message
+            return message | {"content": _content(content, parts=True)}
+        if isinstance(content, list | tuple) and role not in self.parts:
+            return message | {"content": text_of(message)}
+        return message
 
-    def _with_calls(self, message: Message, where: str) -> Message:
+    def _with_calls(self, message: Message, answered: bool, name: str) -> Message:
         calls = message["tool_calls"]
         calls = calls if isinstance(calls, list | tuple) else [calls]
-        if text_of(message):
-            contents = ["text"]
+        own = "text" if text_of(message) else "empty" if "content" in message else "absent"
+        contents = [own] if own == "text" else [own, *EMPTY]
+        for results in (answered, not answered):  # some templates refuse results
+            forms = [(*form, len(calls) > 1, results) for form in product(contents, ARGUMENTS)]
+            form = max(forms, key=lambda form: self.calls.get(form, REFUSED))  # the first of the best
+            how = self.calls.get(form, REFUSED)
+            if how == MISSING:
+                raise TokenizerError(f"{name}: {self._why_missing(form)}")
+            if how != REFUSED:
+                break
         else:
-            contents = [
-                "empty" if "content" in message else "absent",
-                *EMPTY,
-            ]  # its own form before the others
-        forms = [(*form, len(calls) > 1) for form in product(contents, ARGUMENTS)]
-        form = max(forms, key=lambda form: self.calls.get(form, -1))  # the first of the best
-        if self.calls.get(form) == MISSING:
-            raise TokenizerError(f"{where}: {self._missing(form)}")
-        content, arguments, _ = form
+            form = (own, "object", False, answered)  # for the template to say what it refuses
+        content, arguments, *_ = form
         if content != "text":
             message = {key: value for key, value in message.items() if key != "content"} | EMPTY[content]
         return message | {"tool_calls": [_with_arguments(call, arguments) for call in calls]}
 
-    def _missing(self, form: CallForm) -> str:
+    def _why_missing(self, form: CallForm) -> str:
         """Why a template that leaves out calls of this form cannot take them."""
-        written = {known for known, how in self.calls.items() if how != MISSING}
+        content, _, several, answered = form
+        written = {(known[0], *known[2:]) for known, how in self.calls.items() if how != MISSING}
         if not written:
             return "the template writes no tool calls"
-        if any(content == form[0] and not several for content, _, several in written):
+        if several and (content, False, answered) in written:
             return "the template writes only one tool call of a message"
-        return f"the template writes no tool calls of a message {'with' if form[0] == 'text' else 'without'} a text"
+        if (content, several, not answered) in written:
+            return f"the template writes no tool calls {'with' if answered else 'without'} results after them"
+        return f"the template writes no tool calls of a message {'with' if content == 'text' else 'without'} a text"
 
     def left_out(self, messages: Iterable[Message], rendered: str) -> list[str]:
         """The roles whose texts the template writes in no form, of messages whose text is not in what was rendered."""
@@ -161,14 +175,12 @@ def _call_probes() -> Iterable[tuple[CallForm, list[Message]]]:
             }
             for id in ids
         ]
-        yield (
-            (content, arguments, several),
-            [
-                {"role": "user", "content": _content("probeasking", parts)},
-                {"role": "assistant", **calling, "tool_calls": calls},
-                *results,
-            ],
-        )
+        messages = [
+            {"role": "user", "content": _content("probeasking", parts)},
+            {"role": "assistant", **calling, "tool_calls": calls},
+        ]
+        yield (content, arguments, several, False), messages
+        yield (content, arguments, several, True), [*messages, *results]
 
 
 def _content(text: str, parts: bool) -> str | list[Message]:
