@@ -94,9 +94,7 @@ class ChatForms(Frozen):
                 raise TokenizerError(f"{name}: {self._why_missing(form)}")
             if how != REFUSED:
                 break
-        else:
-            form = (own, "object", False, answered)  # for the template to say what it refuses
-        content, arguments, *_ = form
+        content, arguments, *_ = form  # its own where all are refused: the template says why
         if content != "text":
             message = {key: value for key, value in message.items() if key != "content"} | EMPTY[content]
         return message | {"tool_calls": [_with_arguments(call, arguments) for call in calls]}
