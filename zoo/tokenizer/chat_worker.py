@@ -4,11 +4,12 @@ A template is a program from an untrusted checkpoint: it may loop for ever, buil
 from the sandbox. So this file imports nothing of the zoo and runs in a separate process with limits.
 Standard input is a JSON object:
 
-- `template`, and the `variables` that it sees
+- `template`, and `renderings`, a list of the variables that it sees each time
 - `path`: the folders to find jinja2 in
-- `cpu_seconds`, `memory_bytes`, `output_bytes`: the limits
+- `cpu_seconds`, `memory_bytes`, `output_bytes`: the limits, of all renderings together
 
-Standard output is `{"text": ...}`, or `{"error": ...}` with the reason in one line.
+Standard output is `{"answers": [...]}`, with `{"text": ...}` or `{"error": ...}` for each rendering. It is
+`{"error": ...}` for a malformed template and beyond a limit. An error is the reason in one line.
 """
 
 from __future__ import annotations
@@ -23,31 +24,50 @@ def main() -> None:
     """Answer the request on standard input."""
     request = json.load(sys.stdin.buffer)
     sys.path.extend(request["path"])  # last, so that nothing there can stand in for a standard module
-    answer: dict[str, str]
+    answer: dict[str, Any]
     try:
-        answer = {"text": render(request)}
-    except MemoryError:
-        answer = {"error": "ran out of memory"}
-    except RecursionError:
-        answer = {"error": "calls itself too deeply"}
+        answer = {"answers": render_all(request)}
     except Exception as error:
-        line = getattr(error, "lineno", None)
-        message = " ".join(str(error).split()) or type(error).__name__
-        answer = {"error": (f"line {line}: " if line else "") + message[:400]}
+        answer = {"error": reason(error)}
     sys.stdout.write(json.dumps(answer))
 
 
-def render(request: dict[str, Any]) -> str:
-    """The template's output for its variables; ValueError if it is longer than allowed."""
+class OutputLimit(Exception):
+    """The template wrote more than it may."""
+
+
+def render_all(request: dict[str, Any]) -> list[dict[str, str]]:
+    """The text or the error of each rendering; one that is beyond a limit ends them all."""
     environment = make_environment()
     limit_process(request["cpu_seconds"], request["memory_bytes"])
-    pieces, size = [], 0
-    for piece in environment.from_string(request["template"]).generate(**request["variables"]):
-        size += len(piece.encode("utf-8", "surrogatepass"))
-        if size > request["output_bytes"]:
-            raise ValueError(f"wrote more than {request['output_bytes'] / 2**20:g} MiB")
-        pieces.append(piece)
-    return "".join(pieces)
+    template = environment.from_string(request["template"])
+    answers, size = [], 0
+    for variables in request["renderings"]:
+        pieces = []
+        try:
+            for piece in template.generate(**variables):
+                size += len(piece.encode("utf-8", "surrogatepass"))
+                if size > request["output_bytes"]:
+                    raise OutputLimit(f"wrote more than {request['output_bytes'] / 2**20:g} MiB")
+                pieces.append(piece)
+        except (OutputLimit, MemoryError, RecursionError):
+            raise
+        except Exception as error:
+            answers.append({"error": reason(error)})
+        else:
+            answers.append({"text": "".join(pieces)})
+    return answers
+
+
+def reason(error: Exception) -> str:
+    """What an error says, in one line with the line of the template."""
+    if isinstance(error, MemoryError):
+        return "ran out of memory"
+    if isinstance(error, RecursionError):
+        return "calls itself too deeply"
+    line = getattr(error, "lineno", None)
+    message = " ".join(str(error).split()) or type(error).__name__
+    return (f"line {line}: " if line else "") + message[:400]
 
 
 def limit_process(cpu_seconds: int, memory_bytes: int) -> None:

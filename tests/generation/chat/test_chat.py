@@ -40,6 +40,14 @@ def test_messages_are_laid_out_by_the_template(loaded):
     assert len(answered) <= 4 and answered[-1].finish_reason
 
 
+def test_a_content_may_be_parts(loaded):
+    parts = [message | {"content": [{"type": "text", "text": message["content"]}]} for message in TALK]
+    assert encode_messages(loaded, parts) == encode_messages(loaded, TALK)
+    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}
+    with pytest.raises(TokenizerError, match="message 3: part 1 of its content is of type image_url"):
+        zoo.chat(loaded, [*TALK, image])
+
+
 def test_a_template_writes_its_own_special_tokens(llama):
     def encode(text, special_tokens):
         return [1] * special_tokens + [len(text)]

@@ -86,6 +86,23 @@ def test_what_is_saved_is_loaded(tmp_path):
         conversation.save(tmp_path / "nowhere" / "talk.json")
 
 
+def test_a_conversation_may_have_the_forms_of_openais_interface(tmp_path):
+    parts = [{"type": "text", "text": "Be"}, {"type": "text", "text": "brief."}]
+    call = {"id": "a", "type": "function", "function": {"name": "add", "arguments": '{"x": 1}'}}
+    conversation = Conversation(
+        [
+            {"role": "system", "content": parts},
+            {"role": "user", "content": [{"type": "text", "text": "1 + 1?"}]},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "a", "content": "2"},
+        ]
+    )
+    conversation.save(tmp_path / "talk.json")
+    again = load_conversation(tmp_path / "talk.json")[0]
+    assert again.messages == conversation.messages and "content" not in again.messages[2]
+    assert again.system == "Be\nbrief." and again.undo() == "1 + 1?"
+
+
 def test_only_a_saved_conversation_is_replaced_by_one(tmp_path):
     own, essay, pipe = tmp_path / "talk.json", tmp_path / "essay.txt", tmp_path / "pipe"
     made(1).save(own)
@@ -108,7 +125,14 @@ def test_only_a_saved_conversation_is_replaced_by_one(tmp_path):
         ('{"messages": {}}', 'expected a JSON object with "messages"'),
         ('{"messages": [], "settings": 3}', '"settings" must be an object'),
         ('{"messages": [], "more": 3}', '"more" is no part of a conversation'),
-        ('{"messages": [{"role": "user"}]}', "message 1: its content must be a text"),
+        (
+            '{"messages": [{"role": "user"}]}',
+            "message 1: content must be a string or a list of text parts, it is missing",
+        ),
+        (
+            json.dumps({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
+            "message 1: part 1 of its content is of type image_url, and the model takes text",
+        ),
         ('{"messages": [{"role": "judge", "content": ""}]}', "message 1 must be an object with a role"),
         (
             json.dumps({"messages": [{"role": "user", "content": ""}, {"role": "system", "content": ""}]}),
@@ -163,7 +187,6 @@ def test_thinking_is_kept_beside_the_answer():
         "role": "assistant",
         "content": "",
         "reasoning_content": thought,
-        "thinking": thought,
     }
 
 

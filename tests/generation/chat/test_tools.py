@@ -6,6 +6,7 @@ from typing import Any, Literal
 import pytest
 
 import zoo
+from tests.helpers import chat_templates
 from zoo.errors import PromptError, TokenizerError
 from zoo.generation.chat.conversation import chat_prompt
 from zoo.generation.chat.tools import declaration, declarations
@@ -17,7 +18,7 @@ SPECIAL = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|call|>", "<|
 LAID_OUT = (
     "{% for tool in tools or [] %}{{ tool.function.name }} {% endfor %}"
     "{% for message in messages %}{{ message.role }}: {{ message.content }}"
-    "{% for call in message.tool_calls or [] %}{{ call.function.arguments.city }}{% endfor %}{{ '\\n' }}{% endfor %}"
+    "{% for call in message.tool_calls or [] %}{{ call.function.arguments | tojson }}{% endfor %}{{ '\\n' }}{% endfor %}"
 )
 HARMONY = LAID_OUT + "{# <|channel|> <|message|> #}<|start|>assistant"
 MISTRAL = LAID_OUT + "{# [TOOL_CALLS] #}"
@@ -103,11 +104,20 @@ def test_a_call_comes_back_as_a_message(loaded):
     asks = {"role": "assistant", "tool_calls": [call.to_json()]}
     tells = {"role": "tool", "tool_call_id": call.id, "content": "It rains."}
     shown = loaded.tokenizer.decode(chat_prompt(loaded, [USER, asks, tells]).ids)
-    assert "assistant: Rome\ntool: It rains.\n" in shown
+    assert 'assistant: {"city": "Rome"}\ntool: It rains.\n' in shown
     written = call.to_json()
     written["function"]["arguments"] = json.dumps(call.arguments)  # as OpenAI's interface has it
     asks = asks | {"tool_calls": [written]}
     assert loaded.tokenizer.decode(chat_prompt(loaded, [USER, asks, tells]).ids) == shown
+
+
+def test_a_template_that_writes_calls_beside_null_alone_gets_null(loaded):
+    loaded.tokenizer.chat_template = chat_templates.NULL
+    shown = loaded.tokenizer.decode(chat_prompt(loaded, chat_templates.CONVERSATIONS["null"]).ids, False)
+    assert '<call>weather {"city": "Rome", "days": 2}</call>' in shown
+    loaded.tokenizer.chat_template = chat_templates.PLAIN
+    with pytest.raises(TokenizerError, match="message 2: the template writes no tool calls"):
+        zoo.chat(loaded, chat_templates.CONVERSATIONS["null"])
 
 
 def test_tools_that_a_template_does_not_take_are_refused(loaded):

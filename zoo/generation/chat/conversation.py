@@ -26,11 +26,11 @@ from zoo.generation.loop.prompt import encode_messages, encode_prompt, has_chat_
 from zoo.generation.loop.step import Step, ToolCall
 from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.loading import Loaded
+from zoo.tokenizer import chat_messages
+from zoo.tokenizer.chat_messages import Message, text_of
 
 FILE_KEYS = ("generator", "messages", "settings")
 ROLES = ("system", "user", "assistant", "tool")
-
-Message = dict[str, Any]
 
 
 class Conversation:
@@ -58,7 +58,7 @@ class Conversation:
     def system(self) -> str | None:
         """The text of the system message; None without one, which an empty text sets it to."""
         first = self.messages[0] if self.messages else {}
-        return first["content"] if first.get("role") == "system" else None
+        return text_of(first) if first.get("role") == "system" else None
 
     @system.setter
     def system(self, text: str | None) -> None:
@@ -90,10 +90,10 @@ class Conversation:
         self.messages.append({"role": "user", "content": text})
 
     def add_answer(self, text: str, thinking: str = "", calls: Sequence[ToolCall] = ()) -> None:
-        """Add an answer. Its thinking has keys of its own: the template decides whether the model sees it again."""
+        """Add an answer. Its thinking has a key of its own: the template decides whether the model sees it again."""
         message: Message = {"role": "assistant", "content": text}
         if thinking:
-            message["reasoning_content"] = message["thinking"] = thinking  # templates look for either key
+            message["reasoning_content"] = thinking
         if calls:
             message["tool_calls"] = [call.to_json() for call in calls]
         self.messages.append(message)
@@ -103,7 +103,7 @@ class Conversation:
         starts = self._starts()
         if not starts:
             raise PromptError("there is no question to take back")
-        question = self.messages[starts[-1]]["content"]
+        question = text_of(self.messages[starts[-1]])
         del self.messages[starts[-1] :]
         self.dropped = min(self.dropped, max(self.turns - 1, 0))
         return question
@@ -165,16 +165,14 @@ def load_conversation(path: Path) -> tuple[Conversation, dict[str, Any]]:
 
 
 def checked_message(message: Any, number: int) -> Message:
-    """A message with a role and a content; PromptError, with its number, for anything else."""
+    """A message as `zoo.chat` takes it, in one of ROLES; PromptError, with its number, for anything else."""
     if not isinstance(message, Mapping) or message.get("role") not in ROLES:
         raise PromptError(
             f"message {number} must be an object with a role ({', '.join(ROLES)}) and a content"
         )
-    if not isinstance(message.get("content"), str):
-        raise PromptError(f"message {number}: its content must be a text")
     if message["role"] == "system" and number > 1:
         raise PromptError(f"message {number}: a system message must be the first")
-    return dict(message)
+    return chat_messages.checked_message(message, f"message {number}", PromptError)
 
 
 def chat(
@@ -187,13 +185,15 @@ def chat(
 ) -> Iterator[Step]:
     """Answer the last of `messages`, yielding a `Step` a token as `stream` does, whose settings it takes.
 
-    The messages, each with a "role" ("system", "user", "assistant", "tool") and a "content", are laid out by the
-    checkpoint's chat template; `variables` are what the template sees besides, such as `enable_thinking`. `tools` are
+    The messages have the form of OpenAI's interface: a "role" ("system", "user", "assistant", "tool") and a "content", a
+    string or a list of text parts, which may be None beside "tool_calls". The checkpoint's chat template lays them out, in
+    the form that it takes; `variables` are what the template sees besides, such as `enable_thinking`. `tools` are
     those that the model may call: OpenAI's JSON declarations, or Python functions with type hints. A step's `text` is the
     answer, `thinking` the reasoning before it, and `tool_calls` are complete calls; what is no whole call in the end is
     text. A `prompt_cache` is used up to where the conversation is the one that it has seen. PromptError, before anything
     runs, for a model without a chat template (`zoo.stream` continues a text), and for
-    tools that its template does not take; TokenizerError for what the template refuses.
+    tools that its template does not take; TokenizerError for what the template refuses, and for calls in the messages that
+    it would leave out.
 
     The embedded checkpoints have no template: the example gives one by hand.
 

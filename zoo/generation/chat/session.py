@@ -20,7 +20,6 @@ from zoo.generation import resolve_strategy, stream
 from zoo.generation.chat.conversation import (
     ChatPrompt,
     Conversation,
-    Message,
     next_turn_checkpoints,
     no_template,
     prompt_of,
@@ -32,6 +31,7 @@ from zoo.generation.loop.step import PromptRead, Step
 from zoo.generation.settings import token_limit
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
+from zoo.tokenizer.chat_messages import Message, text_of
 
 if TYPE_CHECKING:
     from zoo.generation.prefix_cache import PromptCache
@@ -188,8 +188,7 @@ class ChatSession:
     def _prompt(self, dropped: Callable[[DroppedTurns], None] | None) -> ChatPrompt:
         """The prompt of the last question; the oldest turns are left out if the context is full."""
         if not self.multi_turn:
-            question = self.conversation.messages[-1]["content"]
-            return prompt_of(self.loaded, question, self.settings, raw=True)
+            return prompt_of(self.loaded, text_of(self.conversation.messages[-1]), self.settings, raw=True)
         text, ids = self._rendered(self.conversation.active_messages)
         answer = token_limit(self.loaded, 0, self.settings.get("max_tokens"))
         if self.context is not None and len(ids) > self.context - min(answer, self.context // ANSWER_SHARE):

@@ -106,7 +106,7 @@ def encode_messages(
 ) -> list[int]:
     """The ids of a conversation: its messages in the checkpoint's chat template, up to where the answer begins.
 
-    Each message has a "role" and a "content", both strings. `variables` are what the template sees besides (`tools`,
+    The messages are those of `zoo.chat`. `variables` are what the template sees besides (`tools`,
     `enable_thinking`). PromptError when there are no messages or no template, or as for `encode_prompt`; TokenizerError
     for what the template refuses.
     """
