@@ -165,8 +165,9 @@ def how_to_run(found: Described) -> list[tuple[str, str]]:
     of a small one.
     """
     preset, architecture = found.preset, found.architecture
-    # A model without its architecture's head makes vectors. Of a plugin's own task a recipe knows nothing.
-    own = found.recipe.task if architecture.task in TASKS else architecture.task
+    # A model without its architecture's head makes vectors. Of a plugin's own task, or its own model, a recipe knows nothing.
+    known = architecture.task in TASKS and isinstance(found.recipe, Model)
+    own = found.recipe.task if known else architecture.task
     command, installed = command_of(own), architecture.preset()
     if found.path is not None or (preset is not None and preset.embedded):
         return [(f"zoo {command} {found.origin} TEXT", "")]

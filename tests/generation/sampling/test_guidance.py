@@ -169,7 +169,6 @@ def test_the_prompts_of_a_file_have_their_own_negative_prompts(llama, tmp_path):
         (dict(negative_prompt="x"), "`negative_prompt` needs a `guidance_scale` other than 1"),
         (dict(negative_prompt="x", guidance_scale=1), "`negative_prompt` needs a `guidance_scale`"),
         (dict(guidance_scale=2, negative_prompt=[]), None),
-        (dict(guidance_scale=2, negative_prompt=""), "`negative_prompt`: the prompt is empty"),
         (dict(guidance_scale=2, negative_prompt=[9999]), "`negative_prompt`: token id 9999 lies outside"),
         (dict(guidance_scale=2, negative_prompt=3), "`negative_prompt`: the prompt must be a text or a list"),
         (dict(guidance_scale=-1), "`guidance_scale` must be a number of at least 0 and at most 100, got -1"),

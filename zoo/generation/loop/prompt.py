@@ -381,6 +381,6 @@ class ShortPrefill:
         self.read = sum(map(len, self.prompts))
         tokens, mask = padded(self.prompts, left=True)  # (B, T)
         with runtime.eager():
-            hidden = self.model.backbone(tokens, self.cache, mask)  # (B, T, D)
+            hidden = self.model.backbone(tokens, self.cache, mask=mask)  # (B, T, D)
         evaluate_caches(self.cache, self.read)
         return self.model.head(hidden[:, -1:])[:, -1]  # type: ignore[no-any-return]
