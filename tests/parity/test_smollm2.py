@@ -13,6 +13,7 @@ import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
 from tests.helpers.invoked import invoke
+from tests.helpers.recordings import recorder, shown_and_printed
 from zoo.generation.chat.session import ChatSession
 from zoo.generation.loop.prompt import encode_messages, render_messages
 from zoo.inspect.perplexity import perplexity
@@ -363,3 +364,11 @@ def test_the_command_line_shows_what_the_model_does(path, tmp_path):
     short = ("--only", "decode", "--runs", "1", "--prompt", "16", "--new", "4")
     found = json.loads(command("bench", path, *short, "--json"))
     assert found["engines"]["zoo"]["decode_rate"] > 0
+
+
+def test_the_readmes_recording_is_what_the_commands_print(path, tmp_path, monkeypatch):
+    (tmp_path / "smollm2.gguf").symlink_to(path)
+    with recorder(monkeypatch) as recording:
+        shown, printed = shown_and_printed(recording, "real_model.svg", tmp_path)
+    assert shown == printed, "run: python tools/recording.py real_model.svg"
+    assert "The capital of France is Paris." in shown
