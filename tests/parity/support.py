@@ -1,8 +1,11 @@
 """What the live comparisons share: a reference model with random parameters, its folder, and how far logits differ."""
 
+import importlib.util
 import json
+from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
@@ -88,3 +91,11 @@ def exports_as_written(folder):
     exported = export(loaded.model, loaded.architecture, loaded.recipe)
     assert exported.keys() == written.keys()
     assert all(mx.array_equal(exported[name], written[name]) for name in written)
+
+
+def package_folder(name):
+    """The folder of an installed package that carries a model. It is not imported: its code may need more than is there."""
+    found = importlib.util.find_spec(name)
+    if found is None:
+        pytest.fail(f"the package {name.replace('_', '-')} is not installed: `make parity` does it")
+    return Path(found.origin).parent

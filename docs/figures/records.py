@@ -1,0 +1,28 @@
+"""Records of measurements, docs/records, as pages show them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from building.build_cache import DOCS
+
+RECORDS = DOCS / "records"
+
+
+def record(name: str) -> Any:
+    """A record's content, None where it has not been made."""
+    path = RECORDS / name
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def machine(versions: Mapping[str, str]) -> str:
+    """The machine and the versions of a record, in words."""
+    return f"{versions['machine']}; mlx {versions['mlx']}, {versions['backend']}, {versions['blas']}"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table in Markdown, its first column of words, the others of numbers."""
+    for line in (heads, ["---", *("---:" for _ in heads[1:])], *rows):
+        print("|", " | ".join(line), "|")

