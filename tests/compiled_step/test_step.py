@@ -60,10 +60,11 @@ def test_vectors_as_columns_give_the_models_logits(name, count, monkeypatch):
     same(*both(made.model, made.tokens[:, :9]), "the logits")
 
 
+@pytest.mark.parametrize("short_rows", [1, 1000], ids=["divided among cores", "as two vectors"])
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_a_matrix_divided_among_cores_gives_the_models_logits(name, monkeypatch):
+def test_one_vector_gives_the_models_logits(name, short_rows, monkeypatch):
     monkeypatch.setattr(operations, "blas", lambda: "MKL")
-    monkeypatch.setattr(operations, "SHORT_ROWS", 1)
+    monkeypatch.setattr(operations, "SHORT_ROWS", short_rows)
     monkeypatch.setattr(operations, "LARGE_MATRIX", 1)
     streams = [mx.new_stream(mx.cpu) for _ in range(3)]
     monkeypatch.setattr(device, "side_streams", lambda: streams)
@@ -76,7 +77,7 @@ def test_some_numbers_of_vectors_are_turned_with_mkl_and_on_no_gpu(monkeypatch):
     short, long = operations.SHORT_ROWS - 1, operations.SHORT_ROWS
     counts = (1, 2, 4, 5, 8, 9, 33, 48, 49)
     monkeypatch.setattr(operations, "blas", lambda: "MKL")
-    assert [runtime.columns(rows, short) for rows in counts] == [2, 2, 4, 0, 0, 16, 48, 48, 0]
+    assert [runtime.columns(rows, short) for rows in counts] == [0, 2, 4, 0, 0, 16, 48, 48, 0]
     assert [runtime.columns(rows, long) for rows in counts] == [0, 2, 4, 16, 16, 16, 48, 48, 0]
     monkeypatch.setattr(device, "on_gpu", lambda: True)
     assert not any(runtime.columns(rows, short) for rows in counts)

@@ -50,25 +50,29 @@ def columns(rows: int, width: int) -> int:
     """The number of columns with which W xᵀ is faster than x Wᵀ for so many vectors; 0 where it is not.
 
     `width` is that of a vector. MKL packs a transposed matrix for each product, which for few vectors takes as long as the
-    product; it has fast kernels for 2 to 4 columns and for multiples of 16, and reads short rows slowly for one vector.
-    Columns beyond `rows` are padding.
+    product; it has fast kernels for 2 to 4 columns and for multiples of 16. Columns beyond `rows` are padding.
     """
-    if rows > MOST_COLUMNS or blas() != "MKL" or device.on_gpu():
+    if rows == 1 or rows > MOST_COLUMNS or blas() != "MKL" or device.on_gpu():
         return 0
-    if rows == 1:
-        return 2 if width < SHORT_ROWS else 0
     if rows <= 4:
         return rows
     return 0 if rows <= 8 and width < SHORT_ROWS else -(-rows // 16) * 16
 
 
 def vector_product(weight: mx.array) -> Callable[[mx.array], mx.array] | None:
-    """x -> x Wᵀ of one vector, (1, I) -> (1, O), on several cores; None where one core is as fast.
+    """x -> x Wᵀ of one vector, (1, I) -> (1, O), in a faster way than as it is written; None where there is none.
 
-    MKL multiplies a matrix by one vector on one core, whose reading of memory bounds it.
+    MKL reads short rows faster for two vectors than for one. It multiplies a matrix by one vector on one core, whose
+    reading of memory bounds it: a large matrix is divided among the cores.
     """
     streams = device.side_streams()
-    if len(streams) == 1 or blas() != "MKL" or weight.shape[1] < SHORT_ROWS or weight.size < LARGE_MATRIX:
+    if blas() != "MKL" or device.on_gpu():
+        return None
+    if weight.shape[1] < SHORT_ROWS:
+        transposed = weight.T
+        mx.eval(transposed)
+        return lambda x: (mx.concatenate([x, x]) @ transposed)[:1]
+    if len(streams) == 1 or weight.size < LARGE_MATRIX:
         return None
     parts = [part.T for part in mx.split(weight, _ends(weight.shape[0], len(streams)))]
     mx.eval(parts)
