@@ -1,0 +1,51 @@
+"""Loading: what is made ready beside the reading of the weights, so that no token waits for it."""
+
+import mlx.core as mx
+import pytest
+
+import zoo
+from zoo.blocks.joined import joined_arrays
+from zoo.errors import PluginError, TokenizerError
+from zoo.loading import import_generation
+
+
+def test_projections_are_joined_when_a_model_is_loaded_and_stay_its_parameters():
+    model = zoo.load("llama").model
+    mixer = model.layers[0].mixer
+    layers = [mixer[name] for name in mixer.joins]
+    own = [layer.weight for layer in layers]
+    arrays = joined_arrays(*layers)
+    assert all(layer.weight is weight for layer, weight in zip(layers, own, strict=True)), "made at loading"
+    assert mx.array_equal(arrays["weight"], mx.concatenate(own)).item()
+
+
+def test_a_layer_with_other_numbers_is_joined_anew():
+    mixer = zoo.load("llama").model.layers[0].mixer
+    layers = [mixer[name] for name in mixer.joins]
+    before = joined_arrays(*layers)
+    mixer.key.weight = 2 * mixer.key.weight
+    after = joined_arrays(*layers)
+    assert after is not before
+    assert mx.array_equal(after["weight"], mx.concatenate([layer.weight for layer in layers])).item()
+
+
+def test_an_error_of_the_tokenizer_is_raised_as_it_is(tmp_path):
+    pocket = zoo.load("llama").folder
+    for file in pocket.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json"):
+        zoo.load(tmp_path)
+
+
+def test_a_strategy_that_cannot_be_imported_does_not_stop_loading():
+    class Registry:
+        asked = False
+
+        def strategy(self, task, settings, architecture):
+            self.asked = True
+            raise PluginError("cannot import it")
+
+    registry = Registry()
+    import_generation(registry, zoo.load("llama").architecture, 0)
+    assert registry.asked
