@@ -123,7 +123,7 @@ def keeps_floats(layer: nn.Module) -> bool:
 
 
 def _groups(model: nn.Module) -> Iterator[list[nn.Module]]:
-    """The layers that each block names, where this device joins them."""
+    """Yields the layers that each block names in `joins`; none on a device that does not join them."""
     if joins_projections(model):
         for block in model.modules():
             names = getattr(block, "joins", ())

@@ -185,6 +185,6 @@ def _preset(
         raise SourceError(f"{architecture.name}:{preset.name} has numbers only and no weights to run{how}")
     from zoo.checkpoint.hub import download
 
-    # Who gives the short name of a model need not know that it is a download.
+    # A short name does not tell that it is a download.
     suffixes = suffixes_of(registry)
     return Source(download(preset.hub, revision, registry, suffixes, weights, always_ask=True), architecture)

@@ -28,7 +28,7 @@ SHOWN = 4  # words
 def typed_prompt(
     loaded: Loaded, text: str, settings: Mapping[str, Any], system: str | None = None, raw: bool = False
 ) -> ChatPrompt:
-    """The prompt of a text that a person typed: token ids, "[1, 2, 3]", for a model without a tokenizer.
+    """The prompt of a typed text. For a model without a tokenizer it is a list of token ids, "[1, 2, 3]".
 
     The other arguments and the errors are those of `zoo.generation.chat.conversation.prompt_of`.
     """

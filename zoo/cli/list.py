@@ -109,7 +109,7 @@ def _print_presets(registry: Registry, as_json: bool) -> None:
 
 
 def _published(registry: Registry) -> Iterator[dict[str, Any]]:
-    """The presets that a hub has. Their memory is known where their published weights are: these may be quantized."""
+    """The presets with a hub repository. Memory is given where `download` is: other repositories may hold quantized weights."""
     from zoo.describe import describe
     from zoo.loading import memory_needed
 

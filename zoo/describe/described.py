@@ -165,7 +165,7 @@ def how_to_run(found: Described) -> list[tuple[str, str]]:
     of a small one.
     """
     preset, architecture = found.preset, found.architecture
-    # A model without its architecture's head makes vectors. Of a plugin's own task, or its own model, a recipe knows nothing.
+    # An encoder without a head makes vectors. A plugin's own task or model has no task in its recipe.
     known = architecture.task in TASKS and isinstance(found.recipe, Model)
     own = found.recipe.task if known else architecture.task
     command, installed = command_of(own), architecture.preset()

@@ -292,7 +292,7 @@ def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str])
 def _by_engine(
     valid: Sequence[Valid], settings: Mapping[int, Settings], prompt_cache: PromptCache | None
 ) -> Iterator[Answer]:
-    """Yield the answers in the order in which they are done."""
+    """Yield each answer when it is finished."""
     engine = Engine(valid[0][1].loaded, prompt_cache=prompt_cache)
     running: dict[int, tuple[Valid, list[Step]]] = {}
     waiting = iter(valid)

@@ -1,4 +1,4 @@
-"""The formats of tool calls that come with the zoo itself: which chat templates have which. Imports no mlx."""
+"""The built-in formats of tool calls, and the markers of the chat templates that use them. Imports no mlx."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def zoo_checkpoints() -> tuple[CheckpointFormat, ...]:
 
 @hookimpl
 def zoo_call_formats() -> tuple[CallFormat, ...]:
-    """The formats of tool calls that come with the zoo itself."""
+    """The built-in formats of tool calls."""
     return CALL_FORMATS
 
 

@@ -60,7 +60,7 @@ def columns(rows: int, width: int) -> int:
 
 
 def vector_product(weight: mx.array) -> Callable[[mx.array], mx.array] | None:
-    """x -> x Wᵀ of one vector, (1, I) -> (1, O), in a faster way than as it is written; None where there is none.
+    """A faster form of x Wᵀ for one vector, (1, I) -> (1, O); None where there is none.
 
     MKL reads short rows faster for two vectors than for one. It multiplies a matrix by one vector on one core, whose
     reading of memory bounds it: a large matrix is divided among the cores.

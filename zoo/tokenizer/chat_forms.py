@@ -49,7 +49,7 @@ CallForm = tuple[str, str, bool, bool]
 
 @frozen()
 class ChatForms(Frozen):
-    """The forms of messages that a template writes.
+    """The forms of messages that a template accepts and writes out.
 
     `text` and `parts`: the roles whose content it writes as a string, and as a list of parts; `CALLING` among them stands
     for messages with calls. `calls`: how it writes the arguments of the last call, for each form that it does not refuse.
@@ -100,7 +100,7 @@ class ChatForms(Frozen):
         return message | {"tool_calls": [_with_arguments(call, arguments) for call in calls]}
 
     def _why_missing(self, form: CallForm) -> str:
-        """Why a template that leaves out calls of this form cannot take them."""
+        """The reason why a template leaves out calls of this form."""
         content, _, several, answered = form
         written = {(known[0], *known[2:]) for known, how in self.calls.items() if how != MISSING}
         if not written:
@@ -112,7 +112,7 @@ class ChatForms(Frozen):
         return f"the template writes no tool calls of a message {'with' if content == 'text' else 'without'} a text"
 
     def left_out(self, messages: Iterable[Message], rendered: str) -> list[str]:
-        """The roles whose texts the template writes in no form, of messages whose text is not in what was rendered."""
+        """The roles of messages whose text is missing from `rendered` and which the template writes in no form."""
         missing = {_role(message) for message in messages if text_of(message).strip() not in rendered}
         return sorted(missing - self.text - self.parts)
 
@@ -186,7 +186,7 @@ def _content(text: str, parts: bool) -> str | list[Message]:
 
 
 def _with_arguments(call: Mapping[str, Any], form: str) -> Message:
-    """A call with its arguments in one of the forms ARGUMENTS; what is JSON text already stays as it is in "string"."""
+    """A call with its arguments in one of the forms ARGUMENTS. In "string", arguments that are JSON text stay unchanged."""
     arguments = call["function"].get("arguments", {})
     if form == "object":
         arguments = arguments_of(call)
@@ -201,12 +201,12 @@ def _role(message: Message) -> str:
 
 
 def _is_written(text: str, output: str) -> bool:
-    """Whether a text is in the output, and not as part of a list of parts that was printed as it is."""
+    """Whether the output contains a text, other than within a printed list of parts."""
     return bool(text) and text in output and not re.search(rf"""["']text\\*["']: ?\\*["']{text}""", output)
 
 
 def _written(call: Mapping[str, Any], output: str) -> int:
-    """How a call's arguments are in the output; text quoted once more, and Python's own form of an object, are ALTERED."""
+    """How the output contains a call's arguments: ALTERED where they are quoted twice or printed as a Python dict."""
     value = arguments_of(call)[KEY]
     if value not in output:
         return MISSING

@@ -52,7 +52,7 @@ def render_all(template: str, renderings: Sequence[Mapping[str, Any]]) -> list[s
 
 
 def plain_json(value: object) -> str:
-    """The JSON text of what a template is to see; TokenizerError where it holds other objects."""
+    """The variables of a template as JSON text; TokenizerError for values that JSON cannot hold."""
     try:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The formats of JSON Schema, as keywords that hold them.
+"""JSON Schema's `format`s, each expressed by keywords that enforce it.
 
 Sources: RFC 3339 (dates and times), RFC 1123 and 5891 (host names), RFC 4291 (IPv6), RFC 3986 and 3987 (URI, IRI), RFC 6570
 (URI templates), RFC 6901 (JSON pointers), OpenAPI's format registry (`int32` to `password`).
@@ -109,7 +109,7 @@ FORMATS = {
 
 
 def keywords_of(name: Any) -> dict[str, Any]:
-    """The keywords that hold a format; PromptError for one that is not known or that no grammar can hold."""
+    """The keywords that enforce a format; PromptError for a format that is unknown or that no grammar can enforce."""
     if isinstance(name, str) and name in FORMATS:
         return FORMATS[name]
     raise PromptError(f"`json_schema`: the format {name!r:.60} cannot be held to")

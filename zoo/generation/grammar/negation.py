@@ -1,4 +1,4 @@
-"""The schema of what does not fit another, for `not`, `if` and `oneOf`, which llguidance lacks."""
+"""The negation of a schema, for `not`, `if` and `oneOf`, which llguidance lacks."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _other_types(named: str | Sequence[str]) -> list[Any]:
 
 
 def _other_values(values: Iterable[Any]) -> list[Any]:
-    """Schemas of what is none of the values."""
+    """Schemas of values that are none of these."""
     values = list(values)
     numbers = sorted(
         {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}

@@ -1,4 +1,4 @@
-"""Regular expressions of JSON Schema, which are ECMAScript's, in the syntax of llguidance, which is that of Rust's `regex`."""
+"""Translates JSON Schema's regular expressions (ECMAScript) to the syntax of Rust's `regex`, which llguidance uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A JSON Schema as llguidance is given it: keywords that it lacks, or reads otherwise, are written with those that it has."""
+"""Rewrites a JSON Schema for llguidance: keywords that it lacks or reads differently are expressed by those that it has."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _steps(pointer: str) -> list[str]:
 
 
 def _has_open_names(schema: Any) -> bool:
-    """Whether some object may have names beside those that the schema gives.
+    """Whether some object may have names that the schema does not list.
 
     llguidance would let a given name come again among these, in the spelling \\u0061, and escape its own schema.
     """
@@ -110,7 +110,7 @@ def _strict_bound(keyword: str, value: Any, schema: Mapping[str, Any], sign: int
 
 
 class _Rewriting:
-    """What the rewriting of one schema needs to know of it as a whole."""
+    """The rewriting of one schema, with what depends on the whole of it."""
 
     def __init__(self, root: Mapping[str, Any], exclusive: bool) -> None:
         """PromptError for draft 3 and those before it, which differ too much."""
@@ -152,7 +152,7 @@ class _Rewriting:
         return found
 
     def _value(self, keyword: str, value: Any) -> Any:
-        """The value of a keyword that llguidance has."""
+        """Rewrites the value of a keyword that llguidance supports."""
         if keyword in SEVERAL and isinstance(value, list | tuple):
             return [self.of(schema) for schema in value]
         if keyword in ONE:
@@ -165,7 +165,7 @@ class _Rewriting:
         return self._within(value, [rest for first, *rest in self.places if first == keyword])
 
     def _within(self, value: Any, places: list[list[str]]) -> Any:
-        """What a keyword without meaning holds, with the schemas that `$ref` finds there, such as components/schemas."""
+        """Rewrites the schemas that `$ref` finds below a keyword of no meaning, such as components/schemas."""
         if [] in places:
             return self.of(value)
         if not places or not isinstance(value, Mapping):
@@ -179,7 +179,7 @@ class _Rewriting:
         return self.of(negated(schema))
 
     def _alone(self, index: int, schemas: Sequence[Any]) -> Any:
-        """The schema of an index, without what fits another of them."""
+        """The schema at `index`, without the documents that fit any of the others."""
         others = [schema for place, schema in enumerate(schemas) if place != index]
         return {"allOf": [self.of(schemas[index]), *map(self._not, others)]}
 
@@ -207,7 +207,7 @@ class _Rewriting:
         return []
 
     def _dependencies(self, value: Any, schema: Mapping[str, Any]) -> list[Any]:
-        """Of each name: it is absent, or the schema (or the names) that depends on it holds."""
+        """For each name: either it is absent, or the schema or names that depend on it hold."""
         return [
             {
                 "anyOf": [
@@ -228,7 +228,7 @@ class _Rewriting:
         return [{"anyOf": [{"allOf": [self.of(value), then]}, {"allOf": [self._not(value), otherwise]}]}]
 
     def _names(self, value: Any, schema: Mapping[str, Any]) -> list[Any]:
-        """Every name as a property, or matching one pattern; PromptError for other schemas of names."""
+        """`propertyNames` as properties or one pattern; PromptError for other schemas of names."""
         if isinstance(value, bool):
             return [] if value else [{"maxProperties": 0}]
         rules = {keyword: rule for keyword, rule in self.of(value).items() if keyword != "type"}
@@ -256,7 +256,7 @@ class _Rewriting:
         raise PromptError("`json_schema`: uniqueItems is not supported")
 
     def _nothing(self, value: Any, schema: Mapping[str, Any]) -> list[Any]:
-        """For a keyword that another one reads."""
+        """Nothing: another keyword's rewriting reads this one."""
         return []
 
     def _dynamic_anchor(self, value: Any, schema: Mapping[str, Any]) -> list[Any]:

@@ -210,7 +210,7 @@ class Engine:
         return failed
 
     def _next(self, most: int) -> list[Sequence]:
-        """The sequence that waits longest, with the next ones whose prompts fit in one pass with its; `most` in all.
+        """The sequence that waits longest and the next ones whose prompts fit in the same pass, at most `most`.
 
         An encoder-decoder reads its sources together, other models short prompts.
         """
@@ -232,7 +232,7 @@ class Engine:
         return sequences
 
     def _reads_together(self, sequence: Sequence) -> bool:
-        """Whether nothing asks for a pass of its own for this prompt."""
+        """Whether this prompt can be read in one pass with others."""
         settings, model = sequence.settings, self.loaded.model
         short = len(sequence.ids) <= min(model.last_chunk or LONGEST_SHORT, LONGEST_SHORT)
         asks = settings.prompt_logprobs or settings.prefill_chunk or sequence.drafting or sequence.report

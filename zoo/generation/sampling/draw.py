@@ -54,7 +54,7 @@ def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:
 
 
 def keeping(narrow: Callable[[mx.array], mx.array], count: int) -> Callable[[mx.array], mx.array]:
-    """A filter as `narrow`, which also keeps the `count` likeliest tokens."""
+    """The filter `narrow`, changed to keep at least the `count` likeliest tokens."""
     if count == 1:
         return narrow
     return lambda logits: mx.where(top_k(logits, count) > NEG_INF, logits, narrow(logits))

@@ -1,4 +1,4 @@
-"""Classifier-free guidance: the logits of the prompt, led away from those of a negative prompt.
+"""Classifier-free guidance: moves the logits of the prompt away from those of a negative prompt.
 
 Ho and Salimans, 2022, "Classifier-Free Diffusion Guidance"; for text Sanchez et al., 2023, "Stay on topic with
 Classifier-Free Guidance", equation 7. Axes: V vocabulary.

@@ -26,12 +26,13 @@ def stream(
     """Continue `prompt`, text or token ids, yielding a `Step` a token as they come.
 
     Ends at an end token (not yielded as text), before any of the `stop` texts, after `max_tokens` (256), or when
-    learned positions run out; no end token comes before `min_tokens`. `logprobs` gives each token's log-probability, a
-    number of them besides so many of the likeliest alternatives. `samplers` are those of plugins, by name, each with
-    its settings; `logits_processors` are functions from the ids so far (T,) and float32 logits (1, V) to such logits. Settings left None are those of the checkpoint's `generation_config.json`, whose constraints hold in
-    any case, else greedy. While a long prompt is read `report` is called with the tokens read and those in all.
-    What a `prompt_cache` has of the prompt is not computed again, and it keeps what was computed, at the lengths `checkpoints` of
-    the prompt too. PromptError, before anything runs, for a prompt or setting that cannot be.
+    learned positions run out; no end token comes before `min_tokens`. `logprobs` gives each token's log-probability,
+    a number of them besides so many of the likeliest alternatives. `samplers` are those of plugins, by name, each
+    with its settings; `logits_processors` are functions from the ids so far (T,) and float32 logits (1, V) to such
+    logits. Settings left None are those of the checkpoint's `generation_config.json`, whose constraints hold in any
+    case, else greedy. While a long prompt is read `report` is called with the tokens read and those in all. What a
+    `prompt_cache` has of the prompt is not computed again, and it keeps what was computed, at the lengths
+    `checkpoints` of the prompt too. PromptError, before anything runs, for a prompt or setting that cannot be.
 
     `zoo.stream` calls it for the architectures that continue a text:
 

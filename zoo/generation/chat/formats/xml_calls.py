@@ -17,7 +17,7 @@ CDATA = ("<![CDATA[", "]]>")
 
 @frozen()
 class XMLCalls(Frozen):
-    """How calls are written as elements. The fields are regular expressions.
+    """The syntax of calls that are XML elements. The fields are regular expressions.
 
     `call` begins a call and has a group "name"; `parameter` begins an argument and has a group "key" and, where the model
     states the type, a group "text", "true" or "string" for a string. `value_end` and `call_end` end them. An argument ends
@@ -76,7 +76,7 @@ class XMLCalls(Frozen):
 
 
 def _invoked(prefix: str, attributes: str = "") -> XMLCalls:
-    """Elements `invoke` and `parameter` that have their names as attributes."""
+    """Calls written as elements `invoke` and `parameter`, with the names as attributes."""
     return XMLCalls(
         rf'<{prefix}invoke name="(?P<name>[^"]+)">',
         f"</{prefix}invoke>",
