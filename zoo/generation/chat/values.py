@@ -116,8 +116,13 @@ def typed_value(text: str, schema: Any, root: Any = None) -> Any:
 
 def ends_in_string(text: str, quotes: str) -> bool:
     """Whether JSON or Python code ends within a string, which one of `quotes` begins and ends."""
-    strings = "|".join(rf"{quote}(?:[^{quote}\\]++|\\.)*+{quote}" for quote in quotes)
-    return re.fullmatch(rf"(?:[^{quotes}\\]++|\\.|{strings})*+", text, re.DOTALL) is None
+    within = ""  # the quote that ends the string under way
+    for found in re.finditer(rf"\\.|[{quotes}]", text, re.DOTALL):
+        if found[0] == within:
+            within = ""
+        elif not within and found[0] in quotes:
+            within = found[0]
+    return bool(within)
 
 
 def _attempt(read: Callable[[str], Any], text: str) -> Any:
