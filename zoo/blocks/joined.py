@@ -108,7 +108,7 @@ def join_projections(model: nn.Module) -> None:
 
 
 def make_floats(model: nn.Module) -> None:
-    """Make the floats of all packed layers that keep some, joined where they can be."""
+    """Make the floats of every packed layer that keeps them, joined where possible."""
     for layers in _groups(model):
         if keeps_floats(layers[0]):
             joined_arrays(*layers)

@@ -198,7 +198,7 @@ def _opened_cache(path: Path, loaded: Loaded) -> PromptCache:
 def complete_source(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The architectures and aliases that begin with the word, presets after a colon, or else files and folders."""
+    """Completions of a word: architectures and aliases, presets after a colon, else files and folders."""
     from zoo.architecture.architecture import Alias
     from zoo.host.registry import default_registry
 

@@ -22,7 +22,7 @@ SCHEMA = re.compile(r"%json\s*")
 
 NO_TOKEN = "no token of the vocabulary goes on with a text that fits"
 ONE_OF = "oneOf is supported only where it is certain that no document fits two of its schemas"
-# Plain words for messages of llguidance, by their beginnings.
+# Plainer wording of llguidance's messages, by how these begin.
 PLAIN_MESSAGES = {"NoExtension": NO_TOKEN, "oneOf constraints": ONE_OF}
 PLACE = re.compile(r"^line \d+, column \d+: ")
 

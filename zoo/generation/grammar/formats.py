@@ -19,14 +19,14 @@ _DATE = (
 )
 _HOUR_MINUTE = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _FRACTION = r"(?:\.[0-9]+)?"
-# A leap second is the last of a day in UTC; it is only written without an offset.
+# A leap second is allowed only at 23:59:60 in UTC, written without an offset.
 _TIME = (
     rf"(?:{_HOUR_MINUTE}:[0-5][0-9]{_FRACTION}(?:[Zz]|[+\-]{_HOUR_MINUTE})"
     rf"|23:59:60{_FRACTION}(?:[Zz]|[+\-]00:00))"
 )
 
 _ALNUM, _INNER = "[A-Za-z0-9]", r"[A-Za-z0-9\-]"
-# At most 63 characters, without "--" as the third and fourth, which marks an encoded international label.
+# At most 63 characters. "--" as the third and fourth marks an encoded international label, which is not allowed.
 _LABEL = (
     rf"{_ALNUM}(?:{_INNER}{{0,2}}{_ALNUM}|{_INNER}(?:{_ALNUM}{_INNER}|-{_ALNUM}){_INNER}{{0,58}}{_ALNUM})?"
 )

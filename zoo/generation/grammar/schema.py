@@ -126,7 +126,7 @@ class _Rewriting:
         self.places = [_steps(reference[2:]) for reference in references if reference.startswith("#/")]
 
     def of(self, schema: Any) -> Any:
-        """The schema rewritten. What is no schema is left as it is: llguidance says what is wrong with it."""
+        """The rewritten schema. Other values stay unchanged: llguidance reports what is wrong with them."""
         if not isinstance(schema, Mapping):
             return schema
         found: dict[str, Any] = {}
@@ -228,7 +228,7 @@ class _Rewriting:
         return [{"anyOf": [{"allOf": [self.of(value), then]}, {"allOf": [self._not(value), otherwise]}]}]
 
     def _names(self, value: Any, schema: Mapping[str, Any]) -> list[Any]:
-        """`propertyNames` as properties or one pattern; PromptError for other schemas of names."""
+        """Rewrites `propertyNames` as properties or as one pattern; PromptError for other forms."""
         if isinstance(value, bool):
             return [] if value else [{"maxProperties": 0}]
         rules = {keyword: rule for keyword, rule in self.of(value).items() if keyword != "type"}

@@ -29,7 +29,7 @@ def parse(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
 
 
 def tagged_call(body: str, tools: Tools) -> tuple[ToolCall, ...] | None:
-    """The call of `NAME>` and JSON, which stands after `<function=`, or of code, which stands after another tag."""
+    """The call in the text after a tag: `NAME>` and JSON after `<function=`, code after the other tag."""
     if not (found := _NAMED.fullmatch(body)):
         return interpreter_call(body, tools)
     arguments = parse_arguments(found[2])
