@@ -17,9 +17,7 @@ from zoo.machine import blas
 from zoo.runtime import device
 
 MANY_NUMBERS = 2**16  # whose exp takes the CPU longer than it takes to call numpy's
-SHORT_ROWS = (
-    1024  # numbers of a matrix row below which MKL reads a matrix faster for two vectors than for one
-)
+SHORT_ROWS = 1024  # numbers of a row below which MKL reads a matrix faster for two vectors than for one
 LARGE_MATRIX = 2**20  # numbers of a matrix whose product with one vector is divided among cores
 MOST_COLUMNS = 48  # vectors at once that MKL multiplies faster as columns
 LEAST_DIVIDED = 2**15  # words of packed numbers from which on a product is divided among cores
