@@ -6,6 +6,7 @@ The product is for Metal; on Linux MLX computes on the CPU or by CUDA. What must
 from zoo.machine import blas, total_memory
 from zoo.runtime.device import (
     DTYPES,
+    active_memory,
     assign_streams,
     backend,
     check_not_forked,
@@ -26,6 +27,7 @@ from zoo.runtime.device import (
     speed_advice,
     synchronize,
     threads,
+    unwire_memory,
     versions,
 )
 from zoo.runtime.operations import (

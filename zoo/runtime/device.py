@@ -178,6 +178,17 @@ def set_up_device() -> None:
         mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
 
 
+def unwire_memory() -> None:
+    """On Metal, wire no memory: for a process that runs beside others for long."""
+    if on_gpu() and mx.metal.is_available():
+        mx.set_wired_limit(0)
+
+
+def active_memory() -> int:
+    """The bytes that MLX holds."""
+    return mx.get_active_memory()
+
+
 def peak_memory() -> int:
     """The most bytes that MLX has held at once."""
     return mx.get_peak_memory()

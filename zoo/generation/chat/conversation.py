@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import field, replace
 from pathlib import Path
@@ -224,35 +224,41 @@ class ChatPrompt(Frozen):
     parser: Parser | None
     variables: Mapping[str, Any] = field(default_factory=dict)
 
-    def parsed(self, steps: Iterator[Step]) -> Iterator[Step]:
-        """The steps that `loaded` generates after `ids`, their text parsed; the last one also has what was held back.
+    def step_parser(self) -> Callable[[Step], Step]:
+        """A function that parses the text of the steps of one answer, in their order.
 
-        The text of a candidate is parsed by itself; it gets a key "thinking" where there is some. To be called once.
+        The last step also has what was held back. The text of a candidate is parsed by itself; it gets a key "thinking"
+        where there is some.
         """
-        unused = deepcopy(self.parser)
+        parser = deepcopy(self.parser)
+
+        def parsed(step: Step) -> Step:
+            if parser is None:
+                return step
+            part = parser.add(step.text)
+            if step.finish_reason is not None:
+                part += parser.finish()
+            candidate = step.candidate and _parsed_candidate(step.candidate, deepcopy(self.parser))
+            return replace(
+                step, text=part.text, thinking=part.thinking, tool_calls=part.calls, candidate=candidate
+            )
+
+        return parsed
+
+    def parsed(self, steps: Iterator[Step]) -> Iterator[Step]:
+        """The steps that `loaded` generates after `ids`, their text parsed as `step_parser` does."""
+        parsed = self.step_parser()
         try:
             for step in steps:
-                if self.parser is not None and unused is not None:
-                    part = self.parser.add(step.text)
-                    if step.finish_reason is not None:
-                        part += self.parser.finish()
-                    candidate = step.candidate and _parsed_candidate(step.candidate, deepcopy(unused))
-                    step = replace(
-                        step,
-                        text=part.text,
-                        thinking=part.thinking,
-                        tool_calls=part.calls,
-                        candidate=candidate,
-                    )
-                yield step
+                yield parsed(step)
         finally:
             if isinstance(steps, Generator):  # closing this iterator closes that one
                 steps.close()
 
 
-def _parsed_candidate(candidate: Mapping[str, Any], parser: Parser) -> Mapping[str, Any]:
+def _parsed_candidate(candidate: Mapping[str, Any], parser: Parser | None) -> Mapping[str, Any]:
     """A candidate with its answer as "text", and its thinking, if any."""
-    if not isinstance(candidate.get("text"), str):
+    if parser is None or not isinstance(candidate.get("text"), str):
         return candidate
     part = parser.add(candidate["text"]) + parser.finish()
     thinking = {"thinking": part.thinking} if part.thinking else {}
@@ -296,11 +302,16 @@ def chat_prompt(
     *,
     tools: Iterable[Tool] = (),
     variables: Mapping[str, Any] | None = None,
+    encode: Callable[[str], list[int]] | None = None,
 ) -> ChatPrompt:
-    """The prompt of a conversation; the arguments and errors are those of `chat`."""
+    """The prompt of a conversation; the arguments and errors are those of `chat`.
+
+    `encode` makes ids of the rendered text; None: the tokenizer does.
+    """
     declared = declarations(tools)
     variables = {**(variables or {}), **({"tools": declared} if declared else {})}
-    return rendered_prompt(loaded, render_messages(loaded, messages, variables), variables)
+    text = render_messages(loaded, messages, variables)
+    return rendered_prompt(loaded, text, variables, None if encode is None else encode(text))
 
 
 def rendered_prompt(

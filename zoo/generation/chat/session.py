@@ -259,9 +259,10 @@ class Transcript:
     (True, False)
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, most: int = MOST) -> None:
+        """It remembers the last `most` texts."""
         self._tokenizer = tokenizer
-        self._encoded: deque[tuple[str, list[int]]] = deque(maxlen=MOST)
+        self._encoded: deque[tuple[str, list[int]]] = deque(maxlen=most)
 
     def add(self, ids: Sequence[int]) -> None:
         """Keep the ids of a prompt and its answer, with and without the last: templates may write another end token."""

@@ -58,7 +58,12 @@ class Engine:
     """
 
     def __init__(
-        self, loaded: Loaded, *, rows: int = MOST_ROWS, prompt_cache: PromptCache | None = None
+        self,
+        loaded: Loaded,
+        *,
+        rows: int = MOST_ROWS,
+        prompt_cache: PromptCache | None = None,
+        prefill_share=None,
     ) -> None:
         if type(rows) is not int or rows < 1:
             raise PromptError(f"`rows` must be a whole number of at least 1, got {rows!r:.60}")
@@ -87,6 +92,10 @@ class Engine:
         """Whether nothing is held for any sequence; a cancelled one is held until the next step."""
         return not (self.busy or self._waiting or self._reading or self._groups)
 
+    waiting = property(lambda self: len(self._waiting))
+    prefilling = property(lambda self: int(self._reading is not None))
+    running = property(lambda self: sum(len(g.sequences) for g in self._groups))
+
     def add(
         self,
         prompt: str | abc.Sequence[int],
@@ -109,11 +118,17 @@ class Engine:
         *,
         checkpoints: Iterable[int] = (),
         report: Report | None = None,
+        loaded=None,
     ) -> int:
         """Add a sequence whose settings are a checked record. PromptError for a prompt that cannot be."""
         with self._one_thread("add"):
             sequence = sequence_of(
-                self.loaded, prompt, settings, handle=self._handles, checkpoints=checkpoints, report=report
+                loaded or self.loaded,
+                prompt,
+                settings,
+                handle=self._handles,
+                checkpoints=checkpoints,
+                report=report,
             )
             self._handles += 1
             self._sequences[sequence.handle] = sequence

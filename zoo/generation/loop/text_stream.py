@@ -20,7 +20,7 @@ MORE_SECONDS = 0.002  # that each character adds to what is left of them
 
 
 class StopText:
-    """Passes text on until one of `stops`, or a match of `expression`, appears, and sets `found` then.
+    """Passes text on until one of `stops`, or a match of `expression`, appears, and sets `found` to it then.
 
     What was found is not passed on. An expression is searched for after each character, so that what is found does not
     depend on where tokens begin: the text ends with the first character that completes a match. `^` is the start of the
@@ -30,19 +30,19 @@ class StopText:
     def __init__(self, stops: Sequence[str], expression: str | None = None) -> None:
         self.stops = [stop for stop in stops if stop]
         self.pending = ""
-        self.found = False
+        self.found: str | None = None
         self._expression = None if expression is None else Expression(expression)
 
     def add(self, text: str, last: bool = False) -> str:
         """The text that cannot be part of a stop string; with `last`, all pending text."""
         self.pending += text
-        starts = [place for stop in self.stops if (place := self.pending.find(stop)) >= 0]
+        found = [(place, stop) for stop in self.stops if (place := self.pending.find(stop)) >= 0]
         if self._expression is not None:
-            start = self._expression.found(len(text), self.pending)
-            starts += [] if start is None else [start]
-        if starts:
-            self.found = True
-            return self.pending[: min(starts)]
+            match = self._expression.found(len(text), self.pending)
+            found += [] if match is None else [match]
+        if found:
+            start, self.found = min(found)
+            return self.pending[:start]
         keep = 0 if last else partial_match(self.pending, self.stops)
         if self._expression is not None and not last:
             keep = max(keep, self._expression.held(self.pending))
@@ -79,14 +79,14 @@ class Expression:
             )
         self._before = ""  # the end of what was passed on, for what an expression asks of the text before it
 
-    def found(self, new: int, pending: str) -> int | None:
-        """Where in the pending text, whose last `new` characters are new, the first match to be complete begins."""
+    def found(self, new: int, pending: str) -> tuple[int, str] | None:
+        """Where in the pending text, whose last `new` characters are new, the first match to be complete begins, and it."""
         text, begin = self._before + pending, len(self._before)
         for end in range(len(text) - new + 1, len(text) + 1):
             self._seconds = min(SECONDS, self._seconds + MORE_SECONDS)
             match = self._search(text, begin, end)
             if match is not None:
-                return match.start() - begin
+                return match.start() - begin, match[0]
         return None
 
     def held(self, pending: str) -> int:
@@ -158,9 +158,9 @@ class TextStream:
         if self._detokenizer is not None:
             text = "" if ended else self._detokenizer.add(token)
             text = self._stop.add(text + (self._detokenizer.finish() if last else ""), last)
-            ended = ended or self._stop.found
+            ended = ended or self._stop.found is not None
         reason = "stop" if ended else "length" if last else None
-        return Step(token, text, logprob, reason, alternatives=alternatives)
+        return Step(token, text, logprob, reason, alternatives=alternatives, stop=self._stop.found)
 
     def rest(self) -> str:
         """The text that is still held back, when the answer ends here."""

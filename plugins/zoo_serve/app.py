@@ -1,0 +1,136 @@
+"""The application: all paths of the server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from zoo_serve.endpoint import Endpoint, ErrorForm
+from zoo_serve.http import Access, EndpointApp, Guard
+from zoo_serve.openapi import document
+from zoo_serve.protocols import chat, completions, openai
+from zoo_serve.requests import RequestError
+from zoo_serve.service import Service
+
+ENDPOINTS: tuple[Endpoint, ...] = (chat.ENDPOINT, completions.ENDPOINT)
+PAGE = Path(__file__).with_name("page")
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json"}
+POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+
+
+def application(service: Service, access: Access) -> ASGIApp:
+    """The ASGI application of a service."""
+    assets = sorted(path for path in PAGE.iterdir() if path.suffix in TYPES and path.name != "index.html")
+    routes = [Route(one.path, EndpointApp(one, service), methods=["POST"]) for one in ENDPOINTS]
+    routes += [
+        Route("/v1/models", _models(service)),
+        Route("/v1/models/{name:path}", _model(service)),
+        Route("/health", _health(service)),
+        Route("/metrics", _metrics(service)),
+        Route("/openapi.json", _openapi),
+        Route("/", _file(PAGE / "index.html")),
+        *(Route(f"/{path.name}", _file(path)) for path in assets),
+    ]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _not_found, Exception: _failed})
+    open_paths = ["/", "/health", *(f"/{path.name}" for path in assets)]
+    return Guard(app, access, open_paths, error_form, service.metrics)
+
+
+def error_form(path: str) -> ErrorForm:
+    """The form of errors at a path: its interface's."""
+    return next((one.error for one in ENDPOINTS if path.startswith(one.path)), openai.error)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    words = {404: f"there is nothing at {request.url.path[:80]}", 405: "the method is not one of this path"}
+    problem = RequestError(error.status_code, words.get(error.status_code, error.detail))
+    return JSONResponse(error_form(request.url.path)(problem), error.status_code, error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    problem = RequestError(500, "the server failed at this request", code="internal_error")
+    return JSONResponse(error_form(request.url.path)(problem), 500)
+
+
+def _file(path: Path) -> Callable[[Request], Any]:
+    headers = {
+        "content-security-policy": POLICY,
+        "x-content-type-options": "nosniff",
+        "cache-control": "no-cache",
+    }
+
+    async def serve(request: Request) -> Response:
+        return FileResponse(path, media_type=TYPES[path.suffix], headers=headers)
+
+    return serve
+
+
+def model_record(service: Service, name: str) -> dict[str, Any]:
+    """A model as /v1/models lists it; what is known of it once it was loaded."""
+    served = service.table.served.get(name)
+    zoo: dict[str, Any] = {"state": "loaded" if served else "available"}
+    if served is not None:
+        recipe = served.loaded.recipe
+        zoo |= {
+            "task": served.loaded.architecture.task,
+            "architecture": served.loaded.architecture.name,
+            "parameters": recipe.parameters(recipe.dim),
+            "context": recipe.context,
+            "chat": served.is_chat,
+        }
+    return {"id": name, "object": "model", "created": STARTED, "owned_by": "zoo", "zoo": zoo}
+
+
+STARTED = int(time.time())
+
+
+def _models(service: Service) -> Callable[[Request], Any]:
+    async def serve(request: Request) -> Response:
+        data = [model_record(service, name) for name in service.table.sources]
+        return JSONResponse({"object": "list", "data": data})
+
+    return serve
+
+
+def _model(service: Service) -> Callable[[Request], Any]:
+    async def serve(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name in service.table.sources:
+            return JSONResponse(model_record(service, name))
+        return JSONResponse(openai.error(service.unknown_model(name)), 404)
+
+    return serve
+
+
+def _health(service: Service) -> Callable[[Request], Any]:
+    async def serve(request: Request) -> Response:
+        return JSONResponse({"status": service.state}, 200 if service.state == "ready" else 503)
+
+    return serve
+
+
+def _metrics(service: Service) -> Callable[[Request], Any]:
+    async def serve(request: Request) -> Response:
+        text = service.metrics.text(service.worker.counts)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return serve
+
+
+async def _openapi(request: Request) -> Response:
+    return JSONResponse(openapi_document())
+
+
+def openapi_document() -> Mapping[str, Any]:
+    """The OpenAPI document of the server."""
+    return document(ENDPOINTS)

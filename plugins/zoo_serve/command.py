@@ -1,0 +1,194 @@
+"""`zoo serve`: models over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zoo.cli.setting_options import SettingsCommand
+from zoo.cli.source_options import (
+    FOLDER,
+    MODEL_OPTIONS,
+    ModelOptions,
+    adapter_option,
+    complete_source,
+    model_options,
+)
+from zoo.cli.source_options import prompt_cache_option as file_option
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
+BYTES = {"K": 10**3, "M": 10**6, "G": 10**9}
+
+
+class ByteCount(click.ParamType):
+    """A number of bytes: 500000000, 500M, 4G."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value).upper().removesuffix("B")
+        unit = BYTES.get(text[-1:], 1)
+        digits = text[:-1] if unit > 1 else text
+        if not digits.isdecimal():
+            self.fail(f"expected a number of bytes such as 500M or 4G, got {value!r:.40}", param, ctx)
+        return int(digits) * unit
+
+
+@click.command(
+    cls=SettingsCommand,
+    usual=("host", "port", "api_key", "rows", "adapters", "max_models"),
+    epilog="Example: zoo serve smollm2",
+)
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, shell_complete=complete_source)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0: all.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: a free one.")
+@click.option(
+    "--api-key",
+    envvar="ZOO_API_KEY",
+    metavar="KEY",
+    help="Ask clients for this key (better: the variable ZOO_API_KEY).",
+)
+@click.option(
+    "--rows", type=click.IntRange(1), default=32, show_default=True, help="Answers that run at once."
+)
+@click.option(
+    "--queue", type=click.IntRange(0), default=256, show_default=True, help="Requests that may wait."
+)
+@click.option(
+    "--timeout", type=click.FloatRange(1), default=600, show_default=True, help="Seconds for a request."
+)
+@click.option(
+    "--max-models", type=click.IntRange(1), default=1, show_default=True, help="Models in memory at once."
+)
+@click.option(
+    "--unload-after", type=click.FloatRange(0), metavar="SECONDS", help="Free a model that is not used."
+)
+@click.option(
+    "--prompt-cache",
+    "cache_bytes",
+    type=ByteCount(),
+    help="Bytes for the KV caches of earlier prompts (default: a quarter of the memory; 0: none).",
+)
+@click.option(
+    "--adapter",
+    "adapters",
+    multiple=True,
+    metavar="NAME=FOLDER",
+    help="Offer the first SOURCE with this adapter, too, as SOURCE:NAME; may be given several times.",
+)
+@click.option("--cors", "origins", multiple=True, metavar="ORIGIN", help="Let web pages of this origin ask.")
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name by which this server is asked."
+)
+@model_options(*(option for option in MODEL_OPTIONS if option not in (adapter_option, file_option)))
+def serve(
+    sources: tuple[str, ...],
+    host: str,
+    port: int,
+    api_key: str | None,
+    rows: int,
+    queue: int,
+    timeout: float,
+    max_models: int,
+    unload_after: float | None,
+    cache_bytes: int | None,
+    adapters: tuple[str, ...],
+    origins: tuple[str, ...],
+    hosts: tuple[str, ...],
+    options: ModelOptions,
+    settings: dict[str, Any],
+) -> None:
+    """Serve each SOURCE (an architecture, a folder, a GGUF file or a hub id) over HTTP.
+
+    Clients of OpenAI's and Anthropic's interfaces use it at http://HOST:PORT/v1, a browser at http://HOST:PORT/. The first
+    SOURCE is loaded at once, others when they are asked for. Settings are defaults of the answers. Ctrl-C stops.
+    """
+    missing = [name for name in LIBRARIES if find_spec(name) is None]
+    if missing:
+        raise click.UsageError(
+            f"it needs {', '.join(missing)}, which the extra `serve` installs: pip install 'mlx-zoo[serve]'"
+        )
+    from zoo_serve.app import application
+    from zoo_serve.http import Access
+    from zoo_serve.metrics import Metrics
+    from zoo_serve.models import ModelTable
+    from zoo_serve.server import Server
+    from zoo_serve.service import Limits, Service
+    from zoo_serve.worker import Worker
+
+    offered = sources_of(sources, adapters, options, settings)
+    table, metrics = ModelTable(offered, max_models), Metrics()
+    worker = Worker(table, rows=rows, prompt_cache=cache_bytes, unload_after=unload_after)
+    service = Service(table, worker, Limits(rows, queue, timeout), metrics)
+    app = application(service, Access(api_key, hosts, origins))
+    announced = partial(announce, offered[0].name, key=api_key is not None, local=host in LOOPBACK)
+    server = Server(app, service, host, port, announced)
+    worker.on_failure = server.worker_failed
+    worker.start()
+    server.run_to_end()
+
+
+def sources_of(
+    sources: tuple[str, ...], adapters: tuple[str, ...], options: ModelOptions, settings: Mapping[str, Any]
+) -> list[Any]:
+    """The models that are offered. Each is looked for, and downloaded if need be, before the server starts."""
+    from zoo.checkpoint.source import find
+    from zoo.host.registry import default_registry
+    from zoo_serve.models import Source
+
+    found: dict[str, Source] = {}
+    variables, command = copy_context(), click.get_current_context()
+
+    def in_command(function: Any, *arguments: Any) -> Any:
+        """Call a function in the worker's thread as in this command, whose defaults it reads."""
+        with command.scope(cleanup=False):
+            return variables.run(function, *arguments)
+
+    def add(name: str, source: str, adapter: Path | None) -> None:
+        if name in found:
+            raise click.UsageError(f"two models are called {name}")
+        how = replace(options, adapter=adapter)
+        found[name] = Source(
+            name,
+            partial(in_command, how.load, source),
+            lambda loaded: in_command(how.settings, loaded, dict(settings)),
+        )
+
+    for source in sources:
+        find(source, default_registry(), revision=options.revision)
+        add(model_name(source), source, None)
+    for text in adapters:
+        name, equals, folder = text.partition("=")
+        if not (name and equals):
+            raise click.BadParameter(f"{text!r} is not NAME=FOLDER", param_hint="--adapter")
+        add(f"{model_name(sources[0])}:{name}", sources[0], FOLDER.convert(folder, None, None))
+    return list(found.values())
+
+
+def model_name(source: str) -> str:
+    """The name of a source in requests: the last part of a path that exists, else as it is written."""
+    path = Path(source)
+    return path.resolve().name if path.exists() else source
+
+
+def announce(model: str, address: str, key: bool, local: bool) -> None:
+    """Print the address, and what to paste into a client."""
+    lines = [
+        f"serving {model} at {address}/",
+        f"  export OPENAI_BASE_URL={address}/v1 OPENAI_API_KEY={'your key' if key else 'none'}",
+        f"  export ANTHROPIC_BASE_URL={address} ANTHROPIC_API_KEY={'your key' if key else 'none'}",
+        f"  curl {address}/v1/chat/completions -H 'Content-Type: application/json' \\",
+        """    -d '{"messages": [{"role": "user", "content": "Hello"}]}'""",
+    ]
+    if not (local or key):
+        lines.append("  anyone who reaches this address can use it: ZOO_API_KEY asks for a key")
+    for line in lines:
+        click.echo(line, err=True)

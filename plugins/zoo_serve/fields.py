@@ -1,0 +1,258 @@
+"""Tables of the fields of requests: what is read, which setting a field is, and what each value may be.
+
+The handlers check requests by these tables, and the OpenAPI document is written from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from zoo.architecture import Setting
+from zoo.architecture.settings import SHARED
+from zoo.errors import PromptError, did_you_mean
+from zoo.frozen import Frozen, frozen
+from zoo.host.registry import default_registry
+from zoo_serve.requests import RequestError
+
+Schema = Mapping[str, Any]
+
+TEXT: Schema = {"type": "string"}
+WHOLE: Schema = {"type": "integer"}
+FLAG: Schema = {"type": "boolean"}
+OBJECT: Schema = {"type": "object"}
+TOKENS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+
+# Settings that a request cannot give: functions, other models, and how the server reads prompts.
+SERVER_ONLY = ("logits_processors", "draft_model", "prefill_chunk")
+
+
+@frozen()
+class Field(Frozen):
+    """A field of a request. `schema` is the JSON Schema of its values; null always stands for a field that is left out.
+
+    `setting` names the setting that it is. `only` are the only values that it may have, where a server without the feature can
+    accept them. `ignored` says why a value changes nothing here.
+    """
+
+    schema: Schema
+    setting: str | None = None
+    only: tuple[Any, ...] = ()
+    ignored: str = ""
+    about: str = ""
+
+
+class Fields:
+    """The fields of one kind of request by their names; `required` are those that must be there.
+
+    With `settings`, each setting of generation whose name is not taken is a field under its own name.
+    """
+
+    def __init__(
+        self, fields: Mapping[str, Field], *, required: Iterable[str] = (), settings: bool = False
+    ) -> None:
+        self.own, self.required, self._settings = dict(fields), tuple(required), settings
+
+    @property
+    def all(self) -> dict[str, Field]:
+        """The fields, those of settings among them."""
+        return self.own | (
+            {
+                name: Field(schema_of(setting), setting=name, about=setting.help)
+                for name, setting in request_settings().items()
+                if name not in self.own
+            }
+            if self._settings
+            else {}
+        )
+
+    def checked(self, body: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The values of the fields that are read, and the settings; RequestError, 400, names a field that is wrong."""
+        if not isinstance(body, Mapping):
+            raise RequestError(400, "the request must be a JSON object")
+        known, values, settings = self.all, dict[str, Any](), dict[str, Any]()
+        for name, value in body.items():
+            field = known.get(name)
+            if field is None:
+                raise RequestError(
+                    400,
+                    f"`{name:.60}`: nothing here serves this field{did_you_mean(name, known)}",
+                    param=name,
+                )
+            if value is None:
+                continue
+            check(value, field.schema, name)
+            if field.only and not any(type(value) is type(one) and value == one for one in field.only):
+                raise RequestError(
+                    400,
+                    f"`{name}`: nothing here serves this value; it can only be {_listed(field.only)}",
+                    param=name,
+                )
+            if field.setting is not None:
+                settings[field.setting] = value
+            elif not field.ignored and not field.only:
+                values[name] = value
+        for name in self.required:
+            if name not in values:
+                raise RequestError(400, f"`{name}` is missing", param=name)
+        return values, settings
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of such a request."""
+        properties = {}
+        for name, field in self.all.items():
+            only = {"enum": list(field.only)} if field.only else {}
+            about = " ".join(
+                filter(None, (field.about, field.ignored and f"Changes nothing here: {field.ignored}."))
+            )
+            inner = {**field.schema, **only}
+            properties[name] = {
+                **(inner if name in self.required else {"anyOf": [inner, {"type": "null"}]}),
+                **({"description": about} if about else {}),
+            }
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": list(self.required),
+            "additionalProperties": False,
+        }
+
+
+def request_settings() -> dict[str, Setting]:
+    """The settings that a request may give, by name: the shared ones and those of installed strategies."""
+    found = dict(SHARED)
+    for strategy in default_registry().strategies.values():
+        found |= {setting.name: setting for setting in strategy.own_settings if setting.name not in found}
+    return {name: setting for name, setting in found.items() if name not in SERVER_ONLY}
+
+
+def checked_settings(settings: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
+    """Settings, each in its kind; RequestError, 400, with the name of the field that gave a bad one."""
+    known, names = request_settings(), {f.setting: name for name, f in fields.all.items() if f.setting}
+    try:
+        return {name: known[name].checked(value) for name, value in settings.items()}
+    except PromptError as error:
+        raise setting_error(error, names) from error
+
+
+def setting_error(error: Exception, names: Mapping[str, str]) -> RequestError:
+    """The error of a setting as one of the field that gave it; `names` has the fields by their settings."""
+    message, param = str(error), None
+    for setting, name in names.items():
+        if f"`{setting}`" in message:
+            message, param = message.replace(f"`{setting}`", f"`{name}`"), name
+            break
+    return RequestError(400, message, param=param)
+
+
+def schema_of(setting: Setting) -> dict[str, Any]:
+    """The JSON Schema of a setting's values, as `Setting.checked` takes them."""
+    if setting.choices:
+        kind: dict[str, Any] = {"enum": list(setting.choices)}
+    elif setting.kind in (int, float):
+        kind = {"type": "integer" if setting.kind is int else "number"}
+        bounds = {"minimum": setting.minimum, "maximum": setting.maximum, "exclusiveMinimum": setting.above}
+        kind |= {name: bound for name, bound in bounds.items() if bound is not None}
+    elif setting.kind is tuple:
+        items = [schema_of(item) for item in setting.items]
+        kind = {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+    elif setting.kind is object:
+        kind = {"anyOf": [TEXT, TOKENS]}
+    else:
+        kind = {"type": {bool: "boolean", str: "string", dict: "object"}[setting.kind]}
+    others = [{"type": "array", "items": kind}] if setting.several else []
+    others += [{"enum": list(setting.also)}] if setting.also else []
+    return {"anyOf": [kind, *others]} if others else kind
+
+
+TYPES: dict[str, Any] = {
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "number": (int, float),
+    "object": Mapping,
+    "array": list,
+    "null": type(None),
+}
+SHOWN = 60  # characters of a value in a message
+
+
+def check(value: Any, schema: Schema, where: str) -> None:
+    """RequestError, 400, unless a value is as its schema says; `where` is the path of the value in the request.
+
+    The keywords are those that the tables use: type, enum, minimum, maximum, exclusiveMinimum, minItems, maxItems,
+    maxLength, items, properties, required, additionalProperties, anyOf. Others, of settings, are checked by the setting.
+    """
+    param = where.partition(".")[0].partition("[")[0]
+
+    def fail(expected: str) -> RequestError:
+        return RequestError(400, f"`{where}` must be {expected}, got {value!r:.{SHOWN}}", param=param)
+
+    if "anyOf" in schema:
+        errors = []
+        for one in schema["anyOf"]:
+            try:
+                return check(value, one, where)
+            except RequestError as error:
+                errors.append(error)
+        # The error that lies deepest is of the alternative that was meant.
+        raise max(
+            errors, key=lambda error: (str(error).split("`")[1].count("."), len(str(error).split("`")[1]))
+        )
+    kinds = schema.get("type", ())
+    kinds = (kinds,) if isinstance(kinds, str) else kinds
+    if kinds and not any(_is(value, kind) for kind in kinds):
+        raise fail(" or ".join(ARTICLES[kind] for kind in kinds))
+    if "enum" in schema and not any(type(value) is type(one) and value == one for one in schema["enum"]):
+        raise fail(f"one of {_listed(schema['enum'])}")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        for key, wrong, words in BOUNDS:
+            if key in schema and wrong(value, schema[key]):
+                raise fail(f"{words} {schema[key]:g}")
+    if isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
+        raise fail(f"at most {schema['maxLength']} characters")
+    if isinstance(value, list):
+        if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
+            raise fail(
+                f"a list of {schema.get('minItems', 0)} to {schema.get('maxItems', 'any number of')} values"
+            )
+        if "items" in schema:
+            for number, item in enumerate(value):
+                check(item, schema["items"], f"{where}[{number}]")
+    if isinstance(value, Mapping):
+        properties = schema.get("properties", {})
+        for name in schema.get("required", ()):
+            if name not in value:
+                raise RequestError(400, f"`{where}.{name}` is missing", param=param)
+        for name, inner in value.items():
+            if name in properties:
+                check(inner, properties[name], f"{where}.{name}")
+            elif schema.get("additionalProperties", True) is False:
+                hint = did_you_mean(name, properties)
+                raise RequestError(
+                    400, f"`{where}.{name:.60}`: nothing here serves this field{hint}", param=param
+                )
+
+
+def _is(value: Any, kind: str) -> bool:
+    return kind == "boolean" if isinstance(value, bool) else isinstance(value, TYPES[kind])
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(f'"{value}"' if isinstance(value, str) else str(value).lower() for value in values)
+
+
+ARTICLES = {
+    "string": "text",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "object": "an object",
+    "array": "a list",
+    "null": "null",
+}
+BOUNDS = (
+    ("minimum", lambda value, bound: value < bound, "at least"),
+    ("maximum", lambda value, bound: value > bound, "at most"),
+    ("exclusiveMinimum", lambda value, bound: value <= bound, "more than"),
+)

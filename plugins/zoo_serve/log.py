@@ -1,0 +1,45 @@
+"""A line for each request on the error stream. It has no prompt, no answer, no key, and no path but the endpoint's."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zoo_serve.service import Generation
+
+
+class RequestLog:
+    """What is known of one request; `write` prints it."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint, self.began = endpoint, time.monotonic()
+        self.status: int | None = None
+        self.model: str | None = None
+        self.generation: Generation | None = None
+        self.error: BaseException | None = None
+        self.cancelled = False
+
+    def write(self) -> None:
+        """Print the line: time, endpoint, status, and of generations the model, tokens and times."""
+        parts = [time.strftime("%H:%M:%S"), self.endpoint, str(self.status)]
+        if self.generation is not None:
+            usage = self.generation.answer.usage
+            parts += [self.generation.model.name, f"prompt={usage.prompt}", f"cached={usage.cached}"]
+            parts.append(f"generated={usage.completion}")
+            if self.generation.first_token is not None:
+                parts.append(f"first={self.generation.first_token - self.began:.3f}s")
+        parts.append(f"total={time.monotonic() - self.began:.3f}s")
+        if self.cancelled:
+            parts.append("cancelled")
+        if self.error is not None:  # the place, not the message, which may quote a prompt
+            last = traceback.extract_tb(self.error.__traceback__)[-1]
+            parts.append(f"{type(self.error).__name__} at {last.name}:{last.lineno}")
+        say(" ".join(parts))
+
+
+def say(line: str) -> None:
+    """Print a line on the error stream."""
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,148 @@
+"""The models of a server: which are loaded, who uses them, and what serves each."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mlx.utils import tree_flatten
+
+from zoo import runtime
+from zoo.cache import CachePolicy
+from zoo.describe.facts.memory import policy_bytes
+from zoo.frozen import Frozen, frozen
+from zoo.generation.chat.session import Transcript
+from zoo.generation.loop.engine import Engine
+from zoo.generation.loop.prompt import has_chat_template
+from zoo.generation.prefix_cache import PromptCache
+from zoo.generation.prefix_cache import unsupported as uncachable
+from zoo.loading import Loaded
+
+MOST_CONVERSATIONS = 256  # whose tokens are remembered
+PREFILL_SHARE = 1 / 3  # of the time, while answers are generated
+
+
+@frozen()
+class Source(Frozen):
+    """A model that the server offers under `name`. `load` reads it; `settings` are defaults of its answers."""
+
+    name: str
+    load: Callable[[], Loaded]
+    settings: Callable[[Loaded], Mapping[str, Any]]
+
+
+class ServedModel:
+    """A model in memory, with its engine, prompt cache and defaults. Made and run by the worker's thread alone."""
+
+    def __init__(self, source: Source, *, rows: int, prompt_cache: int | None) -> None:
+        self.name = source.name
+        self.loaded = source.load()
+        runtime.unwire_memory()  # concurrent streams with wired memory have panicked machines
+        self.settings = dict(source.settings(self.loaded))
+        self.strategy: str | None = self.settings.pop("strategy", None)
+        usable = prompt_cache != 0 and not uncachable(self.loaded)
+        self.prompt_cache = PromptCache(self.loaded, prompt_cache) if usable else None
+        self.engine = Engine(
+            self.loaded, rows=rows, prompt_cache=self.prompt_cache, prefill_share=PREFILL_SHARE
+        )
+        self.weight_bytes = sum(array.nbytes for _, array in tree_flatten(self.loaded.model.parameters()))
+        # Read by other threads, which must not make caches.
+        self.by_column = self.prompt_cache is None or self.prompt_cache.by_column()
+        self.is_chat = has_chat_template(self.loaded)
+        tokenizer = self.loaded.tokenizer if self.is_chat else None
+        self._transcript = Transcript(tokenizer, MOST_CONVERSATIONS) if tokenizer else None
+        self._transcript_lock = threading.Lock()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a rendered conversation, those that the model generated where it is known. For any thread."""
+        assert self._transcript is not None
+        with self._transcript_lock:
+            return self._transcript.encode(text)
+
+    def remember(self, ids: Sequence[int]) -> None:
+        """Remember the ids of a prompt and its answer, for the conversation's next turn. For any thread."""
+        if self._transcript is not None and self.prompt_cache is not None:
+            with self._transcript_lock:
+                self._transcript.add(ids)
+
+    def cache_bytes(self, tokens: int, policy: CachePolicy) -> int:
+        """The bytes that the caches of one sequence of so many tokens hold, by the recipe."""
+        dtype = runtime.compute_dtype()
+        return policy_bytes(self.loaded.recipe, tokens, policy) * (dtype.size if dtype else 2) // 2
+
+
+class ModelTable:
+    """The models by name, and who uses each.
+
+    At most `most` are loaded at once. A model that is used stays loaded. Who asks for one while another waits to be loaded
+    waits, too, so that each gets its turn.
+    """
+
+    def __init__(self, sources: Sequence[Source], most: int = 1) -> None:
+        self.sources = {source.name: source for source in sources}
+        self.most = most
+        self.served: dict[str, ServedModel] = {}
+        self._users: dict[str, int] = {}
+        self._used: dict[str, float] = {}
+        self._waiting: deque[tuple[str, Callable[[ServedModel | Exception], None]]] = deque()
+        self._lock = threading.Lock()
+
+    def acquire(self, name: str) -> ServedModel | None:
+        """The model, which then stays loaded until `release`; None where it must be waited for (`wait`)."""
+        with self._lock:
+            if self._waiting or name not in self.served:
+                return None
+            return self._acquired(name)
+
+    def wait(self, name: str, ready: Callable[[ServedModel | Exception], None]) -> None:
+        """Have `ready` called, by the worker, with the model, which then stays loaded until `release`."""
+        with self._lock:
+            self._waiting.append((name, ready))
+
+    def release(self, name: str) -> None:
+        """Say that a user of the model is done with it."""
+        with self._lock:
+            self._users[name] -= 1
+            self._used[name] = time.monotonic()
+
+    def _acquired(self, name: str) -> ServedModel:
+        self._users[name] = self._users.get(name, 0) + 1
+        return self.served[name]
+
+    def next_wanted(self) -> tuple[str, Callable[[ServedModel | Exception], None]] | None:
+        """Who waits longest, if the model can be given or loaded now; an unused one makes room. For the worker."""
+        with self._lock:
+            if not self._waiting:
+                return None
+            name = self._waiting[0][0]
+            if name not in self.served and len(self.served) >= self.most:
+                unused = [other for other in self.served if not self._users.get(other)]
+                if not unused:
+                    return None
+                self._drop(min(unused, key=lambda other: self._used.get(other, 0.0)))
+            return self._waiting.popleft()
+
+    def give(self, name: str) -> ServedModel:
+        """A loaded model to who waited for it. For the worker."""
+        with self._lock:
+            return self._acquired(name)
+
+    def drop_unused(self, seconds: float) -> float | None:
+        """Free the models that nobody has used for so long; returns the seconds until the next is due, None without one."""
+        with self._lock:
+            now, due = time.monotonic(), []
+            for name in list(self.served):
+                if not self._users.get(name) and not self._waiting:
+                    rest = self._used.get(name, now) + seconds - now
+                    if rest <= 0:
+                        self._drop(name)
+                    else:
+                        due.append(rest)
+            return min(due, default=None)
+
+    def _drop(self, name: str) -> None:
+        del self.served[name]
+        runtime.release_memory()

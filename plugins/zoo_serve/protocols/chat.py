@@ -1,0 +1,255 @@
+"""`/v1/chat/completions`: OpenAI's Chat Completions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from zoo_serve.endpoint import Endpoint, Event
+from zoo_serve.fields import FLAG, OBJECT, TEXT, WHOLE, Field, Fields, Schema, checked_settings
+from zoo_serve.protocols import openai
+from zoo_serve.requests import Answer, Choice, Delta, GenerationRequest, RequestError, TokenLogprobs
+
+MESSAGE: Schema = {
+    "type": "object",
+    "required": ["role"],
+    "properties": {
+        "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
+        "content": {"type": ["string", "array", "null"]},
+        "name": {"type": ["string", "null"]},
+        "tool_calls": {"type": ["array", "null"], "items": OBJECT},
+        "tool_call_id": {"type": ["string", "null"]},
+        "reasoning_content": {"type": ["string", "null"]},
+        "reasoning": {"type": ["string", "null"]},
+        "thinking": {"type": ["string", "null"]},
+        "refusal": {"type": ["string", "null"]},
+        "annotations": {"type": ["array", "null"]},
+        "audio": {"type": "null"},
+        "function_call": {"type": "null"},
+    },
+}
+LEFT_OUT = ("refusal", "annotations", "audio", "function_call")  # of an answer that a client sends back
+TOOL: Schema = {
+    "type": "object",
+    "required": ["type", "function"],
+    "properties": {
+        "type": {"enum": ["function"]},
+        "function": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {
+                "name": TEXT,
+                "description": {"type": ["string", "null"]},
+                "parameters": {"type": ["object", "null"]},
+                "strict": {"type": ["boolean", "null"]},
+            },
+        },
+    },
+}
+NAMED: Schema = {
+    "type": "object",
+    "required": ["type", "function"],
+    "properties": {
+        "type": {"enum": ["function"]},
+        "function": {"type": "object", "required": ["name"], "properties": {"name": TEXT}},
+    },
+}
+FORMAT: Schema = {
+    "type": "object",
+    "required": ["type"],
+    "properties": {
+        "type": {"enum": ["text", "json_object", "json_schema"]},
+        "json_schema": {
+            "type": "object",
+            "required": ["schema"],
+            "properties": {
+                "name": TEXT,
+                "description": {"type": ["string", "null"]},
+                "schema": OBJECT,
+                "strict": {"type": ["boolean", "null"]},
+            },
+        },
+    },
+}
+
+FIELDS = Fields(
+    {
+        "model": openai.MODEL,
+        "messages": Field({"type": "array", "items": MESSAGE, "minItems": 1}),
+        "n": openai.COUNT,
+        **openai.STREAM,
+        **openai.SETTINGS,
+        "max_completion_tokens": Field({**WHOLE, "minimum": 1}, setting="max_tokens"),
+        "logprobs": Field(FLAG, about="Return the log-probability of each token."),
+        "top_logprobs": Field({**WHOLE, "minimum": 0, "maximum": openai.MOST_ALTERNATIVES}),
+        "response_format": Field(FORMAT, about="Text, any JSON object, or JSON that matches a schema."),
+        "tools": Field({"type": "array", "items": TOOL}),
+        "tool_choice": Field({"anyOf": [{"enum": ["none", "auto", "required"]}, NAMED]}),
+        "parallel_tool_calls": Field(
+            FLAG, only=(True,), about="How many calls an answer has is the model's choice."
+        ),
+        "chat_template_kwargs": Field(
+            OBJECT, about="Variables of the chat template, `enable_thinking` for example."
+        ),
+        "strategy": Field(TEXT, about="Generation strategy."),
+        "modalities": Field({"type": "array", "items": {"enum": ["text"]}}, ignored="every answer is text"),
+        **openai.IGNORED,
+    },
+    required=("messages",),
+    settings=True,
+)
+
+
+def parse(body: Mapping[str, Any]) -> GenerationRequest:
+    """The request of a JSON object."""
+    values, settings = FIELDS.checked(body)
+    if "top_logprobs" in values and not values.get("logprobs"):
+        raise RequestError(400, "`top_logprobs` needs `logprobs`", param="top_logprobs")
+    if values.get("logprobs"):
+        settings["logprobs"] = values.get("top_logprobs") or True
+    settings |= format_settings(values.get("response_format"))
+    return GenerationRequest(
+        model=values.get("model"),
+        messages=tuple(_message(message) for message in values["messages"]),
+        tools=tuple(values.get("tools", ())),
+        tool_choice=values.get("tool_choice", "auto"),
+        variables=values.get("chat_template_kwargs", {}),
+        settings=checked_settings(settings, FIELDS),
+        strategy=values.get("strategy"),
+        count=values.get("n", 1),
+        stream=values.get("stream", False),
+        stream_usage=values.get("stream_options", {}).get("include_usage", False),
+    )
+
+
+def format_settings(asked: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The settings of a `response_format`."""
+    if asked is None or asked["type"] == "text":
+        return {}
+    if asked["type"] == "json_object":
+        return {"json_schema": {"type": "object"}}
+    if "json_schema" not in asked:
+        raise RequestError(400, "`response_format.json_schema` is missing", param="response_format")
+    return {"json_schema": asked["json_schema"]["schema"]}
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as `zoo.chat` takes it: "developer" is the newer name of "system"."""
+    kept = {key: value for key, value in message.items() if key not in LEFT_OUT and value is not None}
+    return {**kept, "role": "system"} if kept["role"] == "developer" else kept
+
+
+def respond(request: GenerationRequest, answer: Answer) -> dict[str, Any]:
+    """The response of a finished answer."""
+    choices = [
+        {
+            "index": number,
+            "message": _answer_message(choice),
+            "logprobs": _logprobs(choice.tokens, request),
+            "finish_reason": choice.finish_reason,
+        }
+        for number, choice in enumerate(answer.choices)
+    ]
+    begin = openai.head(answer, "chatcmpl", "chat.completion")
+    return {**begin, "choices": choices, "usage": openai.usage(answer.usage)}
+
+
+def _answer_message(choice: Choice) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": choice.text, "refusal": None}
+    if choice.thinking:
+        message["reasoning_content"] = choice.thinking
+    if choice.calls:
+        message |= {"content": choice.text or None, "tool_calls": openai.calls(choice.calls)}
+    return message
+
+
+def _logprobs(tokens: Sequence[TokenLogprobs], request: GenerationRequest) -> dict[str, Any] | None:
+    if not request.settings.get("logprobs"):
+        return None
+    content = [
+        {**openai.token(one.token), "top_logprobs": [openai.token(other) for other in one.alternatives]}
+        for one in tokens
+    ]
+    return {"content": content, "refusal": None}
+
+
+class ChatStream:
+    """The chunks of a chat answer."""
+
+    def __init__(self, request: GenerationRequest, answer: Answer) -> None:
+        self.request, self.answer = request, answer
+        self.calls = [0] * len(answer.choices)  # sent so far
+
+    def start(self) -> Iterator[Event]:
+        for index in range(len(self.answer.choices)):
+            yield self._chunk(index, {"role": "assistant", "content": ""})
+
+    def add(self, delta: Delta) -> Iterator[Event]:
+        part: dict[str, Any] = {}
+        if delta.text:
+            part["content"] = delta.text
+        if delta.thinking:
+            part["reasoning_content"] = delta.thinking
+        if delta.calls:
+            part["tool_calls"] = openai.calls(delta.calls, self.calls[delta.index])
+            self.calls[delta.index] += len(delta.calls)
+        if part or delta.tokens:
+            yield self._chunk(delta.index, part, _logprobs(delta.tokens, self.request))
+        if delta.finish_reason is not None:
+            yield self._chunk(delta.index, {}, finish_reason=delta.finish_reason)
+
+    def end(self) -> Iterator[Event]:
+        if self.request.stream_usage:
+            begin = openai.head(self.answer, "chatcmpl", "chat.completion.chunk")
+            yield None, {**begin, "choices": [], "usage": openai.usage(self.answer.usage)}
+        yield openai.DONE
+
+    def failed(self, error: RequestError) -> Iterator[Event]:
+        yield None, openai.error(error)
+
+    def _chunk(
+        self,
+        index: int,
+        delta: Mapping[str, Any],
+        logprobs: Mapping[str, Any] | None = None,
+        finish_reason: str | None = None,
+    ) -> Event:
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+        return None, {**openai.head(self.answer, "chatcmpl", "chat.completion.chunk"), "choices": [choice]}
+
+
+RESPONSE: Schema = {
+    "type": "object",
+    "required": ["id", "object", "created", "model", "choices", "usage"],
+    "properties": {
+        "id": TEXT,
+        "object": {"enum": ["chat.completion"]},
+        "created": WHOLE,
+        "model": TEXT,
+        "choices": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["index", "message", "finish_reason"],
+                "properties": {
+                    "index": WHOLE,
+                    "message": MESSAGE,
+                    "logprobs": {"type": ["object", "null"]},
+                    "finish_reason": {"enum": ["stop", "length", "tool_calls"]},
+                },
+            },
+        },
+        "usage": openai.USAGE,
+    },
+}
+
+ENDPOINT = Endpoint(
+    path="/v1/chat/completions",
+    about="Answer the last message of a conversation.",
+    fields=FIELDS,
+    parse=parse,
+    respond=respond,
+    response=RESPONSE,
+    stream=ChatStream,
+    error=openai.error,
+)

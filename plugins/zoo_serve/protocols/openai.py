@@ -1,0 +1,113 @@
+"""What the endpoints of OpenAI's interface share: fields, errors, numbers of tokens, tool calls, log-probabilities.
+
+Source: OpenAI's API reference, https://platform.openai.com/docs/api-reference.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from zoo.generation.loop.step import ToolCall
+from zoo_serve.endpoint import Event
+from zoo_serve.fields import FLAG, OBJECT, TEXT, WHOLE, Field, Schema
+from zoo_serve.requests import Answer, RequestError, Token, Usage
+
+DONE: Event = (None, "[DONE]")
+MOST_CHOICES = 16
+MOST_ALTERNATIVES = 20
+
+MODEL = Field(TEXT, about="A name of GET /v1/models; without one, the first model.")
+STREAM = {
+    "stream": Field(FLAG, about="Send the answer as server-sent events."),
+    "stream_options": Field(
+        {
+            "type": "object",
+            "properties": {"include_usage": FLAG, "include_obfuscation": FLAG},
+            "additionalProperties": False,
+        },
+        about="`include_usage`: the last event has the numbers of tokens.",
+    ),
+}
+SETTINGS = {
+    "max_tokens": Field({**WHOLE, "minimum": 1}, setting="max_tokens"),
+    "temperature": Field({"type": "number", "minimum": 0}, setting="temperature"),
+    "top_p": Field({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, setting="top_p"),
+    "seed": Field({**WHOLE, "minimum": 0, "maximum": 2**63 - 1}, setting="seed"),
+    "stop": Field({"anyOf": [TEXT, {"type": "array", "items": TEXT, "maxItems": 16}]}, setting="stop"),
+    "logit_bias": Field(OBJECT, setting="logit_bias"),
+}
+IGNORED = {
+    "user": Field(TEXT, ignored="no user is told from another"),
+    "safety_identifier": Field(TEXT, ignored="no user is told from another"),
+    "metadata": Field(OBJECT, ignored="nothing is stored"),
+    "prompt_cache_key": Field(TEXT, ignored="all requests share one prompt cache"),
+    "prompt_cache_retention": Field(TEXT, ignored="the prompt cache drops what was used least recently"),
+    "service_tier": Field(TEXT, ignored="there is one tier"),
+    "store": Field(FLAG, only=(False,), about="Nothing is stored."),
+}
+COUNT = Field({**WHOLE, "minimum": 1, "maximum": MOST_CHOICES}, about="Number of answers.")
+
+
+def error(problem: RequestError) -> Mapping[str, Any]:
+    """An error in OpenAI's form."""
+    kind = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error"}.get(
+        problem.status, "invalid_request_error" if problem.status < 500 else "server_error"
+    )
+    inner = {"message": str(problem), "type": kind, "param": problem.param, "code": problem.code}
+    return {"error": inner}
+
+
+def usage(counts: Usage) -> dict[str, Any]:
+    """The numbers of tokens of an answer."""
+    return {
+        "prompt_tokens": counts.prompt,
+        "completion_tokens": counts.completion,
+        "total_tokens": counts.prompt + counts.completion,
+        "prompt_tokens_details": {"cached_tokens": counts.cached},
+        "completion_tokens_details": {"reasoning_tokens": counts.thinking},
+    }
+
+
+USAGE: Schema = {
+    "type": "object",
+    "required": ["prompt_tokens", "completion_tokens", "total_tokens"],
+    "properties": {
+        "prompt_tokens": WHOLE,
+        "completion_tokens": WHOLE,
+        "total_tokens": WHOLE,
+        "prompt_tokens_details": {"type": "object", "properties": {"cached_tokens": WHOLE}},
+        "completion_tokens_details": {"type": "object", "properties": {"reasoning_tokens": WHOLE}},
+    },
+}
+
+
+def calls(made: Iterable[ToolCall], first: int | None = None) -> list[dict[str, Any]]:
+    """Tool calls, their arguments as JSON text. With `first`, as parts of a stream, the number of the first of them."""
+    found = []
+    for number, call in enumerate(made):
+        function = {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
+        place = {} if first is None else {"index": first + number}
+        found.append({**place, "id": call.id, "type": "function", "function": function})
+    return found
+
+
+def token(one: Token) -> dict[str, Any]:
+    """A token with its log-probability, as chat has it."""
+    return {
+        "token": one.text,
+        "logprob": one.logprob,
+        "bytes": None if one.bytes is None else list(one.bytes),
+    }
+
+
+def head(answer: Answer, prefix: str, kind: str) -> dict[str, Any]:
+    """The fields that every response and every chunk begins with."""
+    return {"id": f"{prefix}-{answer.id}", "object": kind, "created": answer.created, "model": answer.model}
+
+
+def seeded(settings: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """The settings of the answer of this number: each has a seed of its own, the first the one that was given."""
+    given = settings.get("seed")
+    return dict(settings) if given is None else {**settings, "seed": (given + number) % 2**63}

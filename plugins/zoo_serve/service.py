@@ -1,0 +1,359 @@
+"""The service: admits requests, bounds them, hands them to the worker, and cancels them. Runs in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import mlx.core as mx
+
+from zoo.frozen import Frozen, frozen
+from zoo.generation.chat.conversation import ChatPrompt
+from zoo.generation.loop.prompt import encode_prompt
+from zoo.generation.loop.step import Step
+from zoo.generation.strategies.embedding import embed
+from zoo.loading import Loaded
+from zoo_serve.metrics import Metrics
+from zoo_serve.models import ModelTable, ServedModel
+from zoo_serve.prepare import lay_out, prepare
+from zoo_serve.requests import (
+    Answer,
+    Choice,
+    Delta,
+    DetokenizeRequest,
+    EmbeddingRequest,
+    GenerationRequest,
+    RequestError,
+    Token,
+    TokenizeRequest,
+    TokenLogprobs,
+)
+from zoo_serve.worker import Job, PreparedSequence, Worker, request_error
+
+Made = TypeVar("Made")
+THREADS = 2  # that lay out and encode prompts
+RETRY_SECONDS = 2
+MOST_UNREAD = 8192  # steps that wait for a slow reader before its request is cancelled
+
+
+@frozen()
+class Limits(Frozen):
+    """Bounds of the server: rows that run at once, requests that wait besides, seconds that one may take."""
+
+    rows: int = 32
+    queue: int = 256
+    seconds: float = 600
+
+
+class Mailbox:
+    """What the worker delivers to one request, read in the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._items, self._filled = loop, deque[Any](), asyncio.Event()
+        self.unread = 0
+
+    def deliver(self, item: Any) -> None:
+        """Add an item. From the worker's thread."""
+        self._loop.call_soon_threadsafe(self._add, item)
+
+    def _add(self, item: Any) -> None:
+        self._items.append(item)
+        self.unread += len(item) if isinstance(item, list) else 1
+        self._filled.set()
+
+    async def next(self) -> Any:
+        """The next item; a RequestError is raised."""
+        while not self._items:
+            self._filled.clear()
+            await self._filled.wait()
+        item = self._items.popleft()
+        self.unread -= len(item) if isinstance(item, list) else 1
+        if isinstance(item, RequestError):
+            raise item
+        return item
+
+
+class Generation:
+    """A request for text under way. `answer` grows as `deltas` are read."""
+
+    def __init__(
+        self,
+        request: GenerationRequest,
+        model: ServedModel,
+        sequences: list[PreparedSequence],
+        prompts: list[ChatPrompt],
+        mailbox: Mailbox,
+        metrics: Metrics,
+    ) -> None:
+        self.request, self.model, self.sequences, self.metrics = request, model, sequences, metrics
+        self.answer = Answer(model.name, [Choice() for _ in sequences])
+        self.first_token: float | None = None
+        self.began = time.monotonic()
+        self._prompts, self._mailbox = prompts, mailbox
+        self._parsers = [prompt.step_parser() for prompt in prompts]
+        self._tokens: list[list[int]] = [[] for _ in sequences]
+        self._last: list[float | None] = [None] * len(sequences)
+        self._ended = 0
+        self.answer.usage.prompt = sum({id(prompt): len(prompt.ids) for prompt in prompts}.values())
+
+    async def begun(self) -> None:
+        """Wait until the worker has begun it; RequestError for what the model refuses."""
+        await self._mailbox.next()
+
+    async def deltas(self) -> AsyncIterator[list[Delta]]:
+        """The parts of the answer as they come, which the answer has already."""
+        while self._ended < len(self.sequences):
+            steps = await self._mailbox.next()
+            if self._mailbox.unread > MOST_UNREAD:
+                raise RequestError(408, "the answer is read too slowly")
+            deltas = []
+            for number, step in steps:
+                deltas += self._deltas(number, step)
+            for delta in deltas:
+                self.answer.add(delta)
+            if deltas:
+                yield deltas
+
+    def _deltas(self, number: int, step: Step) -> list[Delta]:
+        """The parts that a step of the sequence of this number adds."""
+        if step.error is not None:
+            raise request_error(step.error, self.model)
+        found = []
+        self._count(number, step)
+        if step.prompt is not None and self.request.echo:
+            found.append(self._echo(number, step))
+        step = self._parsers[number](step)
+        self.answer.usage.thinking += bool(step.thinking)
+        reason = step.finish_reason
+        if reason is not None:
+            self._ended += 1
+            self.model.remember([*self.sequences[number].ids, *self._tokens[number]])
+            if step.tool_calls or self.answer.choices[number].calls:
+                reason = "tool_calls" if reason == "stop" else reason
+            reason = "length" if reason == "time" else reason
+        tokens = []
+        if step.token is not None and step.logprob is not None and step.candidate is None:
+            tokens = [self._logprobs(step.token, step.logprob, step.alternatives)]
+        found.append(
+            Delta(
+                index=number,
+                text=step.text,
+                thinking=step.thinking,
+                calls=step.tool_calls,
+                tokens=tuple(tokens),
+                finish_reason=reason,
+                stop=step.stop,
+                candidate=step.candidate,
+            )
+        )
+        return found
+
+    def _count(self, number: int, step: Step) -> None:
+        """Count a step's tokens, and measure its time."""
+        now, usage, name = time.monotonic(), self.answer.usage, self.model.name
+        if step.prompt is not None:
+            usage.cached += step.prompt.cached_tokens
+            self.metrics.prompt_read(name, step.prompt)
+        if step.token is None or step.candidate is not None:
+            return
+        usage.completion += 1
+        self._tokens[number].append(step.token)
+        last = self._last[number]
+        if last is None:
+            self.metrics.first_token(name, now - self.began)
+        else:
+            self.metrics.next_token(name, now - last)
+        self._last[number] = now
+        self.first_token = self.first_token or now
+
+    def _echo(self, number: int, step: Step) -> Delta:
+        """The prompt of a completion, with the log-probabilities of its tokens where they were asked for."""
+        ids, loaded = self.sequences[number].ids, self.model.loaded
+        assert step.prompt is not None
+        text = self.request.prompts[number // self.request.count]
+        if not isinstance(text, str):
+            text = loaded.tokenizer.decode(ids) if loaded.tokenizer else ""
+        tokens: list[TokenLogprobs] = []
+        if step.prompt.logprobs is not None:
+            alternatives = step.prompt.alternatives or (None,) * len(step.prompt.logprobs)
+            tokens = [TokenLogprobs(self._token(ids[0], None))]
+            tokens += map(self._logprobs, ids[1:], step.prompt.logprobs, alternatives)
+        return Delta(index=number, text=text, tokens=tuple(tokens))
+
+    def _logprobs(self, token: int, logprob: float, alternatives: Any) -> TokenLogprobs:
+        others = tuple(self._token(id, value) for id, value in (alternatives or {}).items())
+        return TokenLogprobs(self._token(token, logprob), others)
+
+    def _token(self, id: int, logprob: float | None) -> Token:
+        tokenizer = self.model.loaded.tokenizer
+        if tokenizer is None:
+            return Token(id, str(id), None, logprob)
+        data = tokenizer.token_bytes(id)
+        text = tokenizer.decode([id], False) if data is None else data.decode("utf-8", "replace")
+        return Token(id, text, None if data is None else tuple(data), logprob)
+
+
+class Service:
+    """Answers requests of every kind; one for each process."""
+
+    def __init__(self, table: ModelTable, worker: Worker, limits: Limits, metrics: Metrics) -> None:
+        self.table, self.worker, self.limits, self.metrics = table, worker, limits, metrics
+        self.under_way = 0
+        self.loaded = self.stopping = False
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="prompts")
+
+    @property
+    def state(self) -> str:
+        """ "loading", "ready", "stopping" or "failed"."""
+        if self.worker.failed is not None:
+            return "failed"
+        if self.stopping:
+            return "stopping"
+        return "ready" if self.loaded else "loading"
+
+    async def load(self) -> None:
+        """Load the first model, so that the first request need not wait. The library's error where that fails."""
+        name = self._source(None)
+        await self._loaded(name)
+        self.table.release(name)
+        self.loaded = True
+
+    @asynccontextmanager
+    async def _admitted(self, name: str | None) -> AsyncIterator[ServedModel]:
+        """A place among the requests under way, and the model, loaded. RequestError where there is none."""
+        source = self._source(name)
+        if self.worker.failed is not None:
+            raise RequestError(503, "the server has failed", code="failed")
+        if self.stopping:
+            raise RequestError(503, "the server is stopping", code="stopping", retry_after=RETRY_SECONDS)
+        if self.under_way >= self.limits.rows + self.limits.queue:
+            self.metrics.refused("queue")
+            raise RequestError(
+                503,
+                f"{self.under_way} requests wait or run already",
+                code="overloaded",
+                retry_after=RETRY_SECONDS,
+            )
+        self.under_way += 1
+        try:
+            model = self.table.acquire(source) or await self._loaded(source)
+            try:
+                yield model
+            finally:
+                self.table.release(source)
+                self.worker.wake()
+        finally:
+            self.under_way -= 1
+
+    def _source(self, name: str | None) -> str:
+        if name is None:
+            return next(iter(self.table.sources))
+        if name not in self.table.sources:
+            raise self.unknown_model(name)
+        return name
+
+    def unknown_model(self, name: str) -> RequestError:
+        """The error for a name that is no model's."""
+        message = f"there is no model {name!r:.80}; this server has {', '.join(self.table.sources)}"
+        return RequestError(404, message, param="model", code="model_not_found")
+
+    async def _loaded(self, name: str) -> ServedModel:
+        """The model, once the worker has loaded it."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[ServedModel] = loop.create_future()
+
+        def ready(model: ServedModel | Exception) -> None:
+            loop.call_soon_threadsafe(settle, model)
+
+        def settle(model: ServedModel | Exception) -> None:
+            if isinstance(model, ServedModel):
+                if waiting.cancelled():
+                    self.table.release(name)
+                else:
+                    waiting.set_result(model)
+            elif not waiting.cancelled():
+                problem = RequestError(503, f"the model {name} cannot be loaded", code="not_loaded")
+                problem.__cause__ = model
+                waiting.set_exception(problem)
+
+        self.table.wait(name, ready)
+        self.worker.wake()
+        return await waiting
+
+    async def _in_thread(self, model: ServedModel, function: Callable[..., Made], *arguments: Any) -> Made:
+        """The value of a function that uses no MLX, called in another thread; its errors as those of a request."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._threads, partial(function, *arguments))
+        except Exception as error:
+            raise request_error(error, model) from error
+
+    @asynccontextmanager
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Generation]:
+        """Begin to answer a request. When the context ends, what is not generated by then is cancelled."""
+        async with self._admitted(request.model) as model:
+            arguments = (model, request, self.limits.seconds)
+            sequences, prompts = await self._in_thread(model, prepare, *arguments)
+            mailbox = Mailbox(asyncio.get_running_loop())
+            job = Job(model, mailbox.deliver, sequences)
+            self.worker.submit(job)
+            try:
+                yield Generation(request, model, sequences, prompts, mailbox, self.metrics)
+            finally:
+                self.worker.cancel(job)
+
+    async def _called(self, model: ServedModel, call: Callable[[Loaded], Made]) -> Made:
+        """The value of a function that the worker calls with the model."""
+        mailbox = Mailbox(asyncio.get_running_loop())
+        job = Job(model, mailbox.deliver, call=call)
+        self.worker.submit(job)
+        try:
+            return (await mailbox.next())[0]  # type: ignore[no-any-return]
+        finally:
+            self.worker.cancel(job)
+
+    async def embed(self, request: EmbeddingRequest) -> tuple[str, list[list[float]], int]:
+        """The model's name, the vectors of some texts, and the number of their tokens."""
+        async with self._admitted(request.model) as model:
+            ids = await self._in_thread(
+                model, lambda: [encode_prompt(model.loaded, _plain(text)) for text in request.texts]
+            )
+
+            def vectors(loaded: Loaded) -> list[list[float]]:
+                found = embed(loaded, [_plain(text) for text in request.texts])  # (N, D)
+                if request.dimensions is not None:
+                    if request.dimensions > found.shape[1]:
+                        raise RequestError(
+                            400, f"`dimensions` must be at most {found.shape[1]}", param="dimensions"
+                        )
+                    found = found[:, : request.dimensions]
+                    found = found / mx.maximum(mx.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
+                return found.tolist()  # type: ignore[no-any-return]
+
+            return model.name, await self._called(model, vectors), sum(map(len, ids))
+
+    async def tokenize(self, request: TokenizeRequest) -> tuple[ServedModel, list[int]]:
+        """The token ids of a text or of a conversation."""
+        async with self._admitted(request.model) as model:
+            if request.messages is not None:
+                prompt = await self._in_thread(model, lay_out, model, request)
+                return model, prompt.ids
+            text, special = request.text or "", request.special_tokens
+            return model, await self._in_thread(model, encode_prompt, model.loaded, text, special)
+
+    async def detokenize(self, request: DetokenizeRequest) -> str:
+        """The text of token ids."""
+        async with self._admitted(request.model) as model:
+            if model.loaded.tokenizer is None:
+                raise RequestError(400, f"the model {model.name} has no tokenizer")
+            return await self._in_thread(model, model.loaded.tokenizer.decode, list(request.tokens), False)
+
+
+def _plain(text: str | tuple[int, ...]) -> Any:
+    return text if isinstance(text, str) else list(text)
