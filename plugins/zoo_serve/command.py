@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextvars import copy_context
 from dataclasses import replace
@@ -140,8 +141,6 @@ def sources_of(
     sources: tuple[str, ...], adapters: tuple[str, ...], options: ModelOptions, settings: Mapping[str, Any]
 ) -> list[Any]:
     """The models that are offered. Each is looked for, and downloaded if need be, before the server starts."""
-    from zoo.checkpoint.source import find
-    from zoo.host.registry import default_registry
     from zoo_serve.models import Source
 
     found: dict[str, Source] = {}
@@ -160,10 +159,10 @@ def sources_of(
             name,
             partial(in_command, how.load, source),
             lambda loaded: in_command(how.settings, loaded, dict(settings)),
+            about(source, options),
         )
 
     for source in sources:
-        find(source, default_registry(), revision=options.revision)
         add(model_name(source), source, None)
     for text in adapters:
         name, equals, folder = text.partition("=")
@@ -171,6 +170,34 @@ def sources_of(
             raise click.BadParameter(f"{text!r} is not NAME=FOLDER", param_hint="--adapter")
         add(f"{model_name(sources[0])}:{name}", sources[0], FOLDER.convert(folder, None, None))
     return list(found.values())
+
+
+def about(source: str, options: ModelOptions) -> dict[str, Any]:
+    """What is known of a model before its weights are read."""
+    from zoo.checkpoint.checkpoint import open_checkpoint
+    from zoo.checkpoint.open import make_recipe
+    from zoo.checkpoint.source import find
+    from zoo.host.registry import default_registry
+
+    registry = default_registry()
+    found = find(source, registry, options.revision)
+    asked = (
+        found.architecture if options.architecture is None else registry.architecture(options.architecture)
+    )
+    checkpoint = open_checkpoint(found.path, registry, asked)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # loading warns
+        recipe, tokenizer = (
+            make_recipe(checkpoint.architecture, checkpoint.config, registry),
+            checkpoint.tokenizer(),
+        )
+    return {
+        "task": checkpoint.architecture.task,
+        "architecture": checkpoint.architecture.name,
+        "parameters": recipe.parameters(recipe.dim),
+        "context": recipe.context,
+        "chat": tokenizer is not None and bool(tokenizer.chat_template),
+    }
 
 
 def model_name(source: str) -> str:
