@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from zoo.architecture import Strategy
@@ -87,13 +88,12 @@ def _sequence(
             code="context_length_exceeded",
         )
     strategy, arguments = resolve_strategy(loaded, settings, request.strategy or model.strategy)
-    names = strategy.setting_names
-    if "max_tokens" in names and not loaded.model.translates:
+    if "max_tokens" in strategy.setting_names and not loaded.model.translates:
         most = arguments.get("max_tokens", MAX_TOKENS)
         arguments["max_tokens"] = most if context is None else min(most, max(context - length, 1))
-    if "max_time" in names:
-        arguments["max_time"] = min(arguments.get("max_time", most_seconds), most_seconds)
     checked = _engine_settings(model, strategy, arguments)
+    if checked is not None:
+        checked = replace(checked, max_time=min(checked.max_time or most_seconds, most_seconds))
     checkpoints: tuple[int, ...] = ()
     if checked is not None and not model.by_column and request.messages is not None:
         checkpoints = tuple(next_turn_checkpoints(loaded, request.messages, prompt.ids, prompt.variables))
