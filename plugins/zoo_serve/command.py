@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from contextvars import copy_context
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -41,6 +41,20 @@ class ByteCount(click.ParamType):
         if not digits.isdecimal():
             self.fail(f"expected a number of bytes such as 500M or 4G, got {value!r:.40}", param, ctx)
         return int(digits) * unit
+
+
+_shows_warnings = ContextVar("_shows_warnings", default=False)
+
+
+def hide_warnings() -> None:
+    """Show no warnings but those of loading a model: one about an answer may quote it."""
+    show: Callable[..., None] = warnings.showwarning
+
+    def hiding(*arguments: Any, **more: Any) -> None:
+        if _shows_warnings.get():
+            show(*arguments, **more)
+
+    warnings.showwarning = hiding
 
 
 @click.command(
@@ -133,6 +147,7 @@ def serve(
     announced = partial(announce, offered[0].name, key=api_key is not None, local=host in LOOPBACK)
     server = Server(app, service, host, port, announced)
     worker.on_failure = server.worker_failed
+    hide_warnings()
     worker.start()
     server.run_to_end()
 
@@ -147,9 +162,11 @@ def sources_of(
     variables, command = copy_context(), click.get_current_context()
 
     def in_command(function: Any, *arguments: Any) -> Any:
-        """Call a function in the worker's thread as in this command, whose defaults it reads."""
+        """Call a function in the worker's thread as in this command, whose defaults it reads, and show its warnings."""
         with command.scope(cleanup=False):
             return variables.run(function, *arguments)
+
+    variables.run(_shows_warnings.set, True)
 
     def add(name: str, source: str, adapter: Path | None) -> None:
         if name in found:
@@ -185,12 +202,8 @@ def about(source: str, options: ModelOptions) -> dict[str, Any]:
         found.architecture if options.architecture is None else registry.architecture(options.architecture)
     )
     checkpoint = open_checkpoint(found.path, registry, asked)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # loading warns
-        recipe, tokenizer = (
-            make_recipe(checkpoint.architecture, checkpoint.config, registry),
-            checkpoint.tokenizer(),
-        )
+    recipe = make_recipe(checkpoint.architecture, checkpoint.config, registry)
+    tokenizer = checkpoint.tokenizer()
     return {
         "task": checkpoint.architecture.task,
         "architecture": checkpoint.architecture.name,

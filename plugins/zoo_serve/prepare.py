@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -56,15 +55,13 @@ def lay_out(model: ServedModel, request: GenerationRequest | TokenizeRequest) ->
     """The prompt of a conversation."""
     assert request.messages is not None
     choice = request.tool_choice if isinstance(request, GenerationRequest) else "auto"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what the server's operator is told of once, at loading
-        return chat_prompt(
-            model.loaded,
-            request.messages,
-            tools=request.tools,
-            variables=request.variables,
-            encode=model.encode,
-        )
+    return chat_prompt(
+        model.loaded,
+        request.messages,
+        tools=request.tools,
+        variables=request.variables,
+        encode=model.encode,
+    )
 
 
 def _plain(prompt: str | Sequence[int]) -> str | list[int]:
