@@ -7,9 +7,11 @@ import mlx.core as mx
 import pytest
 
 import zoo
+from tests.helpers.engine_steps import steps_alone, steps_by_handle
 from zoo.errors import ZooError
 from zoo.generation.loop.batch import DecodeStep
 from zoo.generation.loop.engine import Engine
+from zoo.generation.loop.speculative_batch import SpeculativeBatch
 from zoo.testing.generation_checks import same_text
 from zoo.testing.subjects import loaded_of, subject
 
@@ -17,7 +19,10 @@ ASKED = {"temperature": 0.0, "logprobs": 2, "max_tokens": 6}
 BAD = 45  # a token whose prompt cannot be read
 PROMPTS = [[5, 6, 7], [8, BAD, 9], [10, 11, 12, 13], [*range(3, 40)], [BAD, *range(3, 40)]]
 ERRORS = [
-    (RuntimeError("[metal::malloc] 9 bytes"), "out of memory while reading a prompt of 3 tokens: RuntimeError: "),
+    (
+        RuntimeError("[metal::malloc] 9 bytes"),
+        "out of memory while reading a prompt of 3 tokens: RuntimeError: ",
+    ),
     (MemoryError("std::bad_alloc"), "out of memory while reading a prompt of 3 tokens: MemoryError: std"),
     (MemoryError(), "out of memory while reading a prompt of 3 tokens: MemoryError"),
     (RuntimeError("[eval] no"), "failed while reading a prompt of 3 tokens: RuntimeError: "),
@@ -39,16 +44,7 @@ def failing(monkeypatch, loaded, error):
 
 
 def alone(loaded, prompt, **asked):
-    engine = Engine(loaded, rows=1)
-    engine.add(prompt, **ASKED | asked)
-    return [step for _, step in engine.run()]
-
-
-def found_by(engine, handles, steps=()):
-    found = {handle: [step for owner, step in steps if owner == handle] for handle in handles}
-    for handle, step in engine.run():
-        found[handle].append(step)
-    return found
+    return steps_alone(loaded, prompt, **ASKED | asked)
 
 
 def is_left_clean(engine):
@@ -63,7 +59,7 @@ def test_what_fails_while_a_prompt_is_read_ends_that_sequence_alone(monkeypatch,
     failing(monkeypatch, loaded, error)
     engine = Engine(loaded)
     handles = [engine.add(prompt, **ASKED) for prompt in PROMPTS]
-    found = found_by(engine, handles)
+    found = steps_by_handle(engine, handles)
     for handle, prompt in zip(handles, PROMPTS, strict=True):
         if BAD in prompt:
             (step,) = found[handle]
@@ -83,7 +79,7 @@ def test_other_kinds_of_models_go_on_too(monkeypatch, name):
     running = engine.add(PROMPTS[0], **ASKED)
     steps = engine.step()
     handles = [running, *(engine.add(prompt, **ASKED) for prompt in PROMPTS[1:])]
-    found = found_by(engine, handles, steps)
+    found = steps_by_handle(engine, handles, steps)
     for handle, prompt in zip(handles, PROMPTS, strict=True):
         if BAD in prompt:
             assert [step.finish_reason for step in found[handle]] == ["error"]
@@ -114,7 +110,7 @@ def test_what_fails_in_a_pass_of_a_batch_ends_its_sequences_and_no_others(monkey
     apart = engine.add(prompts[2], **ASKED, max_kv_size=64)
     later = engine.add(prompts[3], **ASKED)
     failing_step(monkeypatch, RuntimeError("[metal::malloc] 9 bytes"), 2, 3)
-    found = found_by(engine, [*kept, apart, later])
+    found = steps_by_handle(engine, [*kept, apart, later])
     for handle in kept:
         *before, last = found[handle]
         assert len(before) == 2 and last.finish_reason == "error"
@@ -137,7 +133,7 @@ def test_a_sampler_that_fails_ends_its_own_sequence():
     engine = Engine(loaded)
     bad = engine.add([5, 6, 7], **ASKED, logits_processors=[processor])
     good = engine.add([8, 9, 10], **ASKED)
-    found = found_by(engine, [bad, good])
+    found = steps_by_handle(engine, [bad, good])
     assert [step.finish_reason for step in found[bad]] == [None, None, "error"]
     assert "the processor fails" in str(found[bad][-1].error)
     same_text(found[good], alone(loaded, [8, 9, 10]), "the text beside")
@@ -146,8 +142,6 @@ def test_a_sampler_that_fails_ends_its_own_sequence():
 
 def test_drafts_that_fail_end_their_own_sequence(monkeypatch):
     loaded = loaded_of(subject("llama"))
-    from zoo.generation.loop.speculative_batch import SpeculativeBatch
-
     engine = Engine(loaded)
     bad = engine.add([5, 6, 7, 5, 6, 7], **ASKED, prompt_lookup=2)
     good = engine.add([8, 9, 10], **ASKED)
@@ -156,7 +150,7 @@ def test_drafts_that_fail_end_their_own_sequence(monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr(SpeculativeBatch, "_pass", raising)
-    found = found_by(engine, [bad, good])
+    found = steps_by_handle(engine, [bad, good])
     assert [step.finish_reason for step in found[bad]] == [None, "error"]
     same_text(found[good], alone(loaded, [8, 9, 10]), "the text beside")
     is_left_clean(engine)
@@ -172,7 +166,7 @@ def test_an_interrupt_passes_through_and_the_rest_goes_on(monkeypatch, kind):
     engine.add(PROMPTS[4], **ASKED)
     with pytest.raises(kind):
         engine.step()
-    same_text(found_by(engine, [first], steps)[first], alone(loaded, PROMPTS[0]), "the text that ran")
+    same_text(steps_by_handle(engine, [first], steps)[first], alone(loaded, PROMPTS[0]), "the text that ran")
     is_left_clean(engine)
 
 
@@ -187,7 +181,7 @@ def test_an_interrupt_in_a_pass_of_a_batch_ends_its_sequences_and_loses_no_step(
     with pytest.raises(KeyboardInterrupt):
         engine.step()
     assert engine.running == 1
-    found = found_by(engine, [other], steps)
+    found = steps_by_handle(engine, [other], steps)
     same_text(found[other], alone(loaded, [5, 6, 7], max_kv_size=64), "the text of another batch")
     is_left_clean(engine)
 

@@ -1,16 +1,18 @@
 """Which prompts the engine reads when: short ones before long ones, a share of the time, a prompt cache; each text as alone."""
 
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 
-import mlx.core as mx
 import pytest
 
 import zoo
+from tests.helpers.engine_steps import steps_alone, steps_by_handle
 from zoo.errors import PromptError
 from zoo.generation.loop import engine as engine_module
 from zoo.generation.loop.engine import Engine
 from zoo.generation.loop.prefill_queue import MOST_DEBT, PrefillShare
+from zoo.generation.settings import settings_for
 from zoo.testing.generation_checks import same_text
 from zoo.testing.subjects import loaded_of, subject
 
@@ -30,18 +32,8 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr("zoo.runtime.prefill_chunk", lambda: 16)
 
 
-def alone(name, prompt, **asked):
-    engine = Engine(made(name), rows=1)
-    engine.add(prompt, **ASKED | asked)
-    return [step for _, step in engine.run()]
-
-
-def found_by(engine, handles, steps=()):
-    """The steps of each handle, after those that were taken before."""
-    found = {handle: [step for owner, step in steps if owner == handle] for handle in handles}
-    for handle, step in engine.run():
-        found[handle].append(step)
-    return found
+def alone(name, prompt):
+    return steps_alone(made(name), prompt, **ASKED)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -53,7 +45,7 @@ def test_a_short_prompt_is_read_before_the_rest_of_a_long_one(name):
     short = engine.add([7, 8, 9], **ASKED)
     steps = engine.step()
     assert [owner for owner, _ in steps] == [short] and engine.prefilling == 1
-    found = found_by(engine, [long, short], steps)
+    found = steps_by_handle(engine, [long, short], steps)
     same_text(found[long], alone(name, LONG), "the long text")
     same_text(found[short], alone(name, [7, 8, 9]), "the short text")
 
@@ -79,7 +71,7 @@ def test_a_prompt_whose_beginning_is_held_is_short():
     follows = engine.add([*LONG[:80], 5], **ASKED)
     steps = engine.step()
     assert [owner for owner, _ in steps] == [follows]
-    found = found_by(engine, [long, follows], steps)
+    found = steps_by_handle(engine, [long, follows], steps)
     same_text(found[follows], alone("llama", [*LONG[:80], 5]), "the text that is short by what is held")
     same_text(found[long], alone("llama", [9, *LONG]), "the long text")
 
@@ -133,7 +125,7 @@ def test_cancels_in_each_state_leave_the_others_as_they_are_alone(name):
     assert engine.prefilling == 1 and engine.waiting == 2
     for handle in (running, reading, waiting):
         engine.cancel(handle)
-    found = found_by(engine, [stays, long, short, running], steps)
+    found = steps_by_handle(engine, [stays, long, short, running], steps)
     for handle, prompt in ((stays, [8, 9]), (long, [2, *LONG]), (short, [10, 11])):
         same_text(found[handle], alone(name, prompt), f"the text after {prompt[:3]}")
     engine.step()
@@ -210,7 +202,7 @@ def test_a_short_prompt_does_not_wait_for_the_debt(ticking):
     assert short in [owner for owner, _ in steps]
     assert long not in [owner for owner, _ in steps]
     engine.cancel(running)
-    found = found_by(engine, [running, long, short], steps)
+    found = steps_by_handle(engine, [running, long, short], steps)
     same_text(found[short], alone("llama", [7, 8, 9]), "the short text")
     same_text(found[long], alone("llama", LONG), "the long text")
 
@@ -246,7 +238,7 @@ def passes(monkeypatch):
 def run(name, prompts, held, rows=8):
     engine = Engine(made(name), rows=rows, prompt_cache=held)
     handles = [engine.add(prompt, **ASKED) for prompt in prompts]
-    found = found_by(engine, handles)
+    found = steps_by_handle(engine, handles)
     return [found[handle] for handle in handles]
 
 
@@ -293,15 +285,16 @@ def test_looking_what_is_held_counts_no_request():
 
 
 def test_a_sequence_may_have_a_tokenizer_of_its_own():
-    from dataclasses import replace
-
     loaded = zoo.load("llama")
+    token, id = loaded.tokenizer.special_tokens["bos_token"], loaded.tokenizer.bos_id
+    visible = replace(loaded, tokenizer=loaded.tokenizer.with_visible_tokens([token]))
     engine = Engine(loaded)
-    visible = replace(loaded, tokenizer=loaded.tokenizer.with_visible_tokens(("<bos>",)))
-    settings = zoo.generation.settings.settings_for(loaded, {"max_tokens": 3, "temperature": 0.0})
-    handle = engine.add_sequence("The", settings, loaded=visible)
-    assert engine._sequences[handle].stream is not None
-    assert "".join(step.text for _, step in engine.run())
+    settings = settings_for(loaded, {"max_tokens": 2, "temperature": 0.0, "logit_bias": {id: 1000.0}})
+    plain = engine.add_sequence("The", settings)
+    own = engine.add_sequence("The", settings, loaded=visible)
+    found = steps_by_handle(engine, [plain, own])
+    texts = ["".join(step.text for step in found[handle]) for handle in (plain, own)]
+    assert texts == ["", 2 * token]
     with pytest.raises(PromptError, match="`loaded`: .* is not the model of this engine"):
         engine.add_sequence([1], settings, loaded=made("llama"))
-    mx.synchronize()
+    assert not engine.busy
