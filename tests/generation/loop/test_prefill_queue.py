@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -186,7 +187,7 @@ def test_running_sequences_get_their_share_of_the_time(ticking, share, steps):
     while not any(owner == long for owner, _ in engine.step()):
         pass
     chunks = [place for place, (_, tokens) in enumerate(ticking) if tokens > 1]
-    between = [after - before - 1 for before, after in zip(chunks, chunks[1:], strict=False)]
+    between = [after - before - 1 for before, after in pairwise(chunks)]
     assert between == [*[steps] * 4, 1], "steps of one second between two chunks of 16 seconds"
     engine.cancel(running)
 
@@ -286,7 +287,8 @@ def test_looking_what_is_held_counts_no_request():
 
 def test_a_sequence_may_have_a_tokenizer_of_its_own():
     loaded = zoo.load("llama")
-    token, id = loaded.tokenizer.special_tokens["bos_token"], loaded.tokenizer.bos_id
+    token = loaded.tokenizer.special_tokens["sep_token"]
+    id = loaded.tokenizer.id(token)
     visible = replace(loaded, tokenizer=loaded.tokenizer.with_visible_tokens([token]))
     engine = Engine(loaded)
     settings = settings_for(loaded, {"max_tokens": 2, "temperature": 0.0, "logit_bias": {id: 1000.0}})
@@ -295,6 +297,6 @@ def test_a_sequence_may_have_a_tokenizer_of_its_own():
     found = steps_by_handle(engine, [plain, own])
     texts = ["".join(step.text for step in found[handle]) for handle in (plain, own)]
     assert texts == ["", 2 * token]
-    with pytest.raises(PromptError, match="`loaded`: .* is not the model of this engine"):
+    with pytest.raises(PromptError, match=r"`loaded`: .* is not the model of this engine"):
         engine.add_sequence([1], settings, loaded=made("llama"))
     assert not engine.busy
