@@ -1,4 +1,4 @@
-"""Renders chat templates in a sandboxed process."""
+"""Renders chat templates in sandboxed processes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import TokenizerError
+from zoo.tokenizer.fork_server import ForkServer
 
 # What a process that renders may use.
 CPU_SECONDS = 5  # of processor time
@@ -25,7 +26,9 @@ CLOCK_SECONDS = (
 MEMORY = 2**29  # bytes
 OUTPUT = 4 * 2**20  # bytes of UTF-8 that it writes
 
-_POLL = 0.1  # seconds between two checks of the child's memory: a fast one fills gigabytes in a second
+SERVER = ForkServer(Path(__file__).with_name("chat_worker.py"))
+
+_POLL = 0.1  # seconds between two checks of a process's memory: a fast one fills gigabytes in a second
 
 
 def render_all(template: str, renderings: Sequence[Mapping[str, Any]]) -> list[str | TokenizerError]:
@@ -34,20 +37,10 @@ def render_all(template: str, renderings: Sequence[Mapping[str, Any]]) -> list[s
     TokenizerError, starting with "chat template:", for variables that are no JSON, for a template that is malformed, and
     where the process uses more than `CPU_SECONDS`, `CLOCK_SECONDS`, `MEMORY` or `OUTPUT`.
     """
-    request = {
-        "template": template,
-        "renderings": renderings,
-        "path": list(dict.fromkeys(map(_library_folder, ("jinja2", "markupsafe")))),
-        "cpu_seconds": CPU_SECONDS,
-        "memory_bytes": MEMORY,
-        "output_bytes": OUTPUT,
-    }
-    answer = _render_in_process(plain_json(request).encode("ascii"), len(renderings))
-    if "error" in answer:
-        raise TokenizerError(f"chat template: {answer['error']}")
+    answers = _answer({"code": _compiled(template), "renderings": renderings})["answers"]
     return [
         made["text"] if "text" in made else TokenizerError(f"chat template: {made['error']}")
-        for made in answer["answers"]
+        for made in answers
     ]
 
 
@@ -67,47 +60,35 @@ def _library_folder(name: str) -> str:
     return str(Path(spec.origin).parent.parent)
 
 
-def _render_in_process(request: bytes, count: int) -> dict[str, Any]:
-    """The answer of the rendering process: {"answers": [...]}, `count` of them, or {"error": ...}."""
-    script = Path(__file__).with_name("chat_worker.py")
-    # A template that gets out of the sandbox should find no secrets in its environment.
-    kept = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TZ", "LANG", "LC_ALL")
-    environment = {name: os.environ[name] for name in kept if name in os.environ}
-    with tempfile.TemporaryFile() as file:  # writing to a pipe blocks until it is read
-        file.write(request)
-        file.seek(0)
-        try:
-            child = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(script)],
-                stdin=file,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-            )
-        except OSError as error:
-            return {"error": f"its process cannot be started ({error.strerror})"}
-    with child:
-        try:
-            written, reason = _read(child)
-        finally:
-            child.kill()  # does nothing to one that has ended
-    if reason is not None:
-        return {"error": reason}
+@lru_cache(maxsize=8)
+def _compiled(template: str) -> str:
+    """The code of a template, as text that only the processes that render read."""
+    code: str = _answer({"template": template})["code"]
+    return code
+
+
+def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a process answers to a request of chat_worker.py; TokenizerError for an error."""
+    limits = {"cpu_seconds": CPU_SECONDS, "memory_bytes": MEMORY, "output_bytes": OUTPUT}
+    written, reason = _run(plain_json({**request, **limits}).encode("ascii"))
     try:
         answer = json.loads(written)
     except (ValueError, RecursionError):
         answer = None
-    if isinstance(answer, dict) and (isinstance(answer.get("error"), str) or _complete(answer, count)):
-        return answer
-    if child.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        return {"error": f"took more than {CPU_SECONDS:g} s of processor time"}
-    return {"error": f"its process ended without an answer (status {child.returncode})"}
+    if isinstance(answer, dict):
+        if isinstance(answer.get("error"), str):
+            reason = answer["error"]
+        elif _complete(answer, request):
+            return answer
+    raise TokenizerError(f"chat template: {reason}")
 
 
-def _complete(answer: Mapping[str, Any], count: int) -> bool:
-    """Whether an answer has a text or an error for each of `count` renderings."""
+def _complete(answer: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
+    """Whether an answer has the code, or a text or an error for each rendering."""
+    if "renderings" not in request:
+        return isinstance(answer.get("code"), str)
     answers = answer.get("answers")
-    if not isinstance(answers, list) or len(answers) != count:
+    if not isinstance(answers, list) or len(answers) != len(request["renderings"]):
         return False
     return all(
         isinstance(made, dict) and any(isinstance(made.get(key), str) for key in ("text", "error"))
@@ -115,23 +96,44 @@ def _complete(answer: Mapping[str, Any], count: int) -> bool:
     )
 
 
-def _read(child: subprocess.Popen[bytes]) -> tuple[bytes, str | None]:
-    """The output of a process until it ends, or the reason why it must be stopped."""
-    assert child.stdout is not None
+def _run(request: bytes) -> tuple[bytes, str]:
+    """What a process writes, and the reason to give if that is no answer."""
+    folders = list(dict.fromkeys(map(_library_folder, ("jinja2", "markupsafe"))))
+    reading, writing = os.pipe()
+    with open(reading, "rb", buffering=0), tempfile.TemporaryFile() as file:
+        try:
+            file.write(request)  # a pipe would block until it is read
+            file.seek(0)
+            pid = SERVER.fork(folders, [file.fileno(), writing])
+        except OSError as error:
+            return b"", f"its process cannot be started ({error.strerror})"
+        finally:
+            os.close(writing)
+        try:
+            written, reason = _read(reading, pid)
+        finally:
+            status = SERVER.end(pid)
+    if status in (-signal.SIGXCPU, -signal.SIGKILL):
+        reason = reason or f"took more than {CPU_SECONDS:g} s of processor time"
+    return written, reason or f"its process ended without an answer (status {status})"
+
+
+def _read(file: int, pid: int) -> tuple[bytes, str | None]:
+    """What a process writes to a pipe until it ends, or the reason why it must be stopped."""
     deadline = time.monotonic() + CLOCK_SECONDS
     most = 6 * OUTPUT + 2**16  # JSON writes a byte as six at the most
     written = bytearray()
     with selectors.DefaultSelector() as selector:
-        selector.register(child.stdout, selectors.EVENT_READ)
+        selector.register(file, selectors.EVENT_READ)
         while True:
             if selector.select(_POLL):
-                piece = os.read(child.stdout.fileno(), 2**16)
+                piece = os.read(file, 2**16)
                 if not piece:
                     return bytes(written), None
                 written += piece
                 if len(written) > most:
                     return b"", f"wrote more than {OUTPUT / 2**20:g} MiB"
-            elif _resident_bytes(child.pid) > MEMORY:
+            elif _resident_bytes(pid) > MEMORY:
                 return b"", "ran out of memory"
             if time.monotonic() > deadline:
                 return b"", f"took longer than {CLOCK_SECONDS:g} s"
