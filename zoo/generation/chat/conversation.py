@@ -20,11 +20,14 @@ from zoo.files.reading import parse_json, read_user_text
 from zoo.files.writing import is_stream, write_record
 from zoo.frozen import Frozen, frozen
 from zoo.generation import check_loaded, stream
+from zoo.generation.chat.answer_grammar import AnswerSyntax
 from zoo.generation.chat.parsing import Parser, answer_format
+from zoo.generation.chat.tool_choice import ToolChoice, call_grammar, chosen_tools
 from zoo.generation.chat.tools import Tool, declarations
 from zoo.generation.loop.prompt import encode_messages, encode_prompt, has_chat_template, render_messages
 from zoo.generation.loop.step import Step, ToolCall
 from zoo.generation.prefix_cache.tree import common_prefix
+from zoo.generation.settings import ONE_OF
 from zoo.loading import Loaded
 from zoo.tokenizer import chat_messages
 from zoo.tokenizer.chat_messages import Message, text_of
@@ -180,6 +183,7 @@ def chat(
     messages: Sequence[Mapping[str, Any]],
     *,
     tools: Iterable[Tool] = (),
+    tool_choice: ToolChoice | None = None,
     variables: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Iterator[Step]:
@@ -205,10 +209,10 @@ def chat(
     """
     check_loaded(loaded, "chat")
     messages = list(messages) if isinstance(messages, Iterator) else messages
-    prompt = chat_prompt(loaded, messages, tools=tools, variables=variables)
+    prompt = chat_prompt(loaded, messages, tools=tools, tool_choice=tool_choice, variables=variables)
     if settings.get("prompt_cache") is not None and "checkpoints" not in settings:
         settings["checkpoints"] = next_turn_checkpoints(loaded, messages, prompt.ids, prompt.variables)
-    return prompt.parsed(stream(prompt.loaded, prompt.ids, **settings))
+    return prompt.parsed(stream(prompt.loaded, prompt.ids, **prompt.constrained(settings)))
 
 
 @frozen()
@@ -223,6 +227,21 @@ class ChatPrompt(Frozen):
     ids: list[int]
     parser: Parser | None
     variables: Mapping[str, Any] = field(default_factory=dict)
+    syntax: AnswerSyntax | None = None
+    calls: str | None = None
+
+    def constrained(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings to generate the answer with, given those that are asked for.
+
+        A `json_schema`, `regex` or `grammar` constrains the answer after the thinking; `calls` are a `grammar` by
+        themselves. PromptError where both are given, and for an unsupported constraint.
+        """
+        asked = next((name for name in ONE_OF if settings.get(name) is not None), None)
+        if self.calls is not None and asked:
+            raise PromptError(f"`tool_choice` and `{asked}` cannot be given together")
+        if self.calls is not None:
+            return {**settings, "grammar": self.calls}
+        return dict(settings) if self.syntax is None or not asked else self.syntax.constrained(settings)
 
     def parsed(self, steps: Iterator[Step]) -> Iterator[Step]:
         """The steps that `loaded` generates after `ids`, their text parsed; the last one also has what was held back.
@@ -295,12 +314,16 @@ def chat_prompt(
     messages: Sequence[Mapping[str, Any]],
     *,
     tools: Iterable[Tool] = (),
+    tool_choice: ToolChoice | None = None,
     variables: Mapping[str, Any] | None = None,
 ) -> ChatPrompt:
     """The prompt of a conversation; the arguments and errors are those of `chat`."""
-    declared = declarations(tools)
-    variables = {**(variables or {}), **({"tools": declared} if declared else {})}
-    return rendered_prompt(loaded, render_messages(loaded, messages, variables), variables)
+    shown, called = chosen_tools(tool_choice, declarations(tools))
+    variables = {**(variables or {}), **({"tools": list(shown)} if shown else {})}
+    prompt = rendered_prompt(loaded, render_messages(loaded, messages, variables), variables)
+    if not called or prompt.syntax is None:
+        return prompt
+    return replace(prompt, calls=call_grammar(prompt.syntax, called, several=tool_choice == "required"))
 
 
 def rendered_prompt(
@@ -333,7 +356,8 @@ def rendered_prompt(
             )
     ids = encode_prompt(loaded, text if ids is None else ids, special_tokens=False)
     visible = replace(loaded, tokenizer=loaded.tokenizer.with_visible_tokens(format.tokens))
-    return ChatPrompt(visible, ids, format.parser(text, tools), variables)
+    syntax = AnswerSyntax(loaded, format, text, variables)
+    return ChatPrompt(visible, ids, format.parser(text, tools), variables, syntax)
 
 
 FOLLOWING = ({"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Why?"})
