@@ -9,24 +9,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
-from zoo.errors import PromptError, TokenizerError
+from zoo.errors import TokenizerError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.chat.parsing import AnswerFormat
 from zoo.generation.grammar import compile_grammar
-from zoo.generation.loop.prompt import render_messages
 from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.generation.settings import ONE_OF
 from zoo.loading import Loaded
+from zoo.tokenizer.chat import render_chat
 from zoo.tokenizer.chat_messages import Message
+from zoo.tokenizer.chat_process import plain_json
 
 QUESTION, TEXT = (
     "zoo question",
     "zoo answer",
 )  # of the conversations that show how a template writes an answer
+SAMPLE_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "zootool",
+        "description": "A tool.",
+        "parameters": {"type": "object", "properties": {"zookeya": {"type": "string"}}},
+    },
+}
 LEAD = r"/[ \n]{1,2}/?"  # white space after thinking, which parsers leave out
 ANY = "/(?s:.*)/"
 
@@ -60,13 +69,13 @@ class AnswerSyntax(Frozen):
             "grammar": self.grammar(f"{self.literal(head)} answer", f"answer: {nested(compiled.lark)}"),
         }
 
-    def grammar(self, answer: str, rules: str) -> str:
-        """The grammar of an answer, an expression of these rules, with thinking before it where there may be some."""
+    def grammar(self, answer: str, rules: str, lead: str = LEAD) -> str:
+        """The grammar of an answer, an expression of these rules, after thinking where some may come, and a `lead`."""
         if self._thinking is None or self.format.thinking is None:
             return f"start: {answer}\n{rules}\n"
         opening, optional = self._thinking
         header = self.format.calls.header if self.format.calls else ""
-        lead = self.literal(header) if header else LEAD
+        lead = self.literal(header) if header else lead
         thought = self.until("thought", self.format.thinking[1].strip())
         return f"start: ({opening} thought {lead}){optional} {answer}\n{thought}{rules}\n"
 
@@ -99,13 +108,21 @@ class AnswerSyntax(Frozen):
         TokenizerError where the template refuses the message.
         """
         question = {"role": "user", "content": QUESTION}
-        prompt = render_messages(self.loaded, [question], self.variables)
-        without = {**self.variables, "add_generation_prompt": False}
-        text = render_messages(self.loaded, [question, message], without)
+        prompt, text = self._rendered([question]), self._rendered([question, message], prompt=False)
         start = common_prefix(prompt, text)
         # A prompt that ends with "<think>" shares "<t" with a "<tool_call>".
         spans = (found.span() for found in self._all_tags.finditer(text))
         return text[next((a for a, b in spans if a < start < b), start) :]
+
+    def _rendered(self, messages: Sequence[Message], prompt: bool = True) -> str:
+        tokenizer = self.loaded.tokenizer
+        assert tokenizer is not None
+        tools = {"tools": [SAMPLE_TOOL]} if self.variables.get("tools") else {}
+        variables = {**tokenizer.special_tokens, **self.variables, **tools, "add_generation_prompt": prompt}
+        text = _rendered(tokenizer.chat_template or "", plain_json([messages, variables]))
+        if isinstance(text, TokenizerError):
+            raise text
+        return text
 
     def after_thinking(self, head: str) -> str:
         """The text before an answer without the thinking in it."""
@@ -132,7 +149,7 @@ class AnswerSyntax(Frozen):
     def _written_text(self) -> tuple[str, str]:
         try:
             head, _, end = self.written({"role": "assistant", "content": TEXT}).partition(TEXT)
-        except (TokenizerError, PromptError):
+        except TokenizerError:
             return "", ""
         return head, end
 
@@ -167,7 +184,17 @@ class AnswerSyntax(Frozen):
         return _any_of(self.format.tokens)
 
 
-def _any_of(texts: Any) -> re.Pattern[str]:
+@lru_cache(maxsize=256)
+def _rendered(template: str, request: str) -> str | TokenizerError:
+    """Messages as a template writes them, or its error; `request` has them and the variables as JSON."""
+    messages, variables = json.loads(request)
+    try:
+        return render_chat(template, messages, special_tokens={}, **variables)
+    except TokenizerError as error:
+        return error
+
+
+def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
     """An expression that matches any of the texts, in a group of its own; nothing without one."""
     return re.compile(f"({'|'.join(map(re.escape, sorted(texts, key=len, reverse=True))) or '(?!)'})")
 

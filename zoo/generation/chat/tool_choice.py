@@ -69,8 +69,8 @@ def call_grammar(answer: AnswerSyntax, called: Declared, several: bool) -> str:
             raise PromptError(str(error).replace("`json_schema`", f"`tools`: {function['name']}")) from None
     rules.append(f"call: {' | '.join(f'tool{number}' for number in range(len(called)))}")
     before = grammar.syntax.before
-    lead = LEAD if before[:1].isspace() else ""
-    return answer.grammar(f"{lead} {grammar.text(before.lstrip())} call", "\n".join(rules))
+    lead = "" if before[:1].isspace() else LEAD
+    return answer.grammar(f"{grammar.text(before)} call", "\n".join(rules), lead)
 
 
 class _CallGrammar:
