@@ -89,15 +89,16 @@ def random_text(answer, grammar, seed, most=4000):
     mask = token_mask(tokenizer, tokenizer.vocab_size, tokenizer.eos_ids, grammar=grammar)
     written = tokenizer.detokenizer()
     opening, closing = answer.format.thinking or ("?", "?")
-    given = answer.prompt.rstrip().endswith(opening.strip())
+    thought, given = False, answer.prompt.rstrip().endswith(opening.strip())
     for count in range(most):
         bits = np.unpackbits(mask.allowed().view(np.uint8), bitorder="little").nonzero()[0].tolist()
         inner = [id for id in bits if id not in tokenizer.eos_ids]
         if len(inner) < len(bits) and (count > 60 or not inner or drawn.random() < 0.5):
             return text + written.finish()
         ids = [drawn.choice(inner)]
-        if (given or opening in text) and closing.strip() not in text and drawn.random() < 0.5:
+        if (given or opening in text) and not thought and drawn.random() < 0.5:
             ids = tokenizer.encode(closing.strip(), special_tokens=False)  # else a thought would not end
+            thought = True
         for id in ids:
             mask.update(id)
             text += written.add(id)
@@ -150,7 +151,11 @@ def test_a_schema_constrains_the_answer_after_the_thinking(answer, name, special
 
 def test_a_regex_and_a_grammar_are_constrained_the_same(answer):
     syntax = answer("qwen-3-5")
-    for settings in ({"regex": "a|b::=c"}, {"grammar": 'start: "a" | T // }\nT: "b::=c"'}, {"grammar": 'root ::= "a"'}):
+    for settings in (
+        {"regex": "a|b::=c"},
+        {"grammar": 'start: "a" | T // }\nT: "b::=c"'},
+        {"grammar": 'root ::= "a"'},
+    ):
         part = read(syntax, random_text(syntax, syntax.constrained(settings)["grammar"], 1), ())
         assert part.text in ("a", "b::=c")
 
@@ -173,7 +178,9 @@ def pocket(llama):
     tokenizer.chat_template = None
 
 
-@pytest.mark.parametrize("choice", ["required", "weather", {"type": "function", "function": {"name": "weather"}}])
+@pytest.mark.parametrize(
+    "choice", ["required", "weather", {"type": "function", "function": {"name": "weather"}}]
+)
 def test_a_model_calls_the_tool_that_it_has_to_call(pocket, choice):
     tools = [WEATHER] if choice == "required" else TOOLS
     steps = list(zoo.chat(pocket, QUESTION, tools=tools, tool_choice=choice, max_tokens=200))
@@ -186,16 +193,18 @@ def test_a_model_calls_the_tool_that_it_has_to_call(pocket, choice):
 
 def test_a_call_that_is_cut_off_comes_as_text(pocket):
     with pytest.warns(UserWarning, match="a call of tools in the answer cannot be read"):
-        steps = list(zoo.chat(pocket, QUESTION, tools=TOOLS, tool_choice="weather", max_tokens=8))
+        steps = list(zoo.chat(pocket, QUESTION, tools=TOOLS, tool_choice="weather", max_tokens=30))
     assert not any(step.tool_calls for step in steps) and steps[-1].finish_reason == "length"
     assert "".join(step.text for step in steps)
 
 
 def test_tools_that_may_not_be_called_are_not_shown(pocket):
-    shown, hidden = (chat_prompt(pocket, QUESTION, tools=TOOLS, tool_choice=choice) for choice in ("auto", "none"))
+    shown, hidden = (
+        chat_prompt(pocket, QUESTION, tools=TOOLS, tool_choice=choice) for choice in ("auto", "none")
+    )
     assert hidden.ids == chat_prompt(pocket, QUESTION).ids != shown.ids
     assert hidden.parser is None and shown.calls is None
-    assert shown == chat_prompt(pocket, QUESTION, tools=TOOLS)
+    assert shown.ids == chat_prompt(pocket, QUESTION, tools=TOOLS).ids
 
 
 @pytest.mark.parametrize(
@@ -219,15 +228,19 @@ def test_what_no_grammar_can_hold_to_is_refused_with_the_tool(answer):
     with pytest.raises(PromptError, match="`tools`: nested: data: lists and objects are not written as JSON"):
         call_grammar(answer("gemma-4"), [NESTED], several=False)
     word = declared("word", text={"type": "string", "pattern": "^a"})
-    with pytest.raises(PromptError, match="`tools`: word: pattern is not supported of a string without quotes"):
+    with pytest.raises(
+        PromptError, match="`tools`: word: pattern is not supported of a string without quotes"
+    ):
         call_grammar(answer("qwen-3-coder"), [word], several=False)
 
 
 def test_a_template_that_writes_no_calls_is_refused(pocket):
     pocket.tokenizer.chat_template = (
-        "{{ tools }} <tool_call> \"arguments {% for m in messages %}{{ m.content }}{% endfor %}"
+        '{{ tools }} <tool_call> "arguments {% for m in messages %}{{ m.content }}{% endfor %}'
     )
-    with pytest.raises(PromptError, match="`tool_choice`: how .* writes calls of tools is not known: .* no tool calls"):
+    with pytest.raises(
+        PromptError, match=r"`tool_choice`: how .* writes calls of tools is not known: .* no tool calls"
+    ):
         zoo.chat(pocket, QUESTION, tools=TOOLS, tool_choice="required")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import mlx.core as mx
 
