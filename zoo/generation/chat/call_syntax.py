@@ -90,8 +90,8 @@ class CallSyntax:
         ]
         text = self.answer.written({"role": "assistant", "content": "", "tool_calls": calls})
         head, name, rest = text.removesuffix(self.answer.text_end).partition(NAME)
-        *calls, last = rest.split(NAME)
-        rest = NAME.join([*calls, self.answer.until_end(last)])
+        *others, last = rest.split(NAME)
+        rest = NAME.join([*others, self.answer.until_end(last)])
         return re.sub(re.escape(id[:-1]) + r"\d", id, self.answer.after_thinking(head) + name + rest)
 
     def _around(self, arguments: Mapping[str, Any], opening: str, ending: str, **more: Any) -> Around:

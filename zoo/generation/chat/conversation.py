@@ -192,10 +192,11 @@ def chat(
     The messages have the form of OpenAI's interface: a "role" ("system", "user", "assistant", "tool") and a "content", a
     string or a list of text parts, which may be None beside "tool_calls". The checkpoint's chat template lays them out, in
     the form that it takes; `variables` are what the template sees besides, such as `enable_thinking`. `tools` are
-    those that the model may call: OpenAI's JSON declarations, or Python functions with type hints. A step's `text` is the
+    those that the model may call: OpenAI's JSON declarations, or Python functions with type hints. `tool_choice` is "auto"
+    (also None), "none", "required", or a tool that has to be called: its name or OpenAI's object with it. A step's `text` is the
     answer, `thinking` the reasoning before it, and `tool_calls` are complete calls; what is no whole call in the end is
     text. A `prompt_cache` is used up to where the conversation is the one that it has seen. PromptError, before anything
-    runs, for a model without a chat template (`zoo.stream` continues a text), and for
+    runs, for a `tool_choice` that cannot be, for a model without a chat template (`zoo.stream` continues a text), and for
     tools that its template does not take; TokenizerError for what the template refuses, and for calls in the messages that
     it would leave out.
 
