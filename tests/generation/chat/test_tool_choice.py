@@ -16,8 +16,10 @@ from zoo.errors import PromptError
 from zoo.generation.chat import answer_grammar
 from zoo.generation.chat.answer_grammar import AnswerSyntax
 from zoo.generation.chat.conversation import chat_prompt
+from zoo.generation.chat.session import ChatSession
 from zoo.generation.chat.tool_choice import call_grammar, chosen_tools
 from zoo.generation.grammar import token_mask
+from zoo.generation.prompts_file import answer_prompts, read_prompts
 from zoo.tokenizer import load_tokenizer
 
 TEXT, WHOLE = {"type": "string", "maxLength": 4}, {"type": "integer", "minimum": 0, "maximum": 99}
@@ -246,3 +248,18 @@ def test_a_template_that_writes_no_calls_is_refused(pocket):
 def test_a_schema_and_a_call_cannot_both_be_the_answer(pocket):
     with pytest.raises(PromptError, match="`tool_choice` and `regex` cannot be given together"):
         zoo.chat(pocket, QUESTION, tools=TOOLS, tool_choice="required", regex="a")
+
+
+THINKING = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}<think>{% endif %}{# </think> #}"
+
+
+def test_a_session_and_a_file_of_prompts_let_the_model_think_first(pocket, tmp_path):
+    pocket.tokenizer.chat_template = THINKING
+    settings = {"regex": "yes|no", "max_tokens": 5}  # the pocket does not know the tag that ends its thinking
+    steps = list(ChatSession(pocket, settings=settings).answer("Q"))
+    assert steps[-1].finish_reason == "length" and not "".join(step.text for step in steps)
+    (tmp_path / "prompts.jsonl").write_text(json.dumps({"messages": QUESTION}))
+    lines = read_prompts(pocket, tmp_path / "prompts.jsonl", {})
+    (answered,) = answer_prompts(pocket, lines, tmp_path / "answers.jsonl", **settings)
+    assert answered["finish_reason"] == "length" and answered["text"] == ""
+    assert answered["thinking"] == "".join(step.thinking for step in steps)

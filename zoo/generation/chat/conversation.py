@@ -221,7 +221,9 @@ class ChatPrompt(Frozen):
     """The `ids` of a conversation's prompt, and what generates and parses the answer.
 
     The tokenizer of `loaded` writes the special tokens that the `parser` looks for; `parser` None: all of the answer is
-    text. `variables` are those that the template saw.
+    text. `variables` are those that the template saw. `syntax` says how the answer is written, None where it is no
+    answer of a chat; `calls` is the grammar of the calls that it has to be, if any. `constrained` makes the settings to
+    generate with.
     """
 
     loaded: Loaded
