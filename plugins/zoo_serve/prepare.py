@@ -59,6 +59,7 @@ def lay_out(model: ServedModel, request: GenerationRequest | TokenizeRequest) ->
         model.loaded,
         request.messages,
         tools=request.tools,
+        tool_choice=choice,
         variables=request.variables,
         encode=model.encode,
     )
@@ -84,6 +85,7 @@ def _sequence(
             param="prompt" if request.messages is None else "messages",
             code="context_length_exceeded",
         )
+    settings = prompt.constrained(settings)
     strategy, arguments = resolve_strategy(loaded, settings, request.strategy or model.strategy)
     if "max_tokens" in strategy.setting_names and not loaded.model.translates:
         most = arguments.get("max_tokens", MAX_TOKENS)
