@@ -188,7 +188,7 @@ def test_running_sequences_get_their_share_of_the_time(ticking, share, steps):
         pass
     chunks = [place for place, (_, tokens) in enumerate(ticking) if tokens > 1]
     between = [after - before - 1 for before, after in pairwise(chunks)]
-    assert between == [*[steps] * 4, 1], "steps of one second between two chunks of 16 seconds"
+    assert between == [steps] * 5, "steps of one second between two chunks of 16 seconds"
     engine.cancel(running)
 
 

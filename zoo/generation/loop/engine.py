@@ -37,11 +37,11 @@ class Engine:
 
     `add` takes a prompt and its settings, `step` gives every running sequence its next token, `cancel` ends one. At most
     `rows` run at once, those whose prompts are being read included; others wait. A prompt is read in chunks, one a step, so
-    that running sequences go on; short prompts go before long ones. While sequences run, reading takes at most the part
-    `prefill_share` of the time, from above 0 to 1, but a short prompt is read at once; None: no limit, for most tokens a
-    second in all. Synchronous, in the thread of who calls it; one thread at a time may call its methods. PromptError for
-    `rows`, a `prefill_share`, a prompt or a setting that cannot be, and for a handle to cancel that is of no text.
-    RuntimeError for a call while another thread's call runs.
+    that running sequences go on; short prompts go before long ones. While sequences run, reading prompts takes at most
+    `prefill_share` of the time, a number above 0 and at most 1, except that a short prompt does not wait; None: no limit.
+    Synchronous, in the thread of who calls it; one thread at a time may call its methods. PromptError for `rows`, a
+    `prefill_share`, a prompt or a setting that cannot be, and for a handle to cancel that is of no text. RuntimeError for a
+    call while another thread's call runs.
 
     >>> engine = zoo.Engine(zoo.load("llama"))
     >>> first = engine.add("The capital city of China is")
@@ -83,12 +83,12 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether any sequence waits or runs."""
-        return bool(self._sequences)
+        return bool(self._sequences or self._steps)
 
     @property
     def idle(self) -> bool:
         """Whether nothing is held for any sequence; a cancelled one is held until the next step."""
-        return not (self.busy or self._groups)
+        return not (self.busy or self._groups or self._ready)
 
     @property
     def waiting(self) -> int:

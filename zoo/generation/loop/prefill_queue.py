@@ -52,7 +52,7 @@ class PrefillShare:
 class Prefilling:
     """Sequences whose prompts are being read, a row each: one in chunks, or several in one pass.
 
-    A pass over several reads the last `tokens` of each; the prompt cache has what comes before.
+    The last `tokens` of each are read; the prompt cache has what comes before.
     """
 
     def __init__(
@@ -61,11 +61,6 @@ class Prefilling:
         self.loaded, self.sequences, self.tokens = loaded, sequences, tokens
         self.prompt_cache = prompt_cache
         self.prompt: Prefill | ShortPrefill | SourcePrefill | None = None
-
-    @property
-    def unread(self) -> int:
-        """How many tokens of the first prompt are left to read."""
-        return len(self.sequences[0].ids) - (0 if self.prompt is None else self.prompt.read)
 
     def advance(self, chunk: int) -> tuple[int, Prefilled | None]:
         """Read one more chunk, of `chunk` tokens unless the settings say how many; sample after the last.
@@ -151,7 +146,7 @@ class Prefilling:
 class PrefillQueue:
     """The prompts that wait and those that are being read.
 
-    A short prompt, of which at most a chunk is left to read, goes before longer ones; after a chunk's tokens of short
+    A short prompt, of which at most a chunk is to be read, goes before longer ones; after a chunk's tokens of short
     prompts a longer one has its turn. Else the order is that of arrival.
     """
 
@@ -207,20 +202,20 @@ class PrefillQueue:
         return turn
 
     def _is_short(self, each: Prefilling | Sequence) -> bool:
-        """Whether what is left to read of a prompt fits in one chunk."""
+        """Whether what is to be read of a prompt, when it begins, fits in one chunk."""
         sequence = each if isinstance(each, Sequence) else each.sequences[0]
         chunk = runtime.prefill_chunk()
         chunk = min(sequence.settings.prefill_chunk or chunk, chunk)
-        return len(sequence.ids) <= chunk or self._unread(each) <= chunk
+        if len(sequence.ids) <= chunk:
+            return True
+        return (each.tokens if isinstance(each, Prefilling) else self._unread(each)) <= chunk
 
-    def _unread(self, each: Prefilling | Sequence) -> int:
+    def _unread(self, sequence: Sequence) -> int:
         """How many tokens of a prompt are to be read. The few that a prompt cache may have of a text are among them."""
-        if isinstance(each, Prefilling):
-            return each.unread
-        if self.prompt_cache is None or each.settings.prompt_logprobs:
-            return len(each.ids)
-        held = self.prompt_cache.held(each.ids, each.settings.policy())
-        return len(each.ids) - (held if held >= LEAST_REUSED else 0)
+        if self.prompt_cache is None or sequence.settings.prompt_logprobs:
+            return len(sequence.ids)
+        held = self.prompt_cache.held(sequence.ids, sequence.settings.policy())
+        return len(sequence.ids) - (held if held >= LEAST_REUSED else 0)
 
     def _together(self, first: Sequence, rows: int, chunk: int) -> tuple[list[Sequence], int]:
         """`first` and the next sequences, at most `rows`, whose prompts can be read in one pass of `chunk` tokens.
