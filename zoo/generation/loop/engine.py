@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import abc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from itertools import chain
 from threading import RLock, current_thread
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
 
 from zoo import runtime
 from zoo.cache import CachePolicy, can_merge
@@ -273,9 +276,23 @@ class Engine:
         if not isinstance(error, FAILURES):
             raise error
 
+    @cached_property
+    def _most_padding(self) -> float:
+        """How many columns of the KV caches, one a token, have as many bytes as the weights."""
+        recipe, dtype = self.loaded.recipe, runtime.compute_dtype()
+        column = recipe.kv_cache_size(recipe.dim) * (dtype.size if dtype else 2)
+        weights = sum(array.nbytes for _, array in tree_flatten(self.loaded.model.parameters()))
+        return weights / column if column else math.inf
+
     def _join(self, ready: abc.Sequence[Prefilled]) -> None:
-        """Add sequences whose prompts were read to a batch, or, where their caches cannot be merged, to one of their own."""
-        model, joining = self.loaded.model, dict[CachePolicy, list[Prefilled]]()
+        """Add sequences whose prompts were read to a batch, or, where their caches cannot be merged, to one of their own.
+
+        A batch pads its rows to the longest. Where that would be more bytes than the weights, a batch more, whose pass reads
+        the weights once more, costs less.
+        """
+        model = self.loaded.model
+        merging = [group for group in self._groups if isinstance(group, Batch) and group.merges]
+        joining = [Joining(batch.policy, [row.length for row in batch.sequences], batch) for batch in merging]
         for read in ready:
             sequence = read.sequences[0]
             policy = sequence.settings.policy()
@@ -286,16 +303,35 @@ class Engine:
                     SpeculativeBatch(model, sequence, read.cache, read.logits, self._finished)
                 )
             elif can_merge(read.cache):
-                joining.setdefault(policy, []).append(read)
+                lengths = [row.length for row in read.sequences]
+                fits = (j for j in joining if j.policy == policy and j.padding(lengths) <= self._most_padding)
+                chosen = next(fits, None)
+                if chosen is None:
+                    joining.append(chosen := Joining(policy, []))
+                chosen.lengths += lengths
+                chosen.reads.append(read)
             else:
                 self._groups.append(Batch(model, policy, False, [read], self._finished))
-        for policy, reads in joining.items():
-            batches = (group for group in self._groups if isinstance(group, Batch) and group.merges)
-            batch = next((each for each in batches if each.policy == policy), None)
-            if batch is None:
-                self._groups.append(Batch(model, policy, True, reads, self._finished))
-            else:
-                batch.join(reads)
+        for each in joining:
+            if each.reads and each.batch is not None:
+                each.batch.join(each.reads)
+            elif each.reads:
+                self._groups.append(Batch(model, each.policy, True, each.reads, self._finished))
+
+
+@dataclass
+class Joining:
+    """What joins a `batch`, or a new one where it is None: `lengths` are those of all its rows, in tokens."""
+
+    policy: CachePolicy
+    lengths: list[int]
+    batch: Batch | None = None
+    reads: list[Prefilled] = field(default_factory=list)
+
+    def padding(self, more: abc.Sequence[int]) -> int:
+        """The columns of padding of its rows and `more` rows of these lengths."""
+        lengths = [*self.lengths, *more]
+        return max(lengths) * len(lengths) - sum(lengths)
 
 
 def run_prompts(
