@@ -1,0 +1,117 @@
+// A comparison: one prompt, two models or settings, and the first token at which the answers differ.
+
+import { Answer } from "./answer.js";
+import { inFrames, sendOnEnter, showRunning } from "./chat.js";
+import { Panel } from "./panel.js";
+import { facts, failure } from "./show.js";
+import { TokenList, visible } from "./tokens.js";
+import { make, say, word } from "./words.js";
+
+const ALTERNATIVES = 5;
+
+export class Compare {
+  constructor(root, server) {
+    this.root = root;
+    this.form = root.querySelector(".composer");
+    this.verdict = root.querySelector(".verdict");
+    this.columns = [0, 1].map((number) => new Column(number, server, (index) => this.selected(number, index)));
+    this.columns[1].panel.fill(server.models[1]?.id);
+    root.querySelector(".columns").append(...this.columns.map(({ element }) => element));
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.send();
+    });
+    sendOnEnter(this.form);
+    this.form.querySelector(".stop").addEventListener("click", () => this.stop());
+  }
+
+  async send() {
+    const content = this.form.querySelector("textarea").value.trim();
+    if (!content || this.running || !this.columns.every(({ panel }) => panel.valid())) return;
+    this.running = new AbortController();
+    showRunning(this.form, true);
+    this.parted = null;
+    this.verdict.replaceChildren();
+    const { signal } = this.running;
+    const changed = inFrames(() => this.update());
+    await Promise.all(this.columns.map((column) => column.ask(content, signal, changed)));
+    this.running = null;
+    showRunning(this.form, false);
+    changed();
+  }
+
+  stop() {
+    this.running?.abort();
+  }
+
+  update() {
+    for (const column of this.columns) column.update(() => this.send());
+    if (this.parted) return;
+    this.parted = parting(...this.columns);
+    const [left, right] = this.columns.map(({ list }, side) => list.tokens[this.parted?.[side]]);
+    for (const token of [left, right]) token?.element.classList.add("differs");
+    const name = (token) => (token ? `“${visible(token.token)}”` : say("end"));
+    if (this.parted) {
+      word(this.verdict, "text", "differs", { left: name(left), right: name(right) });
+      this.columns.forEach(({ list }, side) => list.index < 0 && list.tokens[this.parted[side]] && list.select(this.parted[side]));
+    } else if (this.columns.every(({ answer, list }) => answer.finish && list.tokens.length)) {
+      word(this.verdict, "text", "same");
+    }
+  }
+
+  // Up to the token where the answers part, the same place of the other answer is shown, too.
+  selected(number, index) {
+    const own = this.columns[number].list, other = this.columns[1 - number].list;
+    const limit = this.parted?.[number] ?? own.tokens.length;
+    const there = other.starts.indexOf(own.starts[index]);
+    if (index <= limit && there >= 0) other.select(there);
+  }
+}
+
+class Column {
+  constructor(number, server, selected) {
+    this.panel = new Panel(server);
+    this.selected = selected;
+    this.number = number;
+    this.title = word(make("h3"), "text", "column", { number: number + 1 });
+    this.title.id = `column-${number}`;
+    this.settings = make("details", { class: "panel" }, word(make("summary"), "text", "settings"));
+    this.place = make("div", { class: "place" });
+    this.facts = make("p", { class: "facts quiet" });
+    const { select, form } = this.panel;
+    const top = make("div", { class: "column-top" }, this.title, word(select, "label", "model"));
+    form.firstChild.remove(); // the label of the choice, which is above
+    this.settings.append(form);
+    this.element = make("section", { class: "column", "aria-labelledby": this.title.id }, top, this.settings, this.place);
+  }
+
+  async ask(content, signal, changed) {
+    this.answer = new Answer(this.panel.model);
+    this.list = new TokenList(this.panel.model.id, this.selected);
+    this.place.replaceChildren(this.list.element, this.facts, this.list.panel);
+    changed();
+    const messages = this.panel.messages([{ role: "user", content }]);
+    await this.answer.read({ messages, settings: this.panel.values(), signal, changed, alternatives: ALTERNATIVES });
+  }
+
+  update(again) {
+    this.list.update(this.answer.tokens);
+    this.element.setAttribute("aria-busy", String(this.answer.running));
+    this.facts.replaceChildren(...facts(this.answer));
+    if (this.answer.error && !this.place.querySelector(".notice")) this.place.append(failure(this.answer.error, again));
+  }
+}
+
+// The index in each answer of the token where the texts part, or of its end; null while they are the same. It is the last
+// place at or before the first character that differs at which a token begins in both.
+function parting(one, other) {
+  const texts = [one.list.text, other.list.text];
+  const shorter = Math.min(texts[0].length, texts[1].length);
+  let at = 0;
+  while (at < shorter && texts[0][at] === texts[1][at]) at += 1;
+  const ended = [one, other].some(({ answer, list }, side) => answer.finish && texts[side].length === at && texts[1 - side].length > at);
+  if (at === shorter && !ended) return null;
+  const starts = [one, other].map(({ list }, side) => [...list.starts, texts[side].length]);
+  const common = starts[0].filter((start) => start <= at && starts[1].includes(start)).at(-1) ?? 0;
+  return starts.map((all) => all.lastIndexOf(common));
+}

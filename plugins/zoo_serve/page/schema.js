@@ -1,0 +1,91 @@
+// The settings of an endpoint as fields of a form, read from the server's OpenAPI description.
+
+import { make, say, word } from "./words.js";
+
+// What the page sets itself, in the order of nothing; and what is shown first, in this order.
+const OWN = ["model", "messages", "prompt", "stream", "stream_options", "n", "logprobs", "top_logprobs"];
+const COMMON = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed", "stop"];
+
+// The properties of the body of POST `/{path}`, without those that the page sets: [name, schema], common ones first.
+export function propertiesOf(openapi, path) {
+  const { schema } = openapi.paths[`/${path}`].post.requestBody.content["application/json"];
+  const place = ([name]) => (COMMON.includes(name) ? COMMON.indexOf(name) : COMMON.length);
+  return Object.entries(resolved(schema, openapi).properties)
+    .map(([name, property]) => [name, resolved(property, openapi)])
+    .filter(([name, property]) => !OWN.includes(name) && !property.deprecated)
+    .sort((one, other) => place(one) - place(other));
+}
+
+export function isCommon(name) {
+  return COMMON.includes(name);
+}
+
+function resolved(schema, openapi) {
+  if (!schema.$ref) return schema;
+  const target = schema.$ref.slice(2).split("/").reduce((value, key) => value[key], openapi);
+  return { ...resolved(target, openapi), ...schema, $ref: undefined };
+}
+
+// What a property may be: `types`, `choices` if these are all, and bounds.
+function summary(schema, openapi) {
+  const variants = (schema.anyOf ?? schema.oneOf ?? [schema])
+    .map((variant) => resolved(variant, openapi))
+    .filter((variant) => variant.type !== "null");
+  const types = new Set();
+  for (const { type, items } of variants)
+    for (const one of [type].flat())
+      if (one === "array") types.add(resolved(items ?? {}, openapi).type === "string" ? "strings" : "array");
+      else if (one !== "null") types.add(one ?? "any");
+  const choices = variants.map((variant) => variant.enum ?? ("const" in variant ? [variant.const] : null));
+  const bounds = variants.find(({ type }) => [type].flat().some((one) => one === "number" || one === "integer")) ?? {};
+  return { types, bounds, choices: choices.every(Boolean) ? choices.flat().filter((choice) => choice !== null) : null };
+}
+
+// A field: its `element`, its `name`, and `value()`, undefined where nothing was set.
+export function field([name, schema], openapi, kept) {
+  const { types, bounds, choices } = summary(schema, openapi);
+  const only = (...allowed) => [...types].every((type) => allowed.includes(type));
+  let control, read;
+  if (choices || only("boolean")) {
+    const values = choices ?? [true, false];
+    const labels = values.map((value) => make("option", { value: JSON.stringify(value) }, String(value)));
+    control = make("select", {}, word(make("option", { value: "" }), "text", "unset"), ...labels);
+    read = (text) => JSON.parse(text);
+  } else if (only("number", "integer")) {
+    const step = types.has("number") ? "any" : 1;
+    const min = bounds.minimum ?? bounds.exclusiveMinimum, max = bounds.maximum ?? bounds.exclusiveMaximum;
+    control = make("input", { type: "number", step, min, max, inputmode: types.has("number") ? "decimal" : "numeric" });
+    read = Number;
+  } else if (only("string", "strings") && types.has("strings")) {
+    control = word(make("textarea", { rows: 1 }), "hint", "lines");
+    read = (text) => text.split("\n").filter(Boolean).map((line) => (/^".*"$/.test(line) ? JSON.parse(line) : line));
+  } else if (only("string")) {
+    control = make("input", { type: "text" });
+    read = (text) => text;
+  } else {
+    control = make("textarea", { rows: 1, placeholder: "JSON" });
+    read = (text) => (types.has("string") && !/^\s*[[{"]/.test(text) ? text : JSON.parse(text));
+  }
+  const { default: preset, description } = schema;
+  if (preset !== undefined && preset !== null && !control.placeholder && control.tagName === "INPUT")
+    control.placeholder = String(preset);
+  const about = make("small", { id: `about-${name}-${field.count++}`, lang: "en" }, description ?? "");
+  if (description) control.setAttribute("aria-describedby", about.id);
+  control.value = kept ?? "";
+  control.addEventListener("input", () => control.setCustomValidity(valid(read, control.value) ? "" : say("no_json")));
+  const label = make("label", { title: description }, make("code", {}, name), control);
+  return { name, control, element: make("div", { class: "field" }, label, about), value: () => set(control, read) };
+}
+field.count = 0; // makes ids unique: two panels have the same fields
+
+function set(control, read) {
+  return control.value === "" ? undefined : read(control.value);
+}
+
+function valid(read, text) {
+  try {
+    return text === "" || read(text) !== undefined;
+  } catch {
+    return false;
+  }
+}

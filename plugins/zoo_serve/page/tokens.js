@@ -1,0 +1,108 @@
+// The tokens of an answer, each with its alternatives: a list that the arrow keys move in, and a panel of bars.
+
+import { make, percent, word } from "./words.js";
+
+// A token where it stands alone: spaces, line breaks and bytes that are no character by themselves can be seen.
+export function visible(token) {
+  return token.replaceAll(" ", "␣").replaceAll("\n", "⏎").replaceAll("\t", "⇥") || "∅";
+}
+
+export class TokenList {
+  // `selected` is called with the index of a token that was selected.
+  constructor(label, selected) {
+    Object.assign(this, { selected, tokens: [], index: -1, decoder: new TextDecoder() });
+    this.element = make("div", { class: "tokens", role: "listbox", "aria-label": label, "aria-orientation": "horizontal", hidden: true });
+    this.panel = make("section", { class: "alternatives", hidden: true });
+    this.element.addEventListener("focusin", ({ target }) => this.choose(target));
+    this.element.addEventListener("keydown", (event) => this.move(event));
+    this.element.addEventListener("pointerover", ({ target }) => target.role === "option" && this.show(this.at(target)));
+    this.element.addEventListener("pointerleave", () => this.show(this.index));
+  }
+
+  at(element) {
+    return [...this.element.children].indexOf(element);
+  }
+
+  // The text of all tokens, and where each begins in it. A character of several tokens belongs to the last of them.
+  get text() {
+    return this.tokens.map(({ text }) => text).join("");
+  }
+
+  get starts() {
+    let at = 0;
+    return this.tokens.map(({ text }) => (at += text.length) - text.length);
+  }
+
+  // Adds the tokens that came since.
+  update(tokens) {
+    this.element.hidden = !tokens.length;
+    for (const token of tokens.slice(this.tokens.length)) {
+      const text = token.bytes ? this.decoder.decode(new Uint8Array(token.bytes), { stream: true }) : token.token;
+      const share = Math.exp(token.logprob);
+      const element = make("span", { role: "option", "aria-selected": "false", tabindex: this.tokens.length ? -1 : 0 }, text || "·");
+      word(element, "label", "token", { token: visible(token.token), share: percent(share) });
+      element.style.setProperty("--unlikely", `${Math.round((1 - share) * 100)}%`);
+      element.classList.toggle("thinking", token.thinking);
+      this.tokens.push({ ...token, text, element });
+      this.element.append(element);
+    }
+  }
+
+  choose(target) {
+    if (target.role !== "option" || this.at(target) === this.index) return;
+    this.select(this.at(target));
+    this.selected(this.index);
+  }
+
+  // Selects a token and shows its alternatives; the focus stays where it is.
+  select(index) {
+    this.element.querySelector("[aria-selected=true]")?.setAttribute("aria-selected", "false");
+    this.element.querySelector("[tabindex='0']")?.setAttribute("tabindex", "-1");
+    this.index = index;
+    this.tokens[index].element.setAttribute("aria-selected", "true");
+    this.tokens[index].element.tabIndex = 0;
+    this.show(index);
+  }
+
+  move(event) {
+    const at = this.at(document.activeElement);
+    const last = this.tokens.length - 1;
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last, ArrowUp: this.inLine(at, -1), ArrowDown: this.inLine(at, 1) }[event.key];
+    if (to === undefined || at < 0) return;
+    event.preventDefault();
+    this.tokens[Math.min(Math.max(to, 0), last)].element.focus();
+  }
+
+  // The token in the next line, or the one before, that is nearest to one.
+  inLine(at, way) {
+    const place = (index) => this.tokens[index].element.getBoundingClientRect();
+    const { left, top, height } = place(at);
+    let best = at;
+    for (let index = at + way, line = null; index >= 0 && index < this.tokens.length; index += way) {
+      const here = place(index);
+      if (Math.abs(here.top - top) < height / 2) continue;
+      line ??= here.top;
+      if (Math.abs(here.top - line) >= height / 2) break;
+      if (best === at || Math.abs(here.left - left) < Math.abs(place(best).left - left)) best = index;
+    }
+    return best;
+  }
+
+  // The alternatives of a token as bars; of none, nothing.
+  show(index) {
+    this.panel.hidden = index < 0;
+    if (index < 0) return;
+    const { token, logprob, top_logprobs: top } = this.tokens[index];
+    const all = top.some((one) => one.token === token) ? top : [...top, { token, logprob }];
+    const rows = all.toSorted((one, other) => other.logprob - one.logprob).map((one) => {
+      const share = Math.exp(one.logprob);
+      const bar = make("span", { class: "bar" });
+      bar.style.setProperty("--share", `${share * 100}%`);
+      const name = make("code", {}, visible(one.token));
+      const mark = one.token === token ? [" ", word(make("span", { class: "mark" }), "text", "chosen")] : [];
+      return make("li", {}, make("span", { class: "name" }, name, ...mark), bar, make("span", { class: "share" }, percent(share)));
+    });
+    const title = word(make("h4"), "text", "alternatives", { token: visible(token) });
+    this.panel.replaceChildren(title, make("ol", {}, ...rows));
+  }
+}
