@@ -111,7 +111,7 @@ def test_an_answer_is_generated_again_and_a_question_is_edited(opened, server):
     assert server.bodies[2] == server.bodies[1] and page.locator(".answer").count() == 2
     page.click(".edit")
     assert page.input_value("#chat .composer textarea") == "two" and page.locator(".answer").count() == 1
-    page.click("#chat .new")
+    page.click("#chat .new_chat")
     assert page.locator(".answer").count() == 0 and page.is_visible(".welcome")
 
 

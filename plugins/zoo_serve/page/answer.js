@@ -17,11 +17,14 @@ const ENDPOINTS = {
     logprobs: (count) => ({ logprobs: count }),
     delta: (choice) => ({ content: choice.text }),
     tokens: (logprobs) =>
-      logprobs.tokens.map((token, index) => ({
-        token,
-        logprob: logprobs.token_logprobs[index],
-        top_logprobs: Object.entries(logprobs.top_logprobs?.[index] ?? {}).map(([token, logprob]) => ({ token, logprob })),
-      })),
+      logprobs.tokens.map((token, index) => {
+        const top = Object.entries(logprobs.top_logprobs?.[index] ?? {});
+        return {
+          token,
+          logprob: logprobs.token_logprobs[index],
+          top_logprobs: top.map(([token, logprob]) => ({ token, logprob })),
+        };
+      }),
   },
 };
 
@@ -35,8 +38,8 @@ export class Answer {
     Object.assign(this, { usage: null, finish: null, error: null, stopped: false, running: true });
   }
 
-  // Reads the whole answer, and calls `changed` after each event; an error is kept in `error`. With `alternatives`, each
-  // token comes with that many others. A signal that is aborted stops it.
+  // Reads the whole answer, and calls `changed` after each event; an error becomes `error`. With `alternatives`, each
+  // token comes with the log-probabilities of that many. An aborted signal stops it.
   async read({ messages, settings, signal, changed, alternatives = 0 }) {
     const endpoint = endpointOf(this.model);
     const body = {

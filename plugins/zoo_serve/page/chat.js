@@ -59,7 +59,7 @@ export class Chat {
   }
 
   add(message, call) {
-    const title = call ? word(make("h3"), "text", "tool", { name: call.function.name }) : word(make("h3"), "text", "you");
+    const title = word(make("h3"), "text", call ? "tool" : "you", { name: call?.function.name });
     const element = make("article", { class: "question" }, title, make("p", {}, message.content));
     this.turns.push({ message, element });
     this.list.append(element);
@@ -89,12 +89,12 @@ export class Chat {
     this.show();
   }
 
-  // The conversation without questions that got no answer.
+  // The conversation without the questions that got no answer.
   conversation() {
     const messages = [];
     for (const { message, answer } of this.turns) {
-      if (answer?.failed) while (messages.length && messages.at(-1).role !== "assistant") messages.pop();
-      else messages.push(message);
+      if (!answer?.failed) messages.push(message);
+      else while (messages.length && messages.pop().role !== "user"); // with its calls and their results
     }
     return this.panel.messages(messages);
   }
@@ -135,9 +135,10 @@ export class Chat {
     this.list.querySelector(".actions")?.remove();
     const last = this.turns.at(-1);
     if (last?.answer && !this.running) {
-      const regenerate = button("regenerate", () => this.regenerate(), { class: "regenerate", hidden: Boolean(last.answer.error) });
-      const edit = button("edit", () => this.edit(), { class: "edit" });
-      last.element.append(make("p", { class: "actions" }, regenerate, edit, button("new_chat", () => this.clear(), { class: "new" })));
+      const actions = [["edit", () => this.edit()], ["new_chat", () => this.clear()]];
+      if (!last.answer.error) actions.unshift(["regenerate", () => this.regenerate()]);
+      const buttons = actions.map(([key, act]) => button(key, act, { class: key }));
+      last.element.append(make("p", { class: "actions" }, ...buttons));
     }
     this.describe();
   }

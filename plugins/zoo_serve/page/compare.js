@@ -53,7 +53,8 @@ export class Compare {
     const name = (token) => (token ? `“${visible(token.token)}”` : say("end"));
     if (this.parted) {
       word(this.verdict, "text", "differs", { left: name(left), right: name(right) });
-      this.columns.forEach(({ list }, side) => list.index < 0 && list.tokens[this.parted[side]] && list.select(this.parted[side]));
+      for (const [side, { list }] of this.columns.entries())
+        if (list.index < 0 && list.tokens[this.parted[side]]) list.select(this.parted[side]);
     } else if (this.columns.every(({ answer, list }) => answer.finish && list.tokens.length)) {
       word(this.verdict, "text", "same");
     }
@@ -63,8 +64,9 @@ export class Compare {
   selected(number, index) {
     const own = this.columns[number].list, other = this.columns[1 - number].list;
     const limit = this.parted?.[number] ?? own.tokens.length;
-    const there = other.starts.indexOf(own.starts[index]);
-    if (index <= limit && there >= 0) other.select(there);
+    const start = own.starts[index];
+    const there = other.starts.indexOf(start) + index - own.starts.indexOf(start);
+    if (index <= limit && other.starts[there] === start) other.select(there);
   }
 }
 
@@ -82,7 +84,8 @@ class Column {
     const top = make("div", { class: "column-top" }, this.title, word(select, "label", "model"));
     form.firstChild.remove(); // the label of the choice, which is above
     this.settings.append(form);
-    this.element = make("section", { class: "column", "aria-labelledby": this.title.id }, top, this.settings, this.place);
+    const attributes = { class: "column", "aria-labelledby": this.title.id };
+    this.element = make("section", attributes, top, this.settings, this.place);
   }
 
   async ask(content, signal, changed) {
@@ -91,27 +94,36 @@ class Column {
     this.place.replaceChildren(this.list.element, this.facts, this.list.panel);
     changed();
     const messages = this.panel.messages([{ role: "user", content }]);
-    await this.answer.read({ messages, settings: this.panel.values(), signal, changed, alternatives: ALTERNATIVES });
+    const settings = this.panel.values();
+    await this.answer.read({ messages, settings, signal, changed, alternatives: ALTERNATIVES });
   }
 
   update(again) {
     this.list.update(this.answer.tokens);
     this.element.setAttribute("aria-busy", String(this.answer.running));
     this.facts.replaceChildren(...facts(this.answer));
-    if (this.answer.error && !this.place.querySelector(".notice")) this.place.append(failure(this.answer.error, again));
+    const { error } = this.answer;
+    if (error && !this.place.querySelector(".notice")) this.place.append(failure(error, again));
   }
 }
 
-// The index in each answer of the token where the texts part, or of its end; null while they are the same. It is the last
-// place at or before the first character that differs at which a token begins in both.
+// The index in each answer of the first token that differs, or of its end; null while the texts are the same. Models may
+// have different tokenizers: it is looked for from the last place before the difference at which a token begins in both.
 function parting(one, other) {
-  const texts = [one.list.text, other.list.text];
-  const shorter = Math.min(texts[0].length, texts[1].length);
+  const [left, right] = [one, other].map(({ answer, list: { text, starts, tokens } }) => {
+    return { text, tokens, starts: [...starts, text.length], ended: answer.finish };
+  });
+  const shorter = left.text.length < right.text.length ? left : right;
   let at = 0;
-  while (at < shorter && texts[0][at] === texts[1][at]) at += 1;
-  const ended = [one, other].some(({ answer, list }, side) => answer.finish && texts[side].length === at && texts[1 - side].length > at);
-  if (at === shorter && !ended) return null;
-  const starts = [one, other].map(({ list }, side) => [...list.starts, texts[side].length]);
-  const common = starts[0].filter((start) => start <= at && starts[1].includes(start)).at(-1) ?? 0;
-  return starts.map((all) => all.lastIndexOf(common));
+  while (at < shorter.text.length && left.text[at] === right.text[at]) at += 1;
+  const same = at === left.text.length && at === right.text.length;
+  if (same || (at === shorter.text.length && !shorter.ended)) return null;
+  const common = left.starts.findLast((start) => start <= at && right.starts.includes(start));
+  let [first, second] = [left, right].map(({ starts }) => starts.indexOf(common));
+  for (; isSame(left.tokens[first], right.tokens[second]); second += 1) first += 1; // parts of one character
+  return [first, second];
+}
+
+function isSame(one, other) {
+  return one && other && one.token === other.token && String(one.bytes) === String(other.bytes);
 }

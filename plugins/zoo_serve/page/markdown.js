@@ -1,4 +1,4 @@
-// A little Markdown as elements: code blocks, headings, lists, inline code, bold, italics. Everything else is the text as it is.
+// A little Markdown as elements: code blocks, headings, lists, inline code, bold, italics. The rest is text.
 
 import { button, make, word } from "./words.js";
 
@@ -31,14 +31,23 @@ function split(text) {
       else open.lines.push(line);
       continue;
     }
-    const kind = fence ? "code" : HEADING.test(line) ? "heading" : ITEM.test(line) ? "list" : line.trim() ? "text" : null;
+    const kind = fence ? "code" : kindOf(line);
     const indented = open?.kind === "list" && kind === "text" && /^\s/.test(line);
-    if (kind && (indented || (open?.kind === kind && kind !== "heading" && !fence))) open.lines.push(line);
-    else if (kind) blocks.push((open = fence ? { kind, fence: fence[1], language: fence[2], lines: [] } : { kind, lines: [line] }));
-    else open = null;
+    if (indented || (open?.kind === kind && (kind === "list" || kind === "text"))) {
+      open.lines.push(line);
+      continue;
+    }
+    open = kind && (fence ? { kind, fence: fence[1], language: fence[2], lines: [] } : { kind, lines: [line] });
+    if (open) blocks.push(open);
   }
   for (const block of blocks) block.source = `${block.kind} ${block.language ?? ""}\n${block.lines.join("\n")}`;
   return blocks;
+}
+
+function kindOf(line) {
+  if (HEADING.test(line)) return "heading";
+  if (ITEM.test(line)) return "list";
+  return line.trim() ? "text" : null;
 }
 
 const DRAWN = {
@@ -59,13 +68,17 @@ const DRAWN = {
   },
 };
 
+// Inline code, bold and italics among other text, which holds no line of them.
 function inline(text) {
-  return text.split(/(`[^`\n]+`|\*\*[^*\n]+\*\*|\*[^*\s][^*\n]*\*)/).filter(Boolean).map((part) => {
-    if (part.length > 2 && part.startsWith("`") && part.endsWith("`")) return make("code", {}, part.slice(1, -1));
-    if (part.length > 4 && part.startsWith("**") && part.endsWith("**")) return make("strong", {}, part.slice(2, -2));
-    if (part.length > 2 && part.startsWith("*") && part.endsWith("*")) return make("em", {}, part.slice(1, -1));
-    return part;
+  const marked = [...text.matchAll(/`([^`\n]+)`|\*\*([^*\n]+)\*\*|\*([^*\s][^*\n]*)\*/g)];
+  let at = 0;
+  const parts = marked.flatMap(({ 0: whole, 1: code, 2: strong, 3: em, index }) => {
+    const before = text.slice(at, index);
+    at = index + whole.length;
+    const [tag, inner] = Object.entries({ code, strong, em }).find(([, inner]) => inner);
+    return [before, make(tag, {}, inner)];
   });
+  return [...parts, text.slice(at)];
 }
 
 // A code block that can be scrolled by the keyboard, with a button that copies it where the browser allows that.

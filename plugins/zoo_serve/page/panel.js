@@ -57,9 +57,9 @@ export class Panel {
     this.fields = propertiesOf(this.server.openapi, path).map((property) =>
       field(property, this.server.openapi, before.get(property[0])),
     );
-    const elements = (common) => this.fields.filter(({ name }) => isCommon(name) === common).map(({ element }) => element);
-    this.common.replaceChildren(...elements(true));
-    this.others.replaceChildren(...elements(false));
+    this.common.replaceChildren();
+    this.others.replaceChildren();
+    for (const { name, element } of this.fields) (isCommon(name) ? this.common : this.others).append(element);
     this.more.hidden = !this.others.children.length;
     word(this.summary, "text", "more", { count: this.others.children.length });
   }

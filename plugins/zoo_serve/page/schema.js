@@ -2,7 +2,7 @@
 
 import { make, say, word } from "./words.js";
 
-// What the page sets itself, in the order of nothing; and what is shown first, in this order.
+// What the page sets itself, and what it shows first, in this order.
 const OWN = ["model", "messages", "prompt", "stream", "stream_options", "n", "logprobs", "top_logprobs"];
 const COMMON = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed", "stop"];
 
@@ -37,8 +37,8 @@ function summary(schema, openapi) {
       if (one === "array") types.add(resolved(items ?? {}, openapi).type === "string" ? "strings" : "array");
       else if (one !== "null") types.add(one ?? "any");
   const choices = variants.map((variant) => variant.enum ?? ("const" in variant ? [variant.const] : null));
-  const bounds = variants.find(({ type }) => [type].flat().some((one) => one === "number" || one === "integer")) ?? {};
-  return { types, bounds, choices: choices.every(Boolean) ? choices.flat().filter((choice) => choice !== null) : null };
+  const bounds = variants.find(({ type }) => [type].flat().some((one) => ["number", "integer"].includes(one))) ?? {};
+  return { types, bounds, choices: choices.every(Boolean) ? choices.flat().filter((one) => one !== null) : null };
 }
 
 // A field: its `element`, its `name`, and `value()`, undefined where nothing was set.
@@ -54,11 +54,12 @@ export function field([name, schema], openapi, kept) {
   } else if (only("number", "integer")) {
     const step = types.has("number") ? "any" : 1;
     const min = bounds.minimum ?? bounds.exclusiveMinimum, max = bounds.maximum ?? bounds.exclusiveMaximum;
-    control = make("input", { type: "number", step, min, max, inputmode: types.has("number") ? "decimal" : "numeric" });
+    control = make("input", { type: "number", step, min, max });
     read = Number;
   } else if (only("string", "strings") && types.has("strings")) {
     control = word(make("textarea", { rows: 1 }), "hint", "lines");
-    read = (text) => text.split("\n").filter(Boolean).map((line) => (/^".*"$/.test(line) ? JSON.parse(line) : line));
+    const unquoted = (line) => (/^".*"$/.test(line) ? JSON.parse(line) : line);
+    read = (text) => text.split("\n").filter(Boolean).map(unquoted);
   } else if (only("string")) {
     control = make("input", { type: "text" });
     read = (text) => text;
@@ -69,12 +70,15 @@ export function field([name, schema], openapi, kept) {
   const { default: preset, description } = schema;
   if (preset !== undefined && preset !== null && !control.placeholder && control.tagName === "INPUT")
     control.placeholder = String(preset);
-  const about = make("small", { id: `about-${name}-${field.count++}`, lang: "en" }, description ?? "");
+  control.id = `setting-${field.count++}`;
+  const about = make("small", { id: `${control.id}-about`, lang: "en" }, description ?? "");
   if (description) control.setAttribute("aria-describedby", about.id);
   control.value = kept ?? "";
-  control.addEventListener("input", () => control.setCustomValidity(valid(read, control.value) ? "" : say("no_json")));
-  const label = make("label", { title: description }, make("code", {}, name), control);
-  return { name, control, element: make("div", { class: "field" }, label, about), value: () => set(control, read) };
+  const check = () => control.setCustomValidity(valid(read, control.value) ? "" : say("no_json"));
+  control.addEventListener("input", check);
+  const label = make("label", { for: control.id, title: description }, make("code", {}, name));
+  const element = make("div", { class: "field" }, label, control, about);
+  return { name, control, element, value: () => set(control, read) };
 }
 field.count = 0; // makes ids unique: two panels have the same fields
 

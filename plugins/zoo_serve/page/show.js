@@ -36,7 +36,7 @@ export class AnswerView {
   constructor(answer, again) {
     Object.assign(this, { answer, again });
     this.thought = make("div", { class: "thought" });
-    this.thinking = make("details", { class: "thinking", hidden: true }, word(make("summary"), "text", "thinking"), this.thought);
+    this.thinking = make("details", { class: "thinking" }, word(make("summary"), "text", "thinking"), this.thought);
     this.text = make("div", { class: "text" });
     this.calls = make("div", { class: "calls" });
     this.facts = make("p", { class: "facts quiet" });

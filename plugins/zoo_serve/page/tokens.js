@@ -11,14 +11,16 @@ export class TokenList {
   // `selected` is called with the index of a token that was selected.
   constructor(label, selected) {
     Object.assign(this, { selected, tokens: [], index: -1, decoder: new TextDecoder() });
-    this.element = make("div", { class: "tokens", role: "listbox", "aria-label": label, "aria-orientation": "horizontal", hidden: true });
+    const role = { role: "listbox", "aria-label": label, "aria-orientation": "horizontal" };
+    this.element = make("div", { class: "tokens", hidden: true, ...role });
     this.panel = make("section", { class: "alternatives", hidden: true });
     this.element.addEventListener("focusin", ({ target }) => this.choose(target));
     this.element.addEventListener("keydown", (event) => this.move(event));
-    this.element.addEventListener("pointerover", ({ target }) => target.role === "option" && this.show(this.at(target)));
+    this.element.addEventListener("pointerover", ({ target }) => this.show(this.at(target)));
     this.element.addEventListener("pointerleave", () => this.show(this.index));
   }
 
+  // The index of a token's element; -1 of another.
   at(element) {
     return [...this.element.children].indexOf(element);
   }
@@ -39,7 +41,8 @@ export class TokenList {
     for (const token of tokens.slice(this.tokens.length)) {
       const text = token.bytes ? this.decoder.decode(new Uint8Array(token.bytes), { stream: true }) : token.token;
       const share = Math.exp(token.logprob);
-      const element = make("span", { role: "option", "aria-selected": "false", tabindex: this.tokens.length ? -1 : 0 }, text || "·");
+      const attributes = { role: "option", "aria-selected": "false", tabindex: this.tokens.length ? -1 : 0 };
+      const element = make("span", attributes, text || "·");
       word(element, "label", "token", { token: visible(token.token), share: percent(share) });
       element.style.setProperty("--unlikely", `${Math.round((1 - share) * 100)}%`);
       element.classList.toggle("thinking", token.thinking);
@@ -49,9 +52,10 @@ export class TokenList {
   }
 
   choose(target) {
-    if (target.role !== "option" || this.at(target) === this.index) return;
-    this.select(this.at(target));
-    this.selected(this.index);
+    const index = this.at(target);
+    if (index < 0 || index === this.index) return;
+    this.select(index);
+    this.selected(index);
   }
 
   // Selects a token and shows its alternatives; the focus stays where it is.
@@ -67,10 +71,17 @@ export class TokenList {
   move(event) {
     const at = this.at(document.activeElement);
     const last = this.tokens.length - 1;
-    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last, ArrowUp: this.inLine(at, -1), ArrowDown: this.inLine(at, 1) }[event.key];
-    if (to === undefined || at < 0) return;
+    const target = {
+      ArrowLeft: () => at - 1,
+      ArrowRight: () => at + 1,
+      ArrowUp: () => this.inLine(at, -1),
+      ArrowDown: () => this.inLine(at, 1),
+      Home: () => 0,
+      End: () => last,
+    }[event.key];
+    if (!target || at < 0) return;
     event.preventDefault();
-    this.tokens[Math.min(Math.max(to, 0), last)].element.focus();
+    this.tokens[Math.min(Math.max(target(), 0), last)].element.focus();
   }
 
   // The token in the next line, or the one before, that is nearest to one.
@@ -100,7 +111,8 @@ export class TokenList {
       bar.style.setProperty("--share", `${share * 100}%`);
       const name = make("code", {}, visible(one.token));
       const mark = one.token === token ? [" ", word(make("span", { class: "mark" }), "text", "chosen")] : [];
-      return make("li", {}, make("span", { class: "name" }, name, ...mark), bar, make("span", { class: "share" }, percent(share)));
+      const told = make("span", { class: "share" }, percent(share));
+      return make("li", {}, make("span", { class: "name" }, name, ...mark), bar, told);
     });
     const title = word(make("h4"), "text", "alternatives", { token: visible(token) });
     this.panel.replaceChildren(title, make("ol", {}, ...rows));

@@ -8,9 +8,12 @@ const PLACES = {
 };
 const TEXTS = await (await fetch("texts.json")).json();
 let language = keep("localStorage", "zoo-language");
-if (!(language in TEXTS)) language = navigator.languages.map((tag) => tag.split("-")[0]).find((tag) => tag in TEXTS) ?? "en";
+if (!(language in TEXTS)) {
+  const wished = navigator.languages.map((tag) => tag.split("-")[0]);
+  language = wished.find((tag) => tag in TEXTS) ?? "en";
+}
 
-// Reads a value of "localStorage" or "sessionStorage", after setting it if it is given; null where the browser forbids it.
+// Reads a value of "localStorage" or "sessionStorage", after setting it if one is given; null where it is forbidden.
 export function keep(storage, name, value) {
   try {
     if (value !== undefined) window[storage].setItem(name, value);
@@ -23,7 +26,8 @@ export function keep(storage, name, value) {
 export function say(key, values = {}) {
   const text = TEXTS[language][key];
   if (text === undefined) throw new Error(`no text ${key}`);
-  return text.replace(/\{(\w+)\}/g, (_, name) => (typeof values[name] === "number" ? number(values[name]) : values[name]));
+  const written = (value) => (typeof value === "number" ? number(value) : value);
+  return text.replace(/\{(\w+)\}/g, (_, name) => written(values[name]));
 }
 
 export function number(value, digits = 2) {
@@ -31,7 +35,8 @@ export function number(value, digits = 2) {
 }
 
 export function percent(share) {
-  return share.toLocaleString(HTML_LANGUAGE[language], { style: "percent", maximumFractionDigits: share < 0.1 ? 1 : 0 });
+  const digits = share < 0.1 ? 1 : 0;
+  return share.toLocaleString(HTML_LANGUAGE[language], { style: "percent", maximumFractionDigits: digits });
 }
 
 // Gives an element a text, an aria-label or a placeholder ("text", "label", "hint") that follows the language.
