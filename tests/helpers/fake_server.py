@@ -24,17 +24,20 @@ ANSWERS = {
 }
 
 
-def model(name, task="text-generation", chat=True, state="loaded"):
-    zoo = dict(task=task, architecture="llama", parameters=134_515_008, context=8192, chat=chat, state=state)
+def model(name, task="generate", chat=True):
+    zoo = dict(
+        task=task, architecture="llama", parameters=134_515_008, context=8192, chat=chat, state="loaded"
+    )
     return {"id": name, "object": "model", "created": 0, "owned_by": "zoo", "zoo": zoo}
 
 
+LARGE = model("large")
 MODELS = [
     model("small"),
-    model("large", state="available"),
+    {**LARGE, "zoo": {"state": "available"}},  # nothing else is known until it is loaded
     model("story", chat=False),
-    model("french", task="translation", chat=False),
-    model("vectors", task="sentence-similarity", chat=False),
+    model("french", task="translate", chat=False),
+    model("vectors", task="encode", chat=False),
 ]
 
 
@@ -50,11 +53,12 @@ SETTINGS = {
         "description": "Penalty on tokens that the text already has.",
     },
     "temperature": {
-        **optional("number", minimum=0, maximum=2),
+        "anyOf": [{"anyOf": [{"type": "number", "minimum": 1e-30}, {"enum": [0]}]}, {"type": "null"}],
         "description": "Sampling temperature; 0 is greedy decoding.",
     },
     "top_p": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
     "top_k": optional("integer", minimum=0),
+    "early_stopping": {"anyOf": [{"anyOf": [{"type": "boolean"}, {"enum": ["never"]}]}, {"type": "null"}]},
     "min_p": {"type": "number", "minimum": 0, "maximum": 1, "default": 0},
     "max_tokens": {**optional("integer", minimum=1), "description": "Maximum number of tokens to generate."},
     "stop": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
@@ -62,6 +66,7 @@ SETTINGS = {
     "ignore_eos": {"type": "boolean", "default": False},
     "reasoning_effort": {"$ref": "#/components/schemas/Effort"},
     "user": {"type": "string", "deprecated": True},
+    "store": {"type": "boolean", "enum": [False]},
     "stream": {"type": "boolean"},
     "n": {"type": "integer"},
 }
@@ -141,7 +146,9 @@ class Handler(BaseHTTPRequestHandler):
         made = {"base.css": lambda: theme() + asset("page.css"), "theme.js": lambda: asset("page.js")}
         if name in ("v1/models", "openapi.json"):
             if not self.refused():
-                self.reply({"object": "list", "data": MODELS} if name == "v1/models" else described())
+                self.reply(
+                    {"object": "list", "data": self.server.models} if name == "v1/models" else described()
+                )
         elif name in made:
             self.reply(made[name]().encode(), mimetypes.guess_type(name)[0])
         elif (PAGE / name).is_file():
@@ -152,6 +159,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.bodies.append(body)
+        self.server.models = [
+            LARGE if one["id"] == body["model"] == "large" else one for one in self.server.models
+        ]
         asked = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
         if self.refused():
             return
@@ -238,7 +248,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.bodies, self.locked = [], False
+        self.bodies, self.models, self.locked = [], MODELS, False
         self.cancelled, self.closing = threading.Event(), threading.Event()
         self.address = f"http://127.0.0.1:{self.server_address[1]}"
 

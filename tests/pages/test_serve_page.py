@@ -120,13 +120,19 @@ def test_settings_are_those_of_the_schema_and_are_sent_with_their_types(opened, 
     names = page.locator("#chat .field code").all_text_contents()
     assert names == [
         *("temperature", "top_p", "top_k", "min_p", "max_tokens", "seed", "stop"),
-        *("repetition_penalty", "logit_bias", "ignore_eos", "reasoning_effort"),
+        *("repetition_penalty", "early_stopping", "logit_bias", "ignore_eos", "reasoning_effort"),
     ]
     page.click("#chat .settings summary")
     field = {name: page.get_by_label(name, exact=True).first for name in names}
-    for name, text in (("temperature", "0.5"), ("top_k", "40"), ("stop", 'END\n"\\n"'), ("logit_bias", "{")):
+    for name, text in (("temperature", "0"), ("top_k", "40"), ("stop", 'END\n"\\n"'), ("logit_bias", "{")):
         field[name].fill(text)
     field["ignore_eos"].select_option("false")
+    assert field["early_stopping"].locator("option").all_text_contents() == [
+        "not set",
+        "true",
+        "false",
+        "never",
+    ]
     field["reasoning_effort"].select_option("high")
     page.get_by_label("System message").first.fill("Be short.")
     send(page, "one")
@@ -135,7 +141,7 @@ def test_settings_are_those_of_the_schema_and_are_sent_with_their_types(opened, 
     field["logit_bias"].fill('{"464": -5}')
     ask(page, "one")
     messages = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "one"}]
-    wanted = {"temperature": 0.5, "top_k": 40, "stop": ["END", "\n"], "logit_bias": {"464": -5}}
+    wanted = {"temperature": 0, "top_k": 40, "stop": ["END", "\n"], "logit_bias": {"464": -5}}
     assert server.bodies == [
         {**PLAIN, "messages": messages, **wanted, "ignore_eos": False, "reasoning_effort": "high"}
     ]
@@ -228,6 +234,9 @@ def test_a_comparison_marks_the_first_difference_and_shows_alternatives_by_keybo
         ("small", True, 5),
         ("large", True, 5),
     }
+    page.locator(".column:nth-child(2) summary").first.click()
+    about = page.locator(".column:nth-child(2) .about")
+    assert about.inner_text() == "llama, 135 M parameters, context of 8,192 tokens."  # it was loaded
     assert page.locator(".tokens .differs").all_inner_texts() == [" Paris", " called"]
     assert page.inner_text(".verdict") == "First difference: “␣Paris” and “␣called”."
     assert alternatives(page, 1)[:2] == [("␣Paris", "60%"), ("␣Lyon", "35%")]

@@ -28,8 +28,9 @@ const ENDPOINTS = {
   },
 };
 
+// Before a model is loaded the server may not know whether it chats: it is taken to.
 export function endpointOf(model) {
-  return ENDPOINTS[model.zoo.chat ? "chat" : "text"];
+  return ENDPOINTS[model.zoo.chat === false ? "text" : "chat"];
 }
 
 export class Answer {
@@ -102,6 +103,11 @@ export class Answer {
 
   // As a message of the conversation.
   get message() {
-    return { role: "assistant", content: this.content, ...(this.calls.length && { tool_calls: this.calls }) };
+    return {
+      role: "assistant",
+      content: this.content,
+      ...(this.thinking && { reasoning_content: this.thinking }),
+      ...(this.calls.length && { tool_calls: this.calls }),
+    };
   }
 }

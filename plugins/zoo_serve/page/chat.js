@@ -12,6 +12,7 @@ export class Chat {
   constructor(root, server) {
     const find = (selector) => root.querySelector(selector);
     this.root = root;
+    this.server = server;
     this.turns = []; // {message, element}, with the `answer` of one that the model wrote
     this.panel = new Panel(server, () => this.describe());
     this.list = find(".messages");
@@ -29,11 +30,15 @@ export class Chat {
     this.describe();
   }
 
+  get panels() {
+    return [this.panel];
+  }
+
   // What the model does with a text, above the conversation and in the field.
   describe() {
     if (!this.input) return; // the panel's first choice
     const { id, zoo } = this.panel.model;
-    const kind = zoo.chat ? "chat" : zoo.task === "translation" ? "translation" : "continuation";
+    const kind = zoo.chat !== false ? "chat" : zoo.task === "translate" ? "translation" : "continuation";
     word(this.root.querySelector(".about-kind"), "text", `${kind}_kind`, { model: id });
     this.root.querySelector(".which").textContent = id;
     const call = this.openCall();
@@ -87,6 +92,7 @@ export class Chat {
     await answer.read({ messages, settings: this.panel.values(), signal, changed });
     this.running = null;
     this.show();
+    if (model.zoo.state !== "loaded") await this.server.refresh();
   }
 
   // The conversation without the questions that got no answer.

@@ -11,7 +11,7 @@ const ALTERNATIVES = 5;
 
 export class Compare {
   constructor(root, server) {
-    this.root = root;
+    this.server = server;
     this.form = root.querySelector(".composer");
     this.verdict = root.querySelector(".verdict");
     this.columns = [0, 1].map((number) => new Column(number, server, (index) => this.selected(number, index)));
@@ -23,6 +23,10 @@ export class Compare {
     });
     sendOnEnter(this.form);
     this.form.querySelector(".stop").addEventListener("click", () => this.stop());
+  }
+
+  get panels() {
+    return this.columns.map(({ panel }) => panel);
   }
 
   async send() {
@@ -38,6 +42,7 @@ export class Compare {
     this.running = null;
     showRunning(this.form, false);
     changed();
+    if (this.columns.some(({ answer }) => answer.model.zoo.state !== "loaded")) await this.server.refresh();
   }
 
   stop() {

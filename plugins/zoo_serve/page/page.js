@@ -8,16 +8,15 @@ import { say } from "./words.js";
 
 const VIEWS = { chat: Chat, compare: Compare };
 const views = {};
+const server = { models: [], openapi: null, refresh };
 const fault = document.getElementById("fault");
 const keyForm = document.getElementById("key");
 
 async function begin() {
   fault.hidden = true;
   try {
-    const [models, openapi] = await Promise.all(
-      ["v1/models", "openapi.json"].map(async (path) => (await request(path)).json()),
-    );
-    const server = { models: models.data.filter(generates), openapi };
+    server.openapi = await (await request("openapi.json")).json();
+    await refresh();
     if (!server.models.length) throw new Error(say("no_models"));
     for (const [name, View] of Object.entries(VIEWS)) views[name] = new View(document.getElementById(name), server);
     show();
@@ -25,6 +24,13 @@ async function begin() {
     fault.textContent = error.message;
     fault.hidden = false;
   }
+}
+
+// Reads the models anew: what is known of one that was loaded, and which these are.
+async function refresh() {
+  const { data } = await (await request("v1/models")).json();
+  server.models = data.filter(generates);
+  for (const view of Object.values(views)) for (const panel of view.panels) panel.fill();
 }
 
 // The view that the address names, "#compare" or else the chat.

@@ -4,10 +4,10 @@ import { endpointOf } from "./answer.js";
 import { field, isCommon, propertiesOf } from "./schema.js";
 import { make, number, say, word } from "./words.js";
 
-const GENERATES = ["text-generation", "translation"];
+const GENERATES = ["generate", "translate", "denoise"]; // tasks of architectures whose answer is a text
 
-export function generates(model) {
-  return model.zoo.chat || GENERATES.includes(model.zoo.task);
+export function generates({ zoo }) {
+  return !zoo.task || GENERATES.includes(zoo.task);
 }
 
 export class Panel {
@@ -42,9 +42,11 @@ export class Panel {
   choose() {
     const { model } = this;
     const { architecture, parameters, context, chat, state } = model.zoo;
-    const facts = word(make("span"), "text", "about", { architecture, parameters: short(parameters), context });
-    this.about.replaceChildren(facts, ...(state === "available" ? ["; ", word(make("span"), "text", "loads")] : []));
-    this.systemLabel.hidden = !chat;
+    const about = [];
+    if (architecture) about.push(["about", { architecture, parameters: short(parameters), context }]);
+    if (state === "available") about.push(["loads"]);
+    this.about.replaceChildren(...about.map(([key, values]) => word(make("span"), "text", key, values)));
+    this.systemLabel.hidden = chat === false;
     const { path } = endpointOf(model);
     if (path !== this.path) this.makeFields(path);
     this.changed();
@@ -81,7 +83,7 @@ export class Panel {
   // A conversation, with the system message before it.
   messages(conversation) {
     const content = this.system.value.trim();
-    return content && this.model.zoo.chat ? [{ role: "system", content }, ...conversation] : conversation;
+    return content && !this.systemLabel.hidden ? [{ role: "system", content }, ...conversation] : conversation;
   }
 }
 

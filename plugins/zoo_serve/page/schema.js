@@ -13,6 +13,7 @@ export function propertiesOf(openapi, path) {
   return Object.entries(resolved(schema, openapi).properties)
     .map(([name, property]) => [name, resolved(property, openapi)])
     .filter(([name, property]) => !OWN.includes(name) && !property.deprecated)
+    .filter(([, property]) => summary(property, openapi).choices?.length !== 1) // of one value there is no choice
     .sort((one, other) => place(one) - place(other));
 }
 
@@ -26,19 +27,24 @@ function resolved(schema, openapi) {
   return { ...resolved(target, openapi), ...schema, $ref: undefined };
 }
 
-// What a property may be: `types`, `choices` if these are all, and bounds.
+// What a property may be: `types`, `choices` if these are all, and the bounds of a number.
 function summary(schema, openapi) {
-  const variants = (schema.anyOf ?? schema.oneOf ?? [schema])
-    .map((variant) => resolved(variant, openapi))
-    .filter((variant) => variant.type !== "null");
+  const variants = variantsOf(schema, openapi);
   const types = new Set();
-  for (const { type, items } of variants)
-    for (const one of [type].flat())
+  for (const { type, items, enum: choices = [] } of variants)
+    for (const one of type ? [type].flat() : choices.length ? choices.map((choice) => typeof choice) : ["any"])
       if (one === "array") types.add(resolved(items ?? {}, openapi).type === "string" ? "strings" : "array");
-      else if (one !== "null") types.add(one ?? "any");
-  const choices = variants.map((variant) => variant.enum ?? ("const" in variant ? [variant.const] : null));
-  const bounds = variants.find(({ type }) => [type].flat().some((one) => ["number", "integer"].includes(one))) ?? {};
-  return { types, bounds, choices: choices.every(Boolean) ? choices.flat().filter((one) => one !== null) : null };
+      else if (one !== "null") types.add(one);
+  const choices = variants.map(({ type, enum: choices }) => choices ?? (type === "boolean" ? [true, false] : null));
+  const all = choices.every(Boolean) ? [...new Set(choices.flat())].filter((one) => one !== null) : null;
+  return { types, choices: all, bounds: variants.length === 1 ? variants[0] : {} };
+}
+
+function variantsOf(schema, openapi) {
+  const { anyOf, oneOf = anyOf, ...rest } = resolved(schema, openapi);
+  if (oneOf) return oneOf.flatMap((variant) => variantsOf(variant, openapi));
+  if (rest.type === "null") return [];
+  return [{ ...rest, enum: rest.enum ?? ("const" in rest ? [rest.const] : undefined) }];
 }
 
 // A field: its `element`, its `name`, and `value()`, undefined where nothing was set.
@@ -46,10 +52,9 @@ export function field([name, schema], openapi, kept) {
   const { types, bounds, choices } = summary(schema, openapi);
   const only = (...allowed) => [...types].every((type) => allowed.includes(type));
   let control, read;
-  if (choices || only("boolean")) {
-    const values = choices ?? [true, false];
-    const labels = values.map((value) => make("option", { value: JSON.stringify(value) }, String(value)));
-    control = make("select", {}, word(make("option", { value: "" }), "text", "unset"), ...labels);
+  if (choices) {
+    const options = choices.map((value) => make("option", { value: JSON.stringify(value) }, String(value)));
+    control = make("select", {}, word(make("option", { value: "" }), "text", "unset"), ...options);
     read = (text) => JSON.parse(text);
   } else if (only("number", "integer")) {
     const step = types.has("number") ? "any" : 1;
