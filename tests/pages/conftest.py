@@ -40,14 +40,12 @@ def visit(browser):
         page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme, **more)
         page.set_default_timeout(120_000)  # ms: the machine may be busy
         errors = []
-        page.on(
-            "console",
-            lambda message: (
+
+        def note(message):
+            if message.type == "error" and not message.text.startswith(expected):
                 errors.append(message.text)
-                if message.type == "error" and not message.text.startswith(expected)
-                else None
-            ),
-        )
+
+        page.on("console", note)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(path if isinstance(path, str) else path.as_uri())
         opened.append((page, errors))

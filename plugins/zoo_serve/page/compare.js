@@ -112,12 +112,13 @@ class Column {
   }
 }
 
-// The index in each answer of the first token that differs, or of its end; null while the texts are the same. Models may
-// have different tokenizers: it is looked for from the last place before the difference at which a token begins in both.
+// The index in each answer of the first token that differs, or of its end; null while the texts are the same. Tokenizers
+// may differ: it is looked for from the last place before the difference at which a token begins in both answers.
 function parting(one, other) {
-  const [left, right] = [one, other].map(({ answer, list: { text, starts, tokens } }) => {
+  const read = ({ answer, list: { text, starts, tokens } }) => {
     return { text, tokens, starts: [...starts, text.length], ended: answer.finish };
-  });
+  };
+  const left = read(one), right = read(other);
   const shorter = left.text.length < right.text.length ? left : right;
   let at = 0;
   while (at < shorter.text.length && left.text[at] === right.text[at]) at += 1;

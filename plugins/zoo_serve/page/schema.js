@@ -30,14 +30,19 @@ function resolved(schema, openapi) {
 // What a property may be: `types`, `choices` if these are all, and the bounds of a number.
 function summary(schema, openapi) {
   const variants = variantsOf(schema, openapi);
-  const types = new Set();
-  for (const { type, items, enum: choices = [] } of variants)
-    for (const one of type ? [type].flat() : choices.length ? choices.map((choice) => typeof choice) : ["any"])
-      if (one === "array") types.add(resolved(items ?? {}, openapi).type === "string" ? "strings" : "array");
-      else if (one !== "null") types.add(one);
+  const types = new Set(variants.flatMap((variant) => typesOf(variant, openapi)));
   const choices = variants.map(({ type, enum: choices }) => choices ?? (type === "boolean" ? [true, false] : null));
   const all = choices.every(Boolean) ? [...new Set(choices.flat())].filter((one) => one !== null) : null;
   return { types, choices: all, bounds: variants.length === 1 ? variants[0] : {} };
+}
+
+// "strings" is a list of strings, "any" what has no type.
+function typesOf({ type = [], items = {}, enum: choices }, openapi) {
+  if (choices) return choices.map((choice) => typeof choice);
+  const types = [type].flat().filter((one) => one !== "null");
+  if (!types.length) return ["any"];
+  const list = resolved(items, openapi).type === "string" ? "strings" : "array";
+  return types.map((one) => (one === "array" ? list : one));
 }
 
 function variantsOf(schema, openapi) {
@@ -47,53 +52,49 @@ function variantsOf(schema, openapi) {
   return [{ ...rest, enum: rest.enum ?? ("const" in rest ? [rest.const] : undefined) }];
 }
 
-// A field: its `element`, its `name`, and `value()`, undefined where nothing was set.
+// A field of a form: its `name`, its `control`, its `element`, and `value()`, undefined where nothing was set.
 export function field([name, schema], openapi, kept) {
-  const { types, bounds, choices } = summary(schema, openapi);
-  const only = (...allowed) => [...types].every((type) => allowed.includes(type));
-  let control, read;
-  if (choices) {
-    const options = choices.map((value) => make("option", { value: JSON.stringify(value) }, String(value)));
-    control = make("select", {}, word(make("option", { value: "" }), "text", "unset"), ...options);
-    read = (text) => JSON.parse(text);
-  } else if (only("number", "integer")) {
-    const step = types.has("number") ? "any" : 1;
-    const min = bounds.minimum ?? bounds.exclusiveMinimum, max = bounds.maximum ?? bounds.exclusiveMaximum;
-    control = make("input", { type: "number", step, min, max });
-    read = Number;
-  } else if (only("string", "strings") && types.has("strings")) {
-    control = word(make("textarea", { rows: 1 }), "hint", "lines");
-    const unquoted = (line) => (/^".*"$/.test(line) ? JSON.parse(line) : line);
-    read = (text) => text.split("\n").filter(Boolean).map(unquoted);
-  } else if (only("string")) {
-    control = make("input", { type: "text" });
-    read = (text) => text;
-  } else {
-    control = make("textarea", { rows: 1, placeholder: "JSON" });
-    read = (text) => (types.has("string") && !/^\s*[[{"]/.test(text) ? text : JSON.parse(text));
-  }
+  const { control, read } = controlOf(summary(schema, openapi));
   const { default: preset, description } = schema;
-  if (preset !== undefined && preset !== null && !control.placeholder && control.tagName === "INPUT")
-    control.placeholder = String(preset);
+  if (control.tagName === "INPUT") control.placeholder = preset ?? "";
   control.id = `setting-${field.count++}`;
+  control.value = kept ?? "";
+  control.addEventListener("input", () => control.setCustomValidity(isValid(read, control.value) ? "" : say("no_json")));
   const about = make("small", { id: `${control.id}-about`, lang: "en" }, description ?? "");
   if (description) control.setAttribute("aria-describedby", about.id);
-  control.value = kept ?? "";
-  const check = () => control.setCustomValidity(valid(read, control.value) ? "" : say("no_json"));
-  control.addEventListener("input", check);
   const label = make("label", { for: control.id, title: description }, make("code", {}, name));
   const element = make("div", { class: "field" }, label, control, about);
-  return { name, control, element, value: () => set(control, read) };
+  return { name, control, element, value: () => (control.value === "" ? undefined : read(control.value)) };
 }
-field.count = 0; // makes ids unique: two panels have the same fields
+field.count = 0; // makes ids unique: several panels have the same fields
 
-function set(control, read) {
-  return control.value === "" ? undefined : read(control.value);
+// The control for values of such a kind, and the function that reads its text as one.
+function controlOf({ types, bounds, choices }) {
+  const only = (...allowed) => [...types].every((type) => allowed.includes(type));
+  if (choices) {
+    const options = choices.map((value) => make("option", { value: JSON.stringify(value) }, String(value)));
+    const unset = word(make("option", { value: "" }), "text", "unset");
+    return { control: make("select", {}, unset, ...options), read: JSON.parse };
+  }
+  if (only("number", "integer")) {
+    const min = bounds.minimum ?? bounds.exclusiveMinimum, max = bounds.maximum ?? bounds.exclusiveMaximum;
+    const step = types.has("number") ? "any" : 1;
+    return { control: make("input", { type: "number", min, max, step }), read: Number };
+  }
+  if (only("string")) return { control: make("input", { type: "text" }), read: String };
+  if (only("string", "strings")) {
+    const unquoted = (line) => (/^".*"$/.test(line) ? JSON.parse(line) : line);
+    const read = (text) => text.split("\n").filter(Boolean).map(unquoted);
+    return { control: word(make("textarea", { rows: 1 }), "hint", "lines"), read };
+  }
+  const read = (text) => (types.has("string") && !/^\s*[[{"]/.test(text) ? text : JSON.parse(text));
+  return { control: make("textarea", { rows: 1, placeholder: "JSON" }), read };
 }
 
-function valid(read, text) {
+function isValid(read, text) {
   try {
-    return text === "" || read(text) !== undefined;
+    if (text) read(text);
+    return true;
   } catch {
     return false;
   }

@@ -10,19 +10,14 @@ export function visible(token) {
 export class TokenList {
   // `selected` is called with the index of a token that was selected.
   constructor(label, selected) {
-    Object.assign(this, { selected, tokens: [], index: -1, decoder: new TextDecoder() });
+    Object.assign(this, { selected, tokens: [], indices: new Map(), index: -1, decoder: new TextDecoder() });
     const role = { role: "listbox", "aria-label": label, "aria-orientation": "horizontal" };
     this.element = make("div", { class: "tokens", hidden: true, ...role });
     this.panel = make("section", { class: "alternatives", hidden: true });
     this.element.addEventListener("focusin", ({ target }) => this.choose(target));
     this.element.addEventListener("keydown", (event) => this.move(event));
-    this.element.addEventListener("pointerover", ({ target }) => this.show(this.at(target)));
-    this.element.addEventListener("pointerleave", () => this.show(this.index));
-  }
-
-  // The index of a token's element; -1 of another.
-  at(element) {
-    return [...this.element.children].indexOf(element);
+    this.element.addEventListener("pointermove", ({ target }) => this.show(target));
+    this.element.addEventListener("pointerleave", () => this.show());
   }
 
   // The text of all tokens, and where each begins in it. A character of several tokens belongs to the last of them.
@@ -46,14 +41,15 @@ export class TokenList {
       word(element, "label", "token", { token: visible(token.token), share: percent(share) });
       element.style.setProperty("--unlikely", `${Math.round((1 - share) * 100)}%`);
       element.classList.toggle("thinking", token.thinking);
+      this.indices.set(element, this.tokens.length);
       this.tokens.push({ ...token, text, element });
       this.element.append(element);
     }
   }
 
   choose(target) {
-    const index = this.at(target);
-    if (index < 0 || index === this.index) return;
+    const index = this.indices.get(target);
+    if (index === undefined || index === this.index) return;
     this.select(index);
     this.selected(index);
   }
@@ -65,11 +61,11 @@ export class TokenList {
     this.index = index;
     this.tokens[index].element.setAttribute("aria-selected", "true");
     this.tokens[index].element.tabIndex = 0;
-    this.show(index);
+    this.show();
   }
 
   move(event) {
-    const at = this.at(document.activeElement);
+    const at = this.indices.get(event.target);
     const last = this.tokens.length - 1;
     const target = {
       ArrowLeft: () => at - 1,
@@ -79,7 +75,7 @@ export class TokenList {
       Home: () => 0,
       End: () => last,
     }[event.key];
-    if (!target || at < 0) return;
+    if (!target || at === undefined) return;
     event.preventDefault();
     this.tokens[Math.min(Math.max(target(), 0), last)].element.focus();
   }
@@ -99,10 +95,12 @@ export class TokenList {
     return best;
   }
 
-  // The alternatives of a token as bars; of none, nothing.
-  show(index) {
-    this.panel.hidden = index < 0;
-    if (index < 0) return;
+  // Shows the alternatives of the token of an element as bars, or else those of the selected token.
+  show(element) {
+    const index = this.indices.get(element) ?? this.index;
+    if (index < 0 || index === this.shown) return;
+    this.shown = index;
+    this.panel.hidden = false;
     const { token, logprob, top_logprobs: top } = this.tokens[index];
     const all = top.some((one) => one.token === token) ? top : [...top, { token, logprob }];
     const rows = all.toSorted((one, other) => other.logprob - one.logprob).map((one) => {
