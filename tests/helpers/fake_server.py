@@ -19,6 +19,7 @@ ALTERNATIVES = 5
 ANSWERS = {
     "small": ["The", " capital", " of", " France", " is", " Paris", ",", " on", " the", " Seine", "."],
     "large": ["The", " capital", " of", " France", " is", " called", " Paris", "."],
+    "tale": [" upon", " a", " time"],
     "story": [" there", " was", " a", " fox", "."],
     "french": ["Le", " renard", "."],
 }
@@ -31,10 +32,11 @@ def model(name, task="generate", chat=True):
     return {"id": name, "object": "model", "created": 0, "owned_by": "zoo", "zoo": zoo}
 
 
-LARGE = model("large")
+UNLOADED = {"large": model("large"), "tale": model("tale", chat=False)}
 MODELS = [
     model("small"),
-    {**LARGE, "zoo": {"state": "available"}},  # nothing else is known until it is loaded
+    # Nothing else is known of these until they are loaded.
+    *({**one, "zoo": {"state": "available"}} for one in UNLOADED.values()),
     model("story", chat=False),
     model("french", task="translate", chat=False),
     model("vectors", task="encode", chat=False),
@@ -159,14 +161,17 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.bodies.append(body)
+        name = body["model"]
         self.server.models = [
-            LARGE if one["id"] == body["model"] == "large" else one for one in self.server.models
+            UNLOADED.get(name, one) if one["id"] == name else one for one in self.server.models
         ]
         asked = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
         if self.refused():
             return
         if asked == "busy" and not self.server.bodies[:-1]:
             self.fail("the queue is full", 503, Retry_After=7)
+        elif name == "tale" and "messages" in body:
+            self.fail("tale has no chat template")
         elif asked == "wrong":
             self.fail("`top_p` must be a number of more than 0")
         else:

@@ -222,6 +222,14 @@ def test_a_model_that_does_not_chat_continues_each_text_alone(opened, server):
     assert page.get_attribute("#chat .composer textarea", "placeholder") == "Text to translate"
 
 
+def test_a_model_that_is_found_not_to_chat_once_it_is_loaded_is_asked_to_continue(opened, server):
+    page = opened(expected=f"{REFUSED} 400")
+    page.select_option("#chat .model", "tale")
+    send(page, "Once")
+    page.locator(".answer .text", has_text=" upon a time").wait_for()
+    assert server.bodies[-1]["prompt"] == "Once" and page.locator(".answer").count() == 1
+
+
 def alternatives(page, column):
     rows = page.locator(f".column:nth-child({column}) .alternatives li").all()
     return [(row.locator("code").inner_text(), row.locator(".share").inner_text()) for row in rows]

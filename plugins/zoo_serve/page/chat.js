@@ -93,6 +93,7 @@ export class Chat {
     this.running = null;
     this.show();
     if (model.zoo.state !== "loaded") await this.server.refresh();
+    if (answer.error && this.panel.isAskedWrongly(model)) this.regenerate();
   }
 
   // The conversation without the questions that got no answer.

@@ -43,6 +43,7 @@ export class Compare {
     showRunning(this.form, false);
     changed();
     if (this.columns.some(({ answer }) => answer.model.zoo.state !== "loaded")) await this.server.refresh();
+    if (this.columns.some(({ answer, panel }) => answer.error && panel.isAskedWrongly(answer.model))) this.send();
   }
 
   stop() {

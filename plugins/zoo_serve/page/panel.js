@@ -52,6 +52,11 @@ export class Panel {
     this.changed();
   }
 
+  // Whether a model that was asked as if it chatted turned out, once it was loaded, not to.
+  isAskedWrongly({ id, zoo }) {
+    return zoo.chat === undefined && this.model.id === id && this.model.zoo.chat === false;
+  }
+
   // The fields of an endpoint; those of the one before keep what was typed.
   makeFields(path) {
     this.path = path;
