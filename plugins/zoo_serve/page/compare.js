@@ -4,7 +4,7 @@ import { Answer } from "./answer.js";
 import { inFrames, sendOnEnter, showRunning } from "./chat.js";
 import { Panel } from "./panel.js";
 import { facts, failure } from "./show.js";
-import { TokenList, visible } from "./tokens.js";
+import { TokenList, isSame, visible } from "./tokens.js";
 import { make, say, word } from "./words.js";
 
 const ALTERNATIVES = 5;
@@ -56,7 +56,7 @@ export class Compare {
     this.parted = parting(...this.columns);
     const [left, right] = this.columns.map(({ list }, side) => list.tokens[this.parted?.[side]]);
     for (const token of [left, right]) token?.element.classList.add("differs");
-    const name = (token) => (token ? `“${visible(token.token)}”` : say("end"));
+    const name = (token) => (token ? `“${visible(token)}”` : say("end"));
     if (this.parted) {
       word(this.verdict, "text", "differs", { left: name(left), right: name(right) });
       for (const [side, { list }] of this.columns.entries())
@@ -114,7 +114,7 @@ class Column {
 }
 
 // The index in each answer of the first token that differs, or of its end; null while the texts are the same. Tokenizers
-// may differ: it is looked for from the last place before the difference at which a token begins in both answers.
+// may differ: the search begins at the last place before the difference where a token begins in both answers.
 function parting(one, other) {
   const read = ({ answer, list: { text, starts, tokens } }) => {
     return { text, tokens, starts: [...starts, text.length], ended: answer.finish };
@@ -126,11 +126,8 @@ function parting(one, other) {
   const same = at === left.text.length && at === right.text.length;
   if (same || (at === shorter.text.length && !shorter.ended)) return null;
   const common = left.starts.findLast((start) => start <= at && right.starts.includes(start));
-  let [first, second] = [left, right].map(({ starts }) => starts.indexOf(common));
-  for (; isSame(left.tokens[first], right.tokens[second]); second += 1) first += 1; // parts of one character
-  return [first, second];
-}
-
-function isSame(one, other) {
-  return one && other && one.token === other.token && String(one.bytes) === String(other.bytes);
+  const [first, second] = [left, right].map(({ starts }) => starts.indexOf(common));
+  const pairs = left.tokens.slice(first).map((token, after) => [token, right.tokens[second + after]]);
+  const after = pairs.findIndex(([token, there]) => !there || !isSame(token, there)); // parts of a character
+  return [first, second].map((index) => index + (after < 0 ? pairs.length : after));
 }

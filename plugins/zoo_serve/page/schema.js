@@ -59,7 +59,8 @@ export function field([name, schema], openapi, kept) {
   if (control.tagName === "INPUT") control.placeholder = preset ?? "";
   control.id = `setting-${field.count++}`;
   control.value = kept ?? "";
-  control.addEventListener("input", () => control.setCustomValidity(isValid(read, control.value) ? "" : say("no_json")));
+  const check = () => control.setCustomValidity(isValid(read, control.value) ? "" : say("no_json"));
+  control.addEventListener("input", check);
   const about = make("small", { id: `${control.id}-about`, lang: "en" }, description ?? "");
   if (description) control.setAttribute("aria-describedby", about.id);
   const label = make("label", { for: control.id, title: description }, make("code", {}, name));

@@ -2,9 +2,15 @@
 
 import { make, percent, word } from "./words.js";
 
-// A token where it stands alone: spaces, line breaks and bytes that are no character by themselves can be seen.
-export function visible(token) {
+// A token where it stands alone: spaces and line breaks can be seen; part of a character is shown as its bytes.
+export function visible({ token, bytes }) {
+  if (bytes && token.includes("\ufffd")) return bytes.map((byte) => `<${byte.toString(16).padStart(2, "0")}>`).join("");
   return token.replaceAll(" ", "␣").replaceAll("\n", "⏎").replaceAll("\t", "⇥") || "∅";
+}
+
+// Whether two are one token: parts of characters have the same text.
+export function isSame(one, other) {
+  return one.token === other.token && String(one.bytes) === String(other.bytes);
 }
 
 export class TokenList {
@@ -38,7 +44,7 @@ export class TokenList {
       const share = Math.exp(token.logprob);
       const attributes = { role: "option", "aria-selected": "false", tabindex: this.tokens.length ? -1 : 0 };
       const element = make("span", attributes, text || "·");
-      word(element, "label", "token", { token: visible(token.token), share: percent(share) });
+      word(element, "label", "token", { token: visible(token), share: percent(share) });
       element.style.setProperty("--unlikely", `${Math.round((1 - share) * 100)}%`);
       element.classList.toggle("thinking", token.thinking);
       this.indices.set(element, this.tokens.length);
@@ -101,18 +107,18 @@ export class TokenList {
     if (index < 0 || index === this.shown) return;
     this.shown = index;
     this.panel.hidden = false;
-    const { token, logprob, top_logprobs: top } = this.tokens[index];
-    const all = top.some((one) => one.token === token) ? top : [...top, { token, logprob }];
+    const chosen = this.tokens[index], top = chosen.top_logprobs;
+    const all = top.some((one) => isSame(one, chosen)) ? top : [...top, chosen];
     const rows = all.toSorted((one, other) => other.logprob - one.logprob).map((one) => {
       const share = Math.exp(one.logprob);
       const bar = make("span", { class: "bar" });
       bar.style.setProperty("--share", `${share * 100}%`);
-      const name = make("code", {}, visible(one.token));
-      const mark = one.token === token ? [" ", word(make("span", { class: "mark" }), "text", "chosen")] : [];
+      const name = make("code", {}, visible(one));
+      const mark = isSame(one, chosen) ? [" ", word(make("span", { class: "mark" }), "text", "chosen")] : [];
       const told = make("span", { class: "share" }, percent(share));
       return make("li", {}, make("span", { class: "name" }, name, ...mark), bar, told);
     });
-    const title = word(make("h4"), "text", "alternatives", { token: visible(token) });
+    const title = word(make("h4"), "text", "alternatives", { token: visible(chosen) });
     this.panel.replaceChildren(title, make("ol", {}, ...rows));
   }
 }
