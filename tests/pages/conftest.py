@@ -30,16 +30,24 @@ def browser():
 
 @pytest.fixture
 def visit(browser):
-    """Open a file in a window of a size; a test fails when the page wrote an error or is wider than its window."""
+    """Open a file or an address in a window of a size; a test fails when the page wrote an error or is wider than its window.
+
+    `expected` are the beginnings of errors that the test provokes.
+    """
     opened = []
 
-    def go(path, width=1280, height=900, scheme="light"):
-        page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    def go(path, width=1280, height=900, scheme="light", expected=(), **more):
+        page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme, **more)
         page.set_default_timeout(120_000)  # ms: the machine may be busy
         errors = []
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+
+        def note(message):
+            if message.type == "error" and not message.text.startswith(expected):
+                errors.append(message.text)
+
+        page.on("console", note)
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(path.as_uri())
+        page.goto(path if isinstance(path, str) else path.as_uri())
         opened.append((page, errors))
         return page
 
