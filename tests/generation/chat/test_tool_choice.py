@@ -64,7 +64,7 @@ def answer(llama, tmp_path, monkeypatch):
 
     def render(template, messages, **more):
         prompt = more["add_generation_prompt"]
-        return rendered(messages and current[0], messages, more.get("tools"), prompt=prompt)
+        return rendered(current[0], messages, more.get("tools"), prompt=prompt)
 
     current = [""]
     monkeypatch.setattr(answer_grammar, "render_chat", render)

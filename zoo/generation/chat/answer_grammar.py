@@ -28,12 +28,13 @@ QUESTION, TEXT = (
     "zoo question",
     "zoo answer",
 )  # of the conversations that show how a template writes an answer
+NAME, KEY = "zootool", "zookeya"  # of the tool that these conversations call
 SAMPLE_TOOL = {
     "type": "function",
     "function": {
-        "name": "zootool",
+        "name": NAME,
         "description": "A tool.",
-        "parameters": {"type": "object", "properties": {"zookeya": {"type": "string"}}},
+        "parameters": {"type": "object", "properties": {KEY: {"type": "string"}}},
     },
 }
 LEAD = r"/[ \n]{1,2}/?"  # white space after thinking, which parsers leave out

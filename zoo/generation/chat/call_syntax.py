@@ -9,12 +9,12 @@ from typing import Any
 
 from zoo.errors import TokenizerError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.chat.answer_grammar import AnswerSyntax
+from zoo.generation.chat.answer_grammar import KEY, NAME, AnswerSyntax
 from zoo.generation.chat.values import JSON
 from zoo.generation.prefix_cache.tree import common_prefix
 
 # What the sample calls are made of. No part of them is in another, and JSON escapes some of the string.
-NAME, KEY, NEXT_KEY, STRING, NUMBER = "zootool", "zookeya", "zookeyb", 'zoo "text"', 70117
+NEXT_KEY, STRING, NUMBER = "zookeyb", 'zoo "text"', 70117
 IDS = ("zoocall01", "functions.zootool:41")  # Mistral's have nine letters and digits, Kimi's name the tool
 ID_PATTERNS = {IDS[0]: "/[A-Za-z0-9]{9}/", IDS[1].partition(NAME)[2]: '":" /[0-9]{1,2}/'}
 """What may stand in place of an id, by what is left of it where the name is taken out."""

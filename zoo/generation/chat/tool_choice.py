@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zoo.errors import PromptError, TokenizerError
-from zoo.generation.chat.answer_grammar import ANY, LEAD, AnswerSyntax, nested
-from zoo.generation.chat.call_syntax import ID_PATTERNS, KEY, NEXT_KEY, Around, CallSyntax
+from zoo.generation.chat.answer_grammar import ANY, KEY, LEAD, AnswerSyntax, nested
+from zoo.generation.chat.call_syntax import ID_PATTERNS, NEXT_KEY, Around, CallSyntax
 from zoo.generation.chat.tools import properties_of
 from zoo.generation.chat.values import kinds_of
 from zoo.generation.grammar import compile_grammar
