@@ -19,7 +19,7 @@ from zoo.loading import Loaded
 from zoo_serve.embeddings import BATCH, embedded, token_counts
 from zoo_serve.metrics import Metrics
 from zoo_serve.models import ModelTable, ServedModel
-from zoo_serve.prepare import prepare, token_of, tokenized
+from zoo_serve.prepare import detokenized, prepare, token_of, tokenized
 from zoo_serve.requests import (
     Answer,
     Choice,
@@ -37,6 +37,7 @@ from zoo_serve.worker import Job, PreparedSequence, Worker, request_error
 Made = TypeVar("Made")
 THREADS = 2  # that lay out and encode prompts
 RETRY_SECONDS = 2
+END = object()  # of what a call yields
 MOST_UNREAD = 8192  # steps that wait for a slow reader before its request is cancelled
 
 
@@ -306,11 +307,11 @@ class Service:
     ) -> AsyncIterator[Made]:
         """What a function yields that the worker calls with the model, one piece between two steps of the engines."""
         mailbox = Mailbox(asyncio.get_running_loop())
-        job = Job(model, mailbox.deliver, call=lambda loaded: chain(call(loaded), [None]))
+        job = Job(model, mailbox.deliver, call=lambda loaded: chain(call(loaded), [END]))
         self.worker.submit(job)
         try:
             await mailbox.next()
-            while (piece := (await mailbox.next())[0][1]) is not None:
+            while (piece := (await mailbox.next())[0][1]) is not END:
                 yield piece
         finally:
             self.worker.cancel(job)
@@ -337,6 +338,4 @@ class Service:
     async def detokenize(self, request: DetokenizeRequest) -> str:
         """The text of token ids."""
         async with self._admitted(request.model) as model:
-            if model.loaded.tokenizer is None:
-                raise RequestError(400, f"the model {model.name} has no tokenizer", param="model")
-            return await self._in_thread(model, model.loaded.tokenizer.decode, list(request.tokens), False)
+            return await self._in_thread(model, detokenized, model, request)
