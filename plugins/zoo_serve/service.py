@@ -14,9 +14,11 @@ from typing import Any, TypeVar
 
 from zoo.frozen import Frozen, frozen
 from zoo.generation.chat.conversation import ChatPrompt
+from zoo.generation.loop.prompt import in_batches
 from zoo.generation.loop.step import Step
+from zoo.generation.strategies.embedding import BATCH
 from zoo.loading import Loaded
-from zoo_serve.embeddings import BATCH, embedded, token_counts
+from zoo_serve.embeddings import encoded, vectors_of
 from zoo_serve.metrics import Metrics
 from zoo_serve.models import ModelTable, ServedModel
 from zoo_serve.prepare import detokenized, prepare, token_of, tokenized
@@ -319,16 +321,17 @@ class Service:
     async def embed(self, request: EmbeddingRequest) -> tuple[str, list[list[float]], int]:
         """The model's name, the vectors of some texts, and the number of their tokens."""
         async with self._admitted(request.model) as model:
-            tokens = await self._in_thread(model, token_counts, model.loaded, request.texts)
-            order = sorted(range(len(tokens)), key=lambda text: -tokens[text])  # the longest first
-            batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
+            ids = await self._in_thread(model, encoded, model.loaded, request.texts)
+            batches = in_batches(model.loaded, list(map(len, ids)), BATCH)
 
             def vectors(loaded: Loaded) -> Iterator[list[list[float]]]:
                 for batch in batches:
-                    yield embedded(loaded, [request.texts[text] for text in batch], request.dimensions)
+                    yield vectors_of(loaded, [ids[text] for text in batch], request.dimensions)
 
-            found = [vector async for batch in self._called(model, vectors) for vector in batch]
-            return model.name, [vector for _, vector in sorted(zip(order, found, strict=True))], sum(tokens)
+            found = [vector async for piece in self._called(model, vectors) for vector in piece]
+            order = chain.from_iterable(batches)
+            ordered = [vector for _, vector in sorted(zip(order, found, strict=True))]
+            return model.name, ordered, sum(map(len, ids))
 
     async def tokenize(self, request: TokenizeRequest) -> tuple[int | None, list[int], list[str] | None]:
         """The model's context, the token ids of a text or of a conversation, and their texts if those are asked for."""

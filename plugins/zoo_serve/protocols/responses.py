@@ -205,7 +205,7 @@ class ResponseStream(PartStream):
             arguments = openai.arguments(value)
             yield self._of_item("response.function_call_arguments.delta", kind, delta=arguments)
             return
-        more = {"logprobs": []} if kind == "text" else {}
+        more: dict[str, Any] = {"logprobs": []} if kind == "text" else {}
         yield self._of_item(f"response.{DELTAS[kind]}.delta", kind, content_index=0, delta=value, **more)
 
     def complete(self, kind: str, number: int) -> Iterator[Event]:
