@@ -10,26 +10,42 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from zoo.describe.pages.template import asset, theme
 from zoo_serve.endpoint import Endpoint, ErrorForm
 from zoo_serve.http import Access, EndpointApp, Guard
 from zoo_serve.openapi import document
-from zoo_serve.protocols import chat, completions, openai
+from zoo_serve.protocols import anthropic, chat, completions, embeddings, openai, responses, tokens
 from zoo_serve.requests import RequestError
 from zoo_serve.service import Service
 
-ENDPOINTS: tuple[Endpoint, ...] = (chat.ENDPOINT, completions.ENDPOINT)
+ENDPOINTS: tuple[Endpoint, ...] = (
+    chat.ENDPOINT,
+    completions.ENDPOINT,
+    responses.ENDPOINT,
+    anthropic.ENDPOINT,
+    anthropic.COUNT_TOKENS,
+    embeddings.ENDPOINT,
+    tokens.TOKENIZE,
+    tokens.DETOKENIZE,
+)
 PAGE = Path(__file__).with_name("page")
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json"}
+TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+}
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
 
 def application(service: Service, access: Access) -> ASGIApp:
     """The ASGI application of a service."""
-    assets = sorted(path for path in PAGE.iterdir() if path.suffix in TYPES and path.name != "index.html")
+    files = page_files()
     routes = [Route(one.path, EndpointApp(one, service), methods=["POST"]) for one in ENDPOINTS]
     routes += [
         Route("/v1/models", _models(service)),
@@ -37,12 +53,17 @@ def application(service: Service, access: Access) -> ASGIApp:
         Route("/health", _health(service)),
         Route("/metrics", _metrics(service)),
         Route("/openapi.json", _openapi),
-        Route("/", _file(PAGE / "index.html")),
-        *(Route(f"/{path.name}", _file(path)) for path in assets),
+        *(Route(path, _file(text, TYPES[Path(name).suffix])) for path, (name, text) in files.items()),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _not_found, Exception: _failed})
-    open_paths = ["/", "/health", *(f"/{path.name}" for path in assets)]
-    return Guard(app, access, open_paths, error_form, service.metrics)
+    return Guard(app, access, ["/health", *files], error_form, service.metrics)
+
+
+def page_files() -> dict[str, tuple[str, str]]:
+    """The files of the server's page: the name and the text of each, by its path. Its colours are those of `zoo compare`."""
+    own = {path.name: path.read_text(encoding="utf-8") for path in PAGE.iterdir() if path.suffix in TYPES}
+    shared = {"base.css": theme() + asset("page.css"), "theme.js": asset("page.js")}
+    return {f"/{name.replace('index.html', '')}": (name, text) for name, text in (own | shared).items()}
 
 
 def error_form(path: str) -> ErrorForm:
@@ -62,7 +83,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     return JSONResponse(error_form(request.url.path)(problem), 500)
 
 
-def _file(path: Path) -> Callable[[Request], Any]:
+def _file(text: str, kind: str) -> Callable[[Request], Any]:
     headers = {
         "content-security-policy": POLICY,
         "x-content-type-options": "nosniff",
@@ -70,16 +91,26 @@ def _file(path: Path) -> Callable[[Request], Any]:
     }
 
     async def serve(request: Request) -> Response:
-        return FileResponse(path, media_type=TYPES[path.suffix], headers=headers)
+        return Response(text, media_type=kind, headers=headers)
 
     return serve
 
 
 def model_record(service: Service, name: str) -> dict[str, Any]:
-    """A model as /v1/models lists it."""
+    """A model as /v1/models lists it, for clients of either interface."""
     state = "loaded" if name in service.table.served else "available"
-    zoo = {**service.table.sources[name].about, "state": state}
-    return {"id": name, "object": "model", "created": STARTED, "owned_by": "zoo", "zoo": zoo}
+    return {
+        "id": name,
+        "object": "model",
+        "created": STARTED,
+        "owned_by": "zoo",
+        # Of Anthropic's interface:
+        "type": "model",
+        "display_name": name,
+        "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(STARTED)),
+        "lifecycle": "active",
+        "zoo": {**service.table.sources[name].about, "state": state},
+    }
 
 
 STARTED = int(time.time())
@@ -88,7 +119,8 @@ STARTED = int(time.time())
 def _models(service: Service) -> Callable[[Request], Any]:
     async def serve(request: Request) -> Response:
         data = [model_record(service, name) for name in service.table.sources]
-        return JSONResponse({"object": "list", "data": data})
+        ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]}
+        return JSONResponse({"object": "list", "data": data, "has_more": False, **ends})
 
     return serve
 

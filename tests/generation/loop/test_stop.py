@@ -38,7 +38,7 @@ def streamed(stop, pieces):
         if stop.found:
             return "".join(said), True
     said.append(stop.add("", last=True))
-    return "".join(said), stop.found
+    return "".join(said), stop.found is not None
 
 
 def ended(expression, text):

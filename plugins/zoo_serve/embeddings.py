@@ -1,0 +1,33 @@
+"""Vectors of texts, a batch at a time."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.checkpoint.checkpoint import open_checkpoint
+from zoo.generation.strategies.embedding import embed, encode_text
+from zoo.loading import Loaded
+from zoo_serve.requests import RequestError
+
+
+def encoded(loaded: Loaded, texts: Sequence[str | tuple[int, ...]]) -> list[list[int]]:
+    """The ids of texts as `zoo.embed` reads and cuts them; PromptError for one that cannot be encoded. For any thread."""
+    limit = open_checkpoint(loaded.folder, loaded.registry, loaded.architecture).pooling().length
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # texts that are cut
+        return [encode_text(loaded, text, limit) for text in texts]
+
+
+def vectors_of(loaded: Loaded, texts: Sequence[Any], dimensions: int | None) -> list[list[float]]:
+    """The vectors of texts, given as ids; their first `dimensions` numbers, scaled to length 1, where that is given."""
+    found = embed(loaded, texts)  # (N, D)
+    if dimensions is not None:
+        if dimensions > found.shape[1]:
+            raise RequestError(400, f"`dimensions` must be at most {found.shape[1]}", param="dimensions")
+        found = found[:, :dimensions]
+        found = found / mx.maximum(mx.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
+    return found.tolist()  # type: ignore[no-any-return]
