@@ -17,11 +17,17 @@ from starlette.types import ASGIApp
 from zoo_serve.endpoint import Endpoint, ErrorForm
 from zoo_serve.http import Access, EndpointApp, Guard
 from zoo_serve.openapi import document
-from zoo_serve.protocols import chat, completions, openai
+from zoo_serve.protocols import anthropic, chat, completions, openai, responses
 from zoo_serve.requests import RequestError
 from zoo_serve.service import Service
 
-ENDPOINTS: tuple[Endpoint, ...] = (chat.ENDPOINT, completions.ENDPOINT)
+ENDPOINTS: tuple[Endpoint, ...] = (
+    chat.ENDPOINT,
+    completions.ENDPOINT,
+    responses.ENDPOINT,
+    anthropic.ENDPOINT,
+    anthropic.COUNT_TOKENS,
+)
 PAGE = Path(__file__).with_name("page")
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json"}
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"

@@ -27,6 +27,37 @@ TOKENS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}, "
 SERVER_ONLY = ("logits_processors", "draft_model", "prefill_chunk")
 
 
+def or_null(schema: Schema) -> dict[str, Any]:
+    """The schema of these values and null."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def object_of(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> dict[str, Any]:
+    """The schema of objects that have these keys and no others; a value that is optional may be null."""
+    others = {name: or_null(schema) for name, schema in (optional or {}).items()}
+    return {
+        "type": "object",
+        "required": list(required),
+        "properties": {**required, **others},
+        "additionalProperties": False,
+    }
+
+
+def tagged(
+    kind: str,
+    required: Mapping[str, Schema],
+    optional: Mapping[str, Schema] | None = None,
+    *,
+    default: bool = False,
+) -> dict[str, Any]:
+    """The schema of objects of this `type`, as `object_of` makes it; the `default` one's type may be left out."""
+    schema = object_of({"type": {"enum": [kind]}, **required}, optional)
+    if default:
+        schema["required"].remove("type")
+        schema["properties"]["type"] = {"enum": [kind, None]}
+    return schema
+
+
 @frozen()
 class Field(Frozen):
     """A field of a request. `schema` is the JSON Schema of its values; null always stands for a field that is left out.
@@ -89,6 +120,10 @@ class Fields:
                     param=name,
                 )
             if field.setting is not None:
+                if settings.get(field.setting, value) != value:
+                    raise RequestError(
+                        400, f"`{name}`: another field gives the same setting another value", param=name
+                    )
                 settings[field.setting] = value
             elif not field.ignored and not field.only:
                 values[name] = value
@@ -107,7 +142,7 @@ class Fields:
             )
             inner = {**field.schema, **only}
             properties[name] = {
-                **(inner if name in self.required else {"anyOf": [inner, {"type": "null"}]}),
+                **(inner if name in self.required else or_null(inner)),
                 **({"description": about} if about else {}),
             }
         return {
@@ -190,7 +225,7 @@ def check(value: Any, schema: Schema, where: str) -> None:
 
     if "anyOf" in schema:
         errors = []
-        for one in schema["anyOf"]:
+        for one in _of_its_type(value, schema["anyOf"], where):
             try:
                 return check(value, one, where)
             except RequestError as error:
@@ -232,6 +267,29 @@ def check(value: Any, schema: Schema, where: str) -> None:
                 raise RequestError(
                     400, f"`{where}.{name:.60}`: nothing here serves this field{hint}", param=param
                 )
+
+
+def _of_its_type(value: Any, alternatives: Iterable[Schema], where: str) -> list[Schema]:
+    """The alternatives for an object with its `type`, where they have different ones; RequestError where there are none."""
+    alternatives = list(alternatives)
+    kinds = {
+        number: one["properties"]["type"]["enum"]
+        for number, one in enumerate(alternatives)
+        if "enum" in one.get("properties", {}).get("type", {})
+    }
+    if not isinstance(value, Mapping) or not kinds:
+        return alternatives
+    if "type" not in value:
+        found = [alternatives[number] for number in kinds if "type" not in alternatives[number]["required"]]
+    else:
+        found = [alternatives[number] for number, kind in kinds.items() if value["type"] in kind]
+    if not found:
+        check(
+            value.get("type"),
+            {"enum": [kind for several in kinds.values() for kind in several]},
+            f"{where}.type",
+        )
+    return found
 
 
 def _is(value: Any, kind: str) -> bool:

@@ -70,7 +70,10 @@ class EmbeddingRequest(Frozen):
 
 @frozen(kw_only=True)
 class TokenizeRequest(Frozen):
-    """A request for the token ids of a text, or of a conversation as its chat template lays it out."""
+    """A request for the token ids of a text, or of a conversation as its chat template lays it out.
+
+    With `token_texts`, for the text of each token, too.
+    """
 
     model: str | None = None
     text: str | None = None
@@ -78,6 +81,7 @@ class TokenizeRequest(Frozen):
     tools: tuple[Mapping[str, Any], ...] = ()
     variables: Mapping[str, Any] = field(default_factory=dict)
     special_tokens: bool = True
+    token_texts: bool = False
 
 
 @frozen(kw_only=True)
@@ -88,6 +92,8 @@ class DetokenizeRequest(Frozen):
     tokens: tuple[int, ...]
 
 
+# Of an answer: "thinking" or "text" with a text, or "call" with a ToolCall.
+Part = tuple[str, Any]
 Request = GenerationRequest | EmbeddingRequest | TokenizeRequest | DetokenizeRequest
 
 
@@ -126,10 +132,16 @@ class Delta(Frozen):
     stop: str | None = None
     candidate: Mapping[str, Any] | None = None
 
+    @property
+    def parts(self) -> list[Part]:
+        """What it adds, in order."""
+        texts: list[Part] = [("thinking", self.thinking), ("text", self.text)]
+        return [part for part in texts if part[1]] + [("call", call) for call in self.calls]
+
 
 @dataclass
 class Choice:
-    """One of the answers to a request, as far as it has come. `prompt_tokens` are those of a completion that echoes."""
+    """One of the answers to a request, as far as it has come. `parts` are its thinking, text and calls in their order."""
 
     text: str = ""
     thinking: str = ""
@@ -138,6 +150,7 @@ class Choice:
     finish_reason: str | None = None
     stop: str | None = None
     candidates: list[Mapping[str, Any]] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
 
 
 @dataclass
@@ -171,3 +184,7 @@ class Answer:
         choice.stop = delta.stop or choice.stop
         if delta.candidate is not None:
             choice.candidates.append(delta.candidate)
+        for kind, value in delta.parts:
+            if kind != "call" and choice.parts and choice.parts[-1][0] == kind:
+                value = choice.parts.pop()[1] + value
+            choice.parts.append((kind, value))

@@ -53,7 +53,7 @@ LESSONS = [  # messages, tools, template variables, and the answer
     ([SYSTEM, RIVER], [], {}, BRIEF_ANSWER),
     (SECOND, [], {}, SECOND_ANSWER),
 ]
-STEPS, RATE = 80, 2e-3
+STEPS, RATE = 45, 3e-3
 
 
 def write(folder):
@@ -79,6 +79,7 @@ def write(folder):
         last, gradients = step(loaded.model)
         optimizer.update(loaded.model, gradients)
         mx.eval(loaded.model.parameters(), optimizer.state)
+        print(_, last.item())
     save(folder, loaded.model, loaded.architecture, loaded.recipe, {**loaded.config, "max_position_embeddings": 512})
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (folder / file).write_bytes((loaded.folder / file).read_bytes())

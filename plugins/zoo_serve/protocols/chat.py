@@ -85,13 +85,7 @@ FIELDS = Fields(
         "response_format": Field(FORMAT, about="Text, any JSON object, or JSON that matches a schema."),
         "tools": Field({"type": "array", "items": TOOL}),
         "tool_choice": Field({"anyOf": [{"enum": ["none", "auto", "required"]}, NAMED]}),
-        "parallel_tool_calls": Field(
-            FLAG, only=(True,), about="How many calls an answer has is the model's choice."
-        ),
-        "chat_template_kwargs": Field(
-            OBJECT, about="Variables of the chat template, `enable_thinking` for example."
-        ),
-        "strategy": Field(TEXT, about="Generation strategy."),
+        **openai.CHAT,
         "modalities": Field({"type": "array", "items": {"enum": ["text"]}}, ignored="every answer is text"),
         **openai.IGNORED,
     },
@@ -107,7 +101,7 @@ def parse(body: Mapping[str, Any]) -> GenerationRequest:
         raise RequestError(400, "`top_logprobs` needs `logprobs`", param="top_logprobs")
     if values.get("logprobs"):
         settings["logprobs"] = values.get("top_logprobs") or True
-    settings |= format_settings(values.get("response_format"))
+    settings |= openai.format_settings(values.get("response_format"), settings, "response_format")
     return GenerationRequest(
         model=values.get("model"),
         messages=tuple(_message(message) for message in values["messages"]),
@@ -120,17 +114,6 @@ def parse(body: Mapping[str, Any]) -> GenerationRequest:
         stream=values.get("stream", False),
         stream_usage=values.get("stream_options", {}).get("include_usage", False),
     )
-
-
-def format_settings(asked: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The settings of a `response_format`."""
-    if asked is None or asked["type"] == "text":
-        return {}
-    if asked["type"] == "json_object":
-        return {"json_schema": {"type": "object"}}
-    if "json_schema" not in asked:
-        raise RequestError(400, "`response_format.json_schema` is missing", param="response_format")
-    return {"json_schema": asked["json_schema"]["schema"]}
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:

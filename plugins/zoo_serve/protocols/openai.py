@@ -47,6 +47,15 @@ IGNORED = {
     "service_tier": Field(TEXT, ignored="there is one tier"),
     "store": Field(FLAG, only=(False,), about="Nothing is stored."),
 }
+CHAT = {
+    "parallel_tool_calls": Field(
+        FLAG, only=(True,), about="How many calls an answer has is the model's choice."
+    ),
+    "chat_template_kwargs": Field(
+        OBJECT, about="Variables of the chat template, `enable_thinking` for example."
+    ),
+    "strategy": Field(TEXT, about="Generation strategy."),
+}
 COUNT = Field({**WHOLE, "minimum": 1, "maximum": MOST_CHOICES}, about="Number of answers.")
 
 
@@ -57,6 +66,22 @@ def error(problem: RequestError) -> Mapping[str, Any]:
     )
     inner = {"message": str(problem), "type": kind, "param": problem.param, "code": problem.code}
     return {"error": inner}
+
+
+def format_settings(
+    asked: Mapping[str, Any] | None, settings: Mapping[str, Any], where: str
+) -> dict[str, Any]:
+    """The settings of a format, which the field `where` asks for beside other settings."""
+    if asked is None or asked["type"] == "text":
+        return {}
+    param = where.partition(".")[0]
+    if "json_schema" in settings:
+        raise RequestError(400, f"`{where}` and `json_schema` cannot be given together", param=param)
+    if asked["type"] == "json_object":
+        return {"json_schema": {"type": "object"}}
+    if "json_schema" not in asked:
+        raise RequestError(400, f"`{where}.json_schema` is missing", param=param)
+    return {"json_schema": asked["json_schema"]["schema"]}
 
 
 def usage(counts: Usage) -> dict[str, Any]:
@@ -87,10 +112,15 @@ def calls(made: Iterable[ToolCall], first: int | None = None) -> list[dict[str, 
     """Tool calls, their arguments as JSON text. With `first`, as parts of a stream, the number of the first of them."""
     found = []
     for number, call in enumerate(made):
-        function = {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
+        function = {"name": call.name, "arguments": arguments(call)}
         place = {} if first is None else {"index": first + number}
         found.append({**place, "id": call.id, "type": "function", "function": function})
     return found
+
+
+def arguments(call: ToolCall) -> str:
+    """The arguments of a tool call as JSON text."""
+    return json.dumps(call.arguments, ensure_ascii=False)
 
 
 def token(one: Token) -> dict[str, Any]:

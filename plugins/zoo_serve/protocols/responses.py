@@ -1,0 +1,455 @@
+"""`/v1/responses`: OpenAI's Responses, without what it keeps on its servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+from zoo.frozen import frozen
+from zoo_serve.endpoint import Endpoint, Event
+from zoo_serve.fields import (
+    FLAG,
+    OBJECT,
+    TEXT,
+    WHOLE,
+    Field,
+    Fields,
+    Schema,
+    checked_settings,
+    object_of,
+    or_null,
+    tagged,
+)
+from zoo_serve.protocols import openai
+from zoo_serve.protocols.conversation import (
+    Message,
+    PartStream,
+    add_to_answer,
+    call_of,
+    content_of,
+    function_tool,
+    named_tool,
+)
+from zoo_serve.requests import Answer, GenerationRequest, RequestError
+
+ANY: Schema = {}
+PLACE: dict[str, Schema] = {"id": TEXT, "status": {"enum": ["in_progress", "completed", "incomplete"]}}
+DIRECT = {"caller": object_of({"type": {"enum": ["direct"]}})}
+INPUT_TEXT = tagged("input_text", {"text": TEXT})
+CONTENT: Schema = {
+    "anyOf": [
+        INPUT_TEXT,
+        tagged("output_text", {"text": TEXT}, {"annotations": ANY, "logprobs": ANY}),
+        tagged("refusal", {"refusal": TEXT}),
+    ]
+}
+ITEM: Schema = {
+    "anyOf": [
+        tagged(
+            "message",
+            {
+                "role": {"enum": ["user", "assistant", "system", "developer"]},
+                "content": {"anyOf": [TEXT, {"type": "array", "items": CONTENT, "minItems": 1}]},
+            },
+            {**PLACE, "phase": TEXT},
+            default=True,
+        ),
+        tagged("function_call", {"call_id": TEXT, "name": TEXT, "arguments": TEXT}, {**PLACE, **DIRECT}),
+        tagged(
+            "function_call_output",
+            {
+                "call_id": TEXT,
+                "output": {
+                    "anyOf": [TEXT, {"type": "array", "items": {"anyOf": [INPUT_TEXT]}, "minItems": 1}]
+                },
+            },
+            {**PLACE, **DIRECT, "name": TEXT},
+        ),
+        tagged(
+            "reasoning",
+            {},
+            {
+                **PLACE,
+                "summary": {
+                    "type": "array",
+                    "items": {"anyOf": [tagged("summary_text", {"text": TEXT})]},
+                },
+                "content": {
+                    "type": "array",
+                    "items": {"anyOf": [tagged("reasoning_text", {"text": TEXT})]},
+                },
+                "encrypted_content": {"type": "null"},
+            },
+        ),
+    ]
+}
+TOOL = tagged(
+    "function",
+    {"name": TEXT},
+    {"description": TEXT, "parameters": OBJECT, "strict": FLAG, "defer_loading": {"enum": [False]}},
+)
+FORMAT: Schema = {
+    "anyOf": [
+        tagged("text", {}),
+        tagged("json_object", {}),
+        tagged("json_schema", {"name": TEXT, "schema": OBJECT}, {"description": TEXT, "strict": FLAG}),
+    ]
+}
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+NO_STATE = "this server keeps no state; send the whole conversation in `input`"
+STATE = ("previous_response_id", "conversation", "background", "store")
+
+FIELDS = Fields(
+    {
+        "model": openai.MODEL,
+        "input": Field(
+            {"anyOf": [TEXT, {"type": "array", "items": ITEM, "minItems": 1}]},
+            about="A text, or messages, calls, their outputs and reasoning.",
+        ),
+        "instructions": Field(TEXT, about="A system message before the input."),
+        "stream": openai.STREAM["stream"],
+        "stream_options": Field(object_of({}, {"include_obfuscation": {"enum": [False]}})),
+        **openai.SETTINGS,
+        "max_output_tokens": Field({**WHOLE, "minimum": 1}, setting="max_tokens"),
+        "text": Field(
+            object_of({}, {"format": FORMAT, "verbosity": {"enum": ["medium"]}}),
+            about="`format`: text, any JSON object, or JSON that matches a schema.",
+        ),
+        "tools": Field({"type": "array", "items": {"anyOf": [TOOL]}}),
+        "tool_choice": Field(
+            {"anyOf": [{"enum": ["none", "auto", "required"]}, tagged("function", {"name": TEXT})]}
+        ),
+        **openai.CHAT,
+        "reasoning": Field(
+            object_of(
+                {},
+                {
+                    "effort": {"enum": list(EFFORTS)},
+                    "summary": {"enum": ["auto"]},
+                    "generate_summary": {"enum": ["auto"]},
+                },
+            ),
+            about='`effort` is the chat template\'s variable `reasoning_effort`; with "none", `enable_thinking` is false. '
+            "The reasoning is returned whole, and not summarised.",
+        ),
+        "include": Field(
+            {"type": "array", "items": {"enum": ["reasoning.encrypted_content"]}},
+            ignored="reasoning is always returned, and not encrypted",
+        ),
+        "top_logprobs": Field(WHOLE, only=(0,), about="/v1/chat/completions has log-probabilities."),
+        "logprobs": Field(FLAG, only=(False,)),
+        "prompt_logprobs": Field(FLAG, only=(False,)),
+        "truncation": Field(TEXT, only=("disabled",)),
+        "previous_response_id": Field({"type": "null"}, about="Nothing is stored."),
+        "conversation": Field({"type": "null"}, about="Nothing is stored."),
+        "background": Field(FLAG, only=(False,), about="Nothing is stored."),
+        **openai.IGNORED,
+    },
+    required=("input",),
+    settings=True,
+)
+
+# Fields of a request that its response repeats, and their values where they are left out.
+REPEATED: dict[str, Any] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "reasoning": {"effort": None, "summary": None},
+    "temperature": None,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": None,
+    "truncation": "disabled",
+    "user": None,
+}
+
+
+@frozen(kw_only=True)
+class ResponseRequest(GenerationRequest):
+    """A request for text with the fields that the response repeats."""
+
+    repeated: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parse(body: Mapping[str, Any]) -> ResponseRequest:
+    """The request of a JSON object."""
+    for name in STATE if isinstance(body, Mapping) else ():
+        if body.get(name) not in (None, False):
+            raise RequestError(400, f"`{name}`: {NO_STATE}", param=name)
+    values, settings = FIELDS.checked(body)
+    asked = values.get("text", {}).get("format")
+    if asked is not None:
+        asked = {"type": asked["type"], "json_schema": asked}
+    settings |= openai.format_settings(asked, settings, "text.format")
+    choice = values.get("tool_choice", "auto")
+    return ResponseRequest(
+        model=values.get("model"),
+        messages=tuple(messages_of(values)),
+        tools=tuple(
+            function_tool(tool["name"], tool.get("description"), tool.get("parameters"))
+            for tool in values.get("tools", ())
+        ),
+        tool_choice=choice if isinstance(choice, str) else named_tool(choice["name"]),
+        variables={**effort_variables(values.get("reasoning")), **values.get("chat_template_kwargs", {})},
+        settings=checked_settings(settings, FIELDS),
+        strategy=values.get("strategy"),
+        stream=values.get("stream", False),
+        repeated={name: body[name] for name in REPEATED if body.get(name) is not None},
+    )
+
+
+def effort_variables(asked: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The chat template's variables of an effort."""
+    effort = (asked or {}).get("effort")
+    if effort is None:
+        return {}
+    return {"enable_thinking": False} if effort == "none" else {"reasoning_effort": effort}
+
+
+def messages_of(values: Mapping[str, Any]) -> list[Message]:
+    """The messages of the instructions and the input. Reasoning, a message and calls that follow each other are one."""
+    messages: list[Message] = []
+    if "instructions" in values:
+        messages.append({"role": "system", "content": values["instructions"]})
+    items = values["input"]
+    if isinstance(items, str):
+        return [*messages, {"role": "user", "content": items}]
+    for number, item in enumerate(items):
+        kind = item.get("type") or "message"
+        if kind == "message":
+            content = _content(item["content"])
+            if item["role"] == "assistant":
+                add_to_answer(messages, "content", content)
+            else:  # "developer" is the newer name of "system"
+                role = "user" if item["role"] == "user" else "system"
+                messages.append({"role": role, "content": content})
+        elif kind == "reasoning":
+            parts = item.get("content") or item.get("summary") or ()
+            if parts:
+                add_to_answer(messages, "reasoning_content", "\n".join(part["text"] for part in parts))
+        elif kind == "function_call":
+            where = f"input[{number}].arguments"
+            call = call_of(item["call_id"], item["name"], item["arguments"], where)
+            add_to_answer(messages, "tool_calls", [call])
+        else:
+            name = {"name": item["name"]} if item.get("name") else {}
+            content = _content(item["output"])
+            messages.append({"role": "tool", "tool_call_id": item["call_id"], **name, "content": content})
+    if not messages:
+        raise RequestError(400, "`input` has no message", param="input")
+    return messages
+
+
+def _content(content: Any) -> Any:
+    if isinstance(content, str):
+        return content
+    return content_of([{"text": part.get("text", part.get("refusal"))} for part in content])
+
+
+def respond(request: ResponseRequest, answer: Answer) -> dict[str, Any]:
+    """The response of an answer that is finished, or, before its first part, of one that is in progress."""
+    choice = answer.choices[0]
+    status = {None: "in_progress", "length": "incomplete"}.get(choice.finish_reason, "completed")
+    cut = status == "incomplete"
+    return {
+        "id": f"resp_{answer.id}",
+        "object": "response",
+        "created_at": answer.created,
+        "model": answer.model,
+        **{name: request.repeated.get(name, value) for name, value in REPEATED.items()},
+        "status": status,
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "output": [item_of(answer, number) for number in range(len(choice.parts))],
+        "usage": None if status == "in_progress" else _usage(answer),
+        "background": False,
+        "previous_response_id": None,
+        "store": False,
+    }
+
+
+def _usage(answer: Answer) -> dict[str, Any]:
+    counts = answer.usage
+    return {
+        "input_tokens": counts.prompt,
+        "input_tokens_details": {"cached_tokens": counts.cached, "cache_write_tokens": 0},
+        "output_tokens": counts.completion,
+        "output_tokens_details": {"reasoning_tokens": counts.thinking},
+        "total_tokens": counts.prompt + counts.completion,
+    }
+
+
+def item_of(answer: Answer, number: int) -> dict[str, Any]:
+    """The output item of a complete part of an answer."""
+    choice = answer.choices[0]
+    kind, value = choice.parts[number]
+    cut = choice.finish_reason == "length" and kind != "call" and number == len(choice.parts) - 1
+    content = content_part(kind, value) if kind != "call" else None
+    return _item(answer, number, kind, value, "incomplete" if cut else "completed", content)
+
+
+def _item(
+    answer: Answer, number: int, kind: str, value: Any, status: str, content: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """An item; `content` is None in one that has none yet, and in a call."""
+    begin = {"id": _item_id(answer, number, kind), "type": TYPES[kind], "status": status}
+    parts = [] if content is None else [content]
+    if kind == "thinking":
+        return {**begin, "summary": [], "content": parts, "encrypted_content": None}
+    if kind == "text":
+        return {**begin, "role": "assistant", "content": parts}
+    arguments = "" if status == "in_progress" else openai.arguments(value)
+    return {**begin, "call_id": value.id, "name": value.name, "arguments": arguments}
+
+
+TYPES = {"thinking": "reasoning", "text": "message", "call": "function_call"}
+PREFIXES = {"thinking": "rs", "text": "msg", "call": "fc"}
+
+
+def _item_id(answer: Answer, number: int, kind: str) -> str:
+    return f"{PREFIXES[kind]}_{answer.id}_{number}"
+
+
+def content_part(kind: str, text: str) -> dict[str, Any]:
+    """The content of an item of thinking or text."""
+    if kind == "thinking":
+        return {"type": "reasoning_text", "text": text}
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+class ResponseStream(PartStream):
+    """The events of a response, numbered from 0."""
+
+    def __init__(self, request: ResponseRequest, answer: Answer) -> None:
+        super().__init__(request, answer)
+        self.sent = 0
+        self.created: dict[str, Any] = {}
+
+    def start(self) -> Iterator[Event]:
+        self.created = respond(self.request, self.answer)
+        yield self._event("response.created", response=self.created)
+        yield self._event("response.in_progress", response=self.created)
+
+    def begin(self, kind: str, value: Any) -> Iterator[Event]:
+        number = self.parts - 1
+        item = _item(self.answer, number, kind, value, "in_progress", None)
+        yield self._event("response.output_item.added", output_index=number, item=item)
+        if kind != "call":
+            part = content_part(kind, "")
+            yield self._of_item("response.content_part.added", kind, content_index=0, part=part)
+
+    def grow(self, kind: str, value: Any) -> Iterator[Event]:
+        if kind == "call":
+            arguments = openai.arguments(value)
+            yield self._of_item("response.function_call_arguments.delta", kind, delta=arguments)
+            return
+        more = {"logprobs": []} if kind == "text" else {}
+        yield self._of_item(f"response.{DELTAS[kind]}.delta", kind, content_index=0, delta=value, **more)
+
+    def complete(self, kind: str, number: int) -> Iterator[Event]:
+        item = item_of(self.answer, number)
+        if kind == "call":
+            done = {name: item[name] for name in ("name", "arguments")}
+            yield self._of_item("response.function_call_arguments.done", kind, **done)
+        else:
+            (part,) = item["content"]
+            done = {name: part[name] for name in ("text", "logprobs") if name in part}
+            yield self._of_item(f"response.{DELTAS[kind]}.done", kind, content_index=0, **done)
+            yield self._of_item("response.content_part.done", kind, content_index=0, part=part)
+        yield self._event("response.output_item.done", output_index=number, item=item)
+
+    def end(self) -> Iterator[Event]:
+        yield from self.close()
+        response = respond(self.request, self.answer)
+        yield self._event(f"response.{response['status']}", response=response)
+
+    def failed(self, error: RequestError) -> Iterator[Event]:
+        if not self.created:
+            yield self._event("error", message=str(error), code=error.code, param=error.param)
+            return
+        problem = {"code": "server_error", "message": str(error)}
+        yield self._event("response.failed", response={**self.created, "status": "failed", "error": problem})
+
+    def _of_item(self, name: str, kind: str, **values: Any) -> Event:
+        number = self.parts - 1
+        return self._event(name, item_id=_item_id(self.answer, number, kind), output_index=number, **values)
+
+    def _event(self, name: str, **values: Any) -> Event:
+        self.sent += 1
+        return name, {"type": name, "sequence_number": self.sent - 1, **values}
+
+
+DELTAS = {"thinking": "reasoning_text", "text": "output_text"}
+
+OUTPUT_TEXT = tagged(
+    "output_text", {"text": TEXT, "annotations": {"type": "array"}, "logprobs": {"type": "array"}}
+)
+STATUS: Schema = {"enum": ["completed", "incomplete"]}
+
+
+def _list(schema: Schema) -> Schema:
+    return {"type": "array", "items": schema}
+
+
+OUTPUT: Schema = {
+    "anyOf": [
+        tagged(
+            "reasoning",
+            {
+                "id": TEXT,
+                "status": STATUS,
+                "summary": {"type": "array", "maxItems": 0},
+                "content": _list(tagged("reasoning_text", {"text": TEXT})),
+                "encrypted_content": {"type": "null"},
+            },
+        ),
+        tagged(
+            "message",
+            {"id": TEXT, "status": STATUS, "role": {"enum": ["assistant"]}, "content": _list(OUTPUT_TEXT)},
+        ),
+        tagged(
+            "function_call",
+            {"id": TEXT, "status": STATUS, "call_id": TEXT, "name": TEXT, "arguments": TEXT},
+        ),
+    ]
+}
+RESPONSE = object_of(
+    {
+        "id": TEXT,
+        "object": {"enum": ["response"]},
+        "created_at": WHOLE,
+        "model": TEXT,
+        **{name: {} for name in REPEATED},
+        "status": STATUS,
+        "error": {"type": "null"},
+        "incomplete_details": or_null(object_of({"reason": {"enum": ["max_output_tokens"]}})),
+        "output": _list(OUTPUT),
+        "usage": object_of(
+            {
+                "input_tokens": WHOLE,
+                "input_tokens_details": object_of({"cached_tokens": WHOLE, "cache_write_tokens": WHOLE}),
+                "output_tokens": WHOLE,
+                "output_tokens_details": object_of({"reasoning_tokens": WHOLE}),
+                "total_tokens": WHOLE,
+            }
+        ),
+        "background": {"enum": [False]},
+        "previous_response_id": {"type": "null"},
+        "store": {"enum": [False]},
+    }
+)
+
+ENDPOINT = Endpoint(
+    path="/v1/responses",
+    about="Answer a conversation of items: messages, reasoning, calls and their outputs.",
+    fields=FIELDS,
+    parse=parse,
+    respond=respond,
+    response=RESPONSE,
+    stream=ResponseStream,
+    error=openai.error,
+)
