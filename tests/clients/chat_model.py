@@ -14,14 +14,14 @@ from zoo.checkpoint.convert import save
 from zoo.generation.chat.conversation import chat_prompt
 
 TEMPLATE = """\
-{% for message in messages %}<|{{ message.role }}|>{{ message.content or '' }}
+{% for message in messages %}[{{ message.role }}]{{ message.content or '' }}
 {%- for call in message.tool_calls or [] %}
 <tool_call>
 {"name": {{ call.function.name | tojson }}, "arguments": {{ call.function.arguments | tojson }}}
 </tool_call>{% endfor %}<|endoftext|>
 {% endfor %}
-{%- if tools %}<|tools|>{% for tool in tools %}{{ tool.function.name }} {% endfor %}{% endif %}
-{%- if add_generation_prompt %}<|assistant|>
+{%- if tools %}[tools]{% for tool in tools %}{{ tool.function.name }} {% endfor %}{% endif %}
+{%- if add_generation_prompt %}[assistant]
 {%- if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}{% endif %}"""
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -53,25 +53,26 @@ LESSONS = [  # messages, tools, template variables, and the answer
     ([SYSTEM, RIVER], [], {}, BRIEF_ANSWER),
     (SECOND, [], {}, SECOND_ANSWER),
 ]
-STEPS, RATE = 45, 3e-3
+STEPS, RATE = 80, 2e-3
 
 
 def write(folder):
     """Train the model and write it as a Hugging Face folder; returns the last loss."""
     loaded = zoo.load("llama", dtype="float32")
     loaded.tokenizer.chat_template = TEMPLATE
-    rows = []
-    for messages, tools, variables, answer in LESSONS:
+    rows, places, targets = [], [], []
+    for number, (messages, tools, variables, answer) in enumerate(LESSONS):
         prompt = chat_prompt(loaded, messages, tools=tools, variables=variables).ids
         ids = [*prompt, *loaded.tokenizer.encode(answer, special_tokens=False), 0]
-        rows.append((ids, [0] * (len(prompt) - 1) + [1] * (len(ids) - len(prompt))))
-    length = max(len(ids) for ids, _ in rows)
-    tokens = mx.array([ids + [0] * (length - len(ids)) for ids, _ in rows])  # (B, T)
-    counted = mx.array([mask + [0] * (length - 1 - len(mask)) for _, mask in rows])  # (B, T - 1)
+        rows.append(ids[:-1])
+        places += [(number, at - 1) for at in range(len(prompt), len(ids))]
+        targets += ids[len(prompt) :]
+    length = max(map(len, rows))
+    tokens = mx.array([ids + [0] * (length - len(ids)) for ids in rows])  # (B, T)
+    row, column = mx.array(places).T  # (N,) each: where the tokens of answers are predicted
 
     def loss(model):
-        losses = nn.losses.cross_entropy(model(tokens[:, :-1]).astype(mx.float32), tokens[:, 1:])
-        return (losses * counted).sum() / counted.sum()
+        return nn.losses.cross_entropy(model.head(model.backbone(tokens)[row, column]), mx.array(targets)).mean()
 
     optimizer = optim.Adam(RATE)
     step = nn.value_and_grad(loaded.model, loss)
@@ -79,8 +80,9 @@ def write(folder):
         last, gradients = step(loaded.model)
         optimizer.update(loaded.model, gradients)
         mx.eval(loaded.model.parameters(), optimizer.state)
-        print(_, last.item())
-    save(folder, loaded.model, loaded.architecture, loaded.recipe, {**loaded.config, "max_position_embeddings": 512})
+        if __import__("os").environ.get("TRAIN_LOG"): print(_, last.item(), flush=True)
+    numbers = {**loaded.config, "max_position_embeddings": 512}
+    save(folder, loaded.model, loaded.architecture, loaded.recipe, numbers)
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (folder / file).write_bytes((loaded.folder / file).read_bytes())
     (folder / "chat_template.jinja").write_text(TEMPLATE)
