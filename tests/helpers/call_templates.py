@@ -12,6 +12,7 @@ from zoo.generation.chat.parsing import answer_format as format_of
 from zoo.host.registry import default_registry
 
 OPEN, CLOSE = "<|im_start|>{{ role }}\n", "<|im_end|>\n"
+CONTENT = "{{ m.content }}"
 ENTRIES = {}
 for _name, _entry in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items():
     ENTRIES[_name] = {**ENTRIES.get(_entry.get("like"), {}), **_entry}
@@ -26,7 +27,8 @@ class NamedTemplate:
         self.chat_template = (
             f"{{%- if tools %}}{{% set role = 'system' %}}{start}{entry['tools']}{end}{{% endif -%}}"
             f"{{% for m in messages %}}{{% set role = m.role %}}{start}{{% if m.tool_calls %}}"
-            f"{{{{ m.content }}}}{entry['calls']}{{% else %}}{{{{ m.content }}}}{{% endif %}}{end}{{% endfor -%}}"
+            f"{{{{ m.content }}}}{entry['calls']}{{% elif role == 'assistant' %}}{entry.get('text', CONTENT)}"
+            f"{{% else %}}{CONTENT}{{% endif %}}{end}{{% endfor -%}}"
             f"{{% if add_generation_prompt %}}{{% set role = 'assistant' %}}{start}{entry.get('prompt', '')}{{% endif %}}"
         )
 

@@ -191,11 +191,12 @@ def answer(
         warnings.warn(
             f"the prompt has {count} tokens, more than the {context} the model is made for", stacklevel=1
         )
+    constrained = prompt.constrained(settings)
     statistics = Statistics(count, load_seconds, time.perf_counter(), unpacked=loaded.unpacked)
     steps, interrupted = [], False
     with Screen(quiet=as_json) as screen, Progress("reading the prompt") as reading:
         try:
-            for step in prompt.parsed(stream(loaded, prompt.ids, report=reading, **settings)):
+            for step in prompt.parsed(stream(loaded, prompt.ids, report=reading, **constrained)):
                 reading.close()
                 if loaded.tokenizer is None and step.token is not None and not as_json:
                     step = replace(step, text=f"{step.token} ")

@@ -148,7 +148,9 @@ def answer_prompts(
     for line in lines:
         try:
             if line.error is None and chosen.name == "autoregressive":
-                resolved[line.index] = settings_for(loaded, {**shared, **checked_shared(line.settings)})
+                asked = {**shared, **checked_shared(line.settings)}
+                given = line.prompt.constrained(asked) if line.prompt is not None else asked
+                resolved[line.index] = settings_for(loaded, given)
             elif line.error is None and line.settings:
                 name = next(iter(line.settings))
                 raise PromptError(f"`{name}`: {chosen.name} generation has one setting for all lines")

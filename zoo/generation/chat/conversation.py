@@ -20,11 +20,14 @@ from zoo.files.reading import parse_json, read_user_text
 from zoo.files.writing import is_stream, write_record
 from zoo.frozen import Frozen, frozen
 from zoo.generation import check_loaded, stream
+from zoo.generation.chat.answer_grammar import AnswerSyntax
 from zoo.generation.chat.parsing import Parser, answer_format
+from zoo.generation.chat.tool_choice import ToolChoice, call_grammar, chosen_tools
 from zoo.generation.chat.tools import Tool, declarations
 from zoo.generation.loop.prompt import encode_messages, encode_prompt, has_chat_template, render_messages
 from zoo.generation.loop.step import Step, ToolCall
 from zoo.generation.prefix_cache.tree import common_prefix
+from zoo.generation.settings import ONE_OF
 from zoo.loading import Loaded
 from zoo.tokenizer import chat_messages
 from zoo.tokenizer.chat_messages import Message, text_of
@@ -180,6 +183,7 @@ def chat(
     messages: Sequence[Mapping[str, Any]],
     *,
     tools: Iterable[Tool] = (),
+    tool_choice: ToolChoice | None = None,
     variables: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Iterator[Step]:
@@ -188,10 +192,11 @@ def chat(
     The messages have the form of OpenAI's interface: a "role" ("system", "user", "assistant", "tool") and a "content", a
     string or a list of text parts, which may be None beside "tool_calls". The checkpoint's chat template lays them out, in
     the form that it takes; `variables` are what the template sees besides, such as `enable_thinking`. `tools` are
-    those that the model may call: OpenAI's JSON declarations, or Python functions with type hints. A step's `text` is the
+    those that the model may call: OpenAI's JSON declarations, or Python functions with type hints. `tool_choice` is "auto"
+    (also None), "none", "required", or a tool that has to be called: its name or OpenAI's object with it. A step's `text` is the
     answer, `thinking` the reasoning before it, and `tool_calls` are complete calls; what is no whole call in the end is
     text. A `prompt_cache` is used up to where the conversation is the one that it has seen. PromptError, before anything
-    runs, for a model without a chat template (`zoo.stream` continues a text), and for
+    runs, for a `tool_choice` that cannot be, for a model without a chat template (`zoo.stream` continues a text), and for
     tools that its template does not take; TokenizerError for what the template refuses, and for calls in the messages that
     it would leave out.
 
@@ -205,10 +210,10 @@ def chat(
     """
     check_loaded(loaded, "chat")
     messages = list(messages) if isinstance(messages, Iterator) else messages
-    prompt = chat_prompt(loaded, messages, tools=tools, variables=variables)
+    prompt = chat_prompt(loaded, messages, tools=tools, tool_choice=tool_choice, variables=variables)
     if settings.get("prompt_cache") is not None and "checkpoints" not in settings:
         settings["checkpoints"] = next_turn_checkpoints(loaded, messages, prompt.ids, prompt.variables)
-    return prompt.parsed(stream(prompt.loaded, prompt.ids, **settings))
+    return prompt.parsed(stream(prompt.loaded, prompt.ids, **prompt.constrained(settings)))
 
 
 @frozen()
@@ -216,13 +221,30 @@ class ChatPrompt(Frozen):
     """The `ids` of a conversation's prompt, and what generates and parses the answer.
 
     The tokenizer of `loaded` writes the special tokens that the `parser` looks for; `parser` None: all of the answer is
-    text. `variables` are those that the template saw.
+    text. `variables` are those that the template saw. `syntax` says how the answer is written, None where it is no
+    answer of a chat; `calls` is the grammar of the calls that it has to be, if any. `constrained` makes the settings to
+    generate with.
     """
 
     loaded: Loaded
     ids: list[int]
     parser: Parser | None
     variables: Mapping[str, Any] = field(default_factory=dict)
+    syntax: AnswerSyntax | None = None
+    calls: str | None = None
+
+    def constrained(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings to generate the answer with, given those that are asked for.
+
+        A `json_schema`, `regex` or `grammar` constrains the answer after the thinking; `calls` are a `grammar` by
+        themselves. PromptError where both are given, and for an unsupported constraint.
+        """
+        asked = next((name for name in ONE_OF if settings.get(name) is not None), None)
+        if self.calls is not None and asked:
+            raise PromptError(f"`tool_choice` and `{asked}` cannot be given together")
+        if self.calls is not None:
+            return {**settings, "grammar": self.calls}
+        return dict(settings) if self.syntax is None or not asked else self.syntax.constrained(settings)
 
     def step_parser(self) -> Callable[[Step], Step]:
         """A function that parses the text of the steps of one answer, in their order.
@@ -301,6 +323,7 @@ def chat_prompt(
     messages: Sequence[Mapping[str, Any]],
     *,
     tools: Iterable[Tool] = (),
+    tool_choice: ToolChoice | None = None,
     variables: Mapping[str, Any] | None = None,
     encode: Callable[[str], list[int]] | None = None,
 ) -> ChatPrompt:
@@ -308,10 +331,13 @@ def chat_prompt(
 
     `encode` makes ids of the rendered text; None: the tokenizer does.
     """
-    declared = declarations(tools)
-    variables = {**(variables or {}), **({"tools": declared} if declared else {})}
+    shown, called = chosen_tools(tool_choice, declarations(tools))
+    variables = {**(variables or {}), **({"tools": list(shown)} if shown else {})}
     text = render_messages(loaded, messages, variables)
-    return rendered_prompt(loaded, text, variables, None if encode is None else encode(text))
+    prompt = rendered_prompt(loaded, text, variables, None if encode is None else encode(text))
+    if not called or prompt.syntax is None:
+        return prompt
+    return replace(prompt, calls=call_grammar(prompt.syntax, called, several=tool_choice == "required"))
 
 
 def rendered_prompt(
@@ -344,7 +370,8 @@ def rendered_prompt(
             )
     ids = encode_prompt(loaded, text if ids is None else ids, special_tokens=False)
     visible = replace(loaded, tokenizer=loaded.tokenizer.with_visible_tokens(format.tokens))
-    return ChatPrompt(visible, ids, format.parser(text, tools), variables)
+    syntax = AnswerSyntax(loaded, format, text, variables)
+    return ChatPrompt(visible, ids, format.parser(text, tools), variables, syntax)
 
 
 FOLLOWING = ({"role": "assistant", "content": "Yes."}, {"role": "user", "content": "Why?"})

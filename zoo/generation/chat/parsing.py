@@ -127,7 +127,7 @@ class TaggedCalls(Frozen):
 
     An answer for which `untagged` is true is held back to its end and read by `parse`, too. `stray_tags` are dropped
     directly after a call, `layout_tags` anywhere in the text. `more_tokens` are other tokens that the parser has to see,
-    `thinking` the tags around thinking where the format has its own.
+    `thinking` the tags around thinking where the format has its own, `header` what begins the message after it.
     """
 
     tags: tuple[tuple[str, str | None], ...]
@@ -139,6 +139,7 @@ class TaggedCalls(Frozen):
     layout_tags: tuple[str, ...] = ()
     more_tokens: tuple[str, ...] = ()
     thinking: tuple[str, str] | None = None
+    header: str = ""
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -149,10 +150,15 @@ class TaggedCalls(Frozen):
 
 @frozen()
 class CustomCalls(Frozen):
-    """Calls that a parser of their own reads: `parser(tools)` makes it. `tokens` are those that it has to see."""
+    """Calls that a parser of their own reads: `parser(tools)` makes it. `tokens` are those that it has to see.
+
+    `thinking` and `header` are those of `TaggedCalls`.
+    """
 
     parser: Callable[[Tools], Parser]
     tokens: tuple[str, ...] = ()
+    thinking: tuple[str, str] | None = None
+    header: str = ""
 
 
 class TaggedParser(Parser):
@@ -343,7 +349,7 @@ def answer_format(tokenizer: Tokenizer, registry: Registry) -> AnswerFormat:
     format = call_format(template, registry)
     calls = format.load() if format else None
     if isinstance(calls, CustomCalls):
-        return AnswerFormat(None, calls)
+        return AnswerFormat(calls.thinking, calls)
     if format and not isinstance(calls, TaggedCalls):
         raise PluginError(f"{format.label}: {format.target} is no TaggedCalls or CustomCalls")
     if calls and calls.thinking:

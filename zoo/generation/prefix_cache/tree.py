@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import mlx.core as mx
 
@@ -214,8 +215,8 @@ class Tree:
         return upper
 
 
-def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """The length of the common prefix of two lists of ids, or of two arrays."""
+def common_prefix(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """The length of the common prefix of two lists of ids, of two arrays, or of two texts."""
     low, high = 0, min(len(first), len(second))
     while low < high:  # comparing slices is fast: find the longest that are equal
         middle = (low + high + 1) // 2

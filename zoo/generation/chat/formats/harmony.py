@@ -77,4 +77,9 @@ class HarmonyParser(Parser):
         return True
 
 
-HARMONY = CustomCalls(HarmonyParser, TOKENS)
+HARMONY = CustomCalls(
+    HarmonyParser,
+    TOKENS,
+    thinking=(f"{CHANNEL}analysis{MESSAGE}", ENDS[0]),
+    header=f"{START}assistant",
+)

@@ -76,5 +76,6 @@ SOLAR = _sectioned(
     _solar,
     ("<|tool_call:name|>", "<|tool_call:args|>"),
     thinking=("<|think|>", "<|end|>"),
+    header="<|begin|>assistant",
     layout_tags=("<|begin|>assistant", "<|content|>", "<|end|>"),
 )
