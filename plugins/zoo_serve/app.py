@@ -82,7 +82,7 @@ def _file(path: Path) -> Callable[[Request], Any]:
 
 
 def model_record(service: Service, name: str) -> dict[str, Any]:
-    """A model as /v1/models lists it; what is known of it once it was loaded."""
+    """A model as /v1/models lists it, for clients of either interface; what is known of it once it was loaded."""
     served = service.table.served.get(name)
     zoo: dict[str, Any] = {"state": "loaded" if served else "available"}
     if served is not None:
@@ -94,7 +94,20 @@ def model_record(service: Service, name: str) -> dict[str, Any]:
             "context": recipe.context,
             "chat": served.is_chat,
         }
-    return {"id": name, "object": "model", "created": STARTED, "owned_by": "zoo", "zoo": zoo}
+    of_anthropic = {
+        "type": "model",
+        "display_name": name,
+        "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(STARTED)),
+        "lifecycle": "active",
+    }
+    return {
+        "id": name,
+        "object": "model",
+        "created": STARTED,
+        "owned_by": "zoo",
+        **of_anthropic,
+        "zoo": zoo,
+    }
 
 
 STARTED = int(time.time())
@@ -103,7 +116,8 @@ STARTED = int(time.time())
 def _models(service: Service) -> Callable[[Request], Any]:
     async def serve(request: Request) -> Response:
         data = [model_record(service, name) for name in service.table.sources]
-        return JSONResponse({"object": "list", "data": data})
+        ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]}
+        return JSONResponse({"object": "list", "data": data, "has_more": False, **ends})
 
     return serve
 

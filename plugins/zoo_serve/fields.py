@@ -128,7 +128,7 @@ class Fields:
             elif not field.ignored and not field.only:
                 values[name] = value
         for name in self.required:
-            if name not in values:
+            if body.get(name) is None:
                 raise RequestError(400, f"`{name}` is missing", param=name)
         return values, settings
 
@@ -286,7 +286,7 @@ def _of_its_type(value: Any, alternatives: Iterable[Schema], where: str) -> list
     if not found:
         check(
             value.get("type"),
-            {"enum": [kind for several in kinds.values() for kind in several]},
+            {"enum": [kind for several in kinds.values() for kind in several if kind]},
             f"{where}.type",
         )
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo.version import __version__
 from zoo_serve.endpoint import Endpoint
-from zoo_serve.fields import OBJECT, TEXT, WHOLE
+from zoo_serve.fields import OBJECT, TEXT, WHOLE, object_of
 from zoo_serve.protocols import openai
 from zoo_serve.requests import RequestError
 
@@ -22,22 +22,28 @@ ERRORS = {
     500: "The model failed.",
     503: "The server is loading, full, stopping, or has failed.",
 }
-MODEL = {
-    "type": "object",
-    "required": ["id", "object", "created", "owned_by"],
-    "properties": {
+MODEL = object_of(
+    {
         "id": TEXT,
         "object": {"enum": ["model"]},
         "created": WHOLE,
         "owned_by": TEXT,
+        "type": {"enum": ["model"]},
+        "display_name": TEXT,
+        "created_at": {**TEXT, "format": "date-time"},
+        "lifecycle": {"enum": ["active"]},
         "zoo": OBJECT,
-    },
-}
-MODELS = {
-    "type": "object",
-    "required": ["object", "data"],
-    "properties": {"object": {"enum": ["list"]}, "data": {"type": "array", "items": MODEL}},
-}
+    }
+)
+MODELS = object_of(
+    {
+        "object": {"enum": ["list"]},
+        "data": {"type": "array", "items": MODEL},
+        "has_more": {"enum": [False]},
+        "first_id": TEXT,
+        "last_id": TEXT,
+    }
+)
 HEALTH = {
     "type": "object",
     "required": ["status"],

@@ -12,9 +12,10 @@ from zoo.generation.chat.conversation import ChatPrompt, chat_prompt, next_turn_
 from zoo.generation.loop.prompt import encode_prompt
 from zoo.generation.settings import Settings, generation_config_of, settings_for, token_limit
 from zoo.generation.strategies import autoregressive, beam
+from zoo.loading import Loaded
 from zoo_serve.models import ServedModel
 from zoo_serve.protocols.openai import seeded
-from zoo_serve.requests import GenerationRequest, RequestError, TokenizeRequest
+from zoo_serve.requests import GenerationRequest, RequestError, Token, TokenizeRequest
 from zoo_serve.worker import PreparedSequence
 
 MAX_TOKENS = 2048  # of an answer, where neither the request nor the server says
@@ -54,7 +55,6 @@ def _prompts(model: ServedModel, request: GenerationRequest) -> list[ChatPrompt]
 def lay_out(model: ServedModel, request: GenerationRequest | TokenizeRequest) -> ChatPrompt:
     """The prompt of a conversation."""
     assert request.messages is not None
-    choice = request.tool_choice if isinstance(request, GenerationRequest) else "auto"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what the server's operator is told of once, at loading
         return chat_prompt(
@@ -64,6 +64,28 @@ def lay_out(model: ServedModel, request: GenerationRequest | TokenizeRequest) ->
             variables=request.variables,
             encode=model.encode,
         )
+
+
+def tokenized(model: ServedModel, request: TokenizeRequest) -> tuple[int | None, list[int], list[str] | None]:
+    """The model's context, the token ids of a text or of a conversation, and their texts if those are asked for."""
+    loaded = model.loaded
+    if request.messages is not None:
+        ids = lay_out(model, request).ids
+    elif request.text or request.special_tokens:
+        ids = encode_prompt(loaded, request.text or "", request.special_tokens)
+    else:
+        ids = []
+    texts = [token_of(loaded, id).text for id in ids] if request.token_texts else None
+    return loaded.recipe.context, ids, texts
+
+
+def token_of(loaded: Loaded, id: int, logprob: float | None = None) -> Token:
+    """A token with its text and bytes."""
+    if loaded.tokenizer is None:
+        return Token(id, str(id), None, logprob)
+    data = loaded.tokenizer.token_bytes(id)
+    text = loaded.tokenizer.decode([id], False) if data is None else data.decode("utf-8", "replace")
+    return Token(id, text, None if data is None else tuple(data), logprob)
 
 
 def _plain(prompt: str | Sequence[int]) -> str | list[int]:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
-
-import mlx.core as mx
 
 from zoo.frozen import Frozen, frozen
 from zoo.generation.chat.conversation import ChatPrompt
-from zoo.generation.loop.prompt import encode_prompt
 from zoo.generation.loop.step import Step
-from zoo.generation.strategies.embedding import embed
 from zoo.loading import Loaded
+from zoo_serve.embeddings import BATCH, embedded, token_counts
 from zoo_serve.metrics import Metrics
 from zoo_serve.models import ModelTable, ServedModel
-from zoo_serve.prepare import lay_out, prepare
+from zoo_serve.prepare import prepare, token_of, tokenized
 from zoo_serve.requests import (
     Answer,
     Choice,
@@ -191,12 +189,7 @@ class Generation:
         return TokenLogprobs(self._token(token, logprob), others)
 
     def _token(self, id: int, logprob: float | None) -> Token:
-        tokenizer = self.model.loaded.tokenizer
-        if tokenizer is None:
-            return Token(id, str(id), None, logprob)
-        data = tokenizer.token_bytes(id)
-        text = tokenizer.decode([id], False) if data is None else data.decode("utf-8", "replace")
-        return Token(id, text, None if data is None else tuple(data), logprob)
+        return token_of(self.model.loaded, id, logprob)
 
 
 class Service:
@@ -308,52 +301,42 @@ class Service:
             finally:
                 self.worker.cancel(job)
 
-    async def _called(self, model: ServedModel, call: Callable[[Loaded], Made]) -> Made:
-        """The value of a function that the worker calls with the model."""
+    async def _called(
+        self, model: ServedModel, call: Callable[[Loaded], Iterator[Made]]
+    ) -> AsyncIterator[Made]:
+        """What a function yields that the worker calls with the model, one piece between two steps of the engines."""
         mailbox = Mailbox(asyncio.get_running_loop())
-        job = Job(model, mailbox.deliver, call=call)
+        job = Job(model, mailbox.deliver, call=lambda loaded: chain(call(loaded), [None]))
         self.worker.submit(job)
         try:
-            return (await mailbox.next())[0]  # type: ignore[no-any-return]
+            await mailbox.next()
+            while (piece := (await mailbox.next())[0][1]) is not None:
+                yield piece
         finally:
             self.worker.cancel(job)
 
     async def embed(self, request: EmbeddingRequest) -> tuple[str, list[list[float]], int]:
         """The model's name, the vectors of some texts, and the number of their tokens."""
         async with self._admitted(request.model) as model:
-            ids = await self._in_thread(
-                model, lambda: [encode_prompt(model.loaded, _plain(text)) for text in request.texts]
-            )
+            tokens = await self._in_thread(model, token_counts, model.loaded, request.texts)
+            order = sorted(range(len(tokens)), key=lambda text: -tokens[text])  # the longest first
+            batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
 
-            def vectors(loaded: Loaded) -> list[list[float]]:
-                found = embed(loaded, [_plain(text) for text in request.texts])  # (N, D)
-                if request.dimensions is not None:
-                    if request.dimensions > found.shape[1]:
-                        raise RequestError(
-                            400, f"`dimensions` must be at most {found.shape[1]}", param="dimensions"
-                        )
-                    found = found[:, : request.dimensions]
-                    found = found / mx.maximum(mx.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
-                return found.tolist()  # type: ignore[no-any-return]
+            def vectors(loaded: Loaded) -> Iterator[list[list[float]]]:
+                for batch in batches:
+                    yield embedded(loaded, [request.texts[text] for text in batch], request.dimensions)
 
-            return model.name, await self._called(model, vectors), sum(map(len, ids))
+            found = [vector async for batch in self._called(model, vectors) for vector in batch]
+            return model.name, [vector for _, vector in sorted(zip(order, found, strict=True))], sum(tokens)
 
-    async def tokenize(self, request: TokenizeRequest) -> tuple[ServedModel, list[int]]:
-        """The token ids of a text or of a conversation."""
+    async def tokenize(self, request: TokenizeRequest) -> tuple[int | None, list[int], list[str] | None]:
+        """The model's context, the token ids of a text or of a conversation, and their texts if those are asked for."""
         async with self._admitted(request.model) as model:
-            if request.messages is not None:
-                prompt = await self._in_thread(model, lay_out, model, request)
-                return model, prompt.ids
-            text, special = request.text or "", request.special_tokens
-            return model, await self._in_thread(model, encode_prompt, model.loaded, text, special)
+            return await self._in_thread(model, tokenized, model, request)
 
     async def detokenize(self, request: DetokenizeRequest) -> str:
         """The text of token ids."""
         async with self._admitted(request.model) as model:
             if model.loaded.tokenizer is None:
-                raise RequestError(400, f"the model {model.name} has no tokenizer")
+                raise RequestError(400, f"the model {model.name} has no tokenizer", param="model")
             return await self._in_thread(model, model.loaded.tokenizer.decode, list(request.tokens), False)
-
-
-def _plain(text: str | tuple[int, ...]) -> Any:
-    return text if isinstance(text, str) else list(text)

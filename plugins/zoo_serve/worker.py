@@ -46,17 +46,19 @@ class PreparedSequence:
 class Job:
     """Work for one request. `deliver` is called, in the worker's thread, with what came of it.
 
-    That is None once it has begun, then pairs of a sequence's number and a `Step`, or the value of a `call`; or the error
-    that ended it.
+    That is None once it has begun, then pairs of a sequence's number and a `Step`, or of 0 and the next piece that a `call`
+    yields, each between two steps of the engines; or the error that ended it.
     """
 
     model: ServedModel
     deliver: Callable[[Any], None]
     sequences: Sequence[PreparedSequence] = ()
-    call: Callable[[Loaded], Any] | None = None
+    call: Callable[[Loaded], Iterator[Any]] | None = None
     cancelled: bool = False
     handles: dict[int, int] = field(default_factory=dict)  # of the engine, and the sequences' numbers
-    running: deque[tuple[int, Iterator[Step]]] = field(default_factory=deque)  # those of other strategies
+    running: deque[tuple[int, Iterator[Any]]] = field(
+        default_factory=deque
+    )  # other strategies' and the call's
 
     @property
     def nbytes(self) -> int:
@@ -174,8 +176,7 @@ class Worker:
         """Begin a job; one that cannot be ends with its error."""
         try:
             if job.call is not None:
-                job.deliver([job.call(job.model.loaded)])
-                return
+                job.running.append((0, job.call(job.model.loaded)))
             for number, sequence in enumerate(job.sequences):
                 if sequence.settings is None:
                     steps = sequence.strategy.load()(sequence.view, sequence.ids, **sequence.arguments)

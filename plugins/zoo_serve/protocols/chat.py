@@ -104,7 +104,7 @@ def parse(body: Mapping[str, Any]) -> GenerationRequest:
     settings |= openai.format_settings(values.get("response_format"), settings, "response_format")
     return GenerationRequest(
         model=values.get("model"),
-        messages=tuple(_message(message) for message in values["messages"]),
+        messages=messages_of(values),
         tools=tuple(values.get("tools", ())),
         tool_choice=values.get("tool_choice", "auto"),
         variables=values.get("chat_template_kwargs", {}),
@@ -114,6 +114,11 @@ def parse(body: Mapping[str, Any]) -> GenerationRequest:
         stream=values.get("stream", False),
         stream_usage=values.get("stream_options", {}).get("include_usage", False),
     )
+
+
+def messages_of(values: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """The messages as `zoo.chat` takes them."""
+    return tuple(map(_message, values["messages"]))
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:

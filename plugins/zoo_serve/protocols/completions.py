@@ -10,24 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zoo_serve.endpoint import Endpoint, Event
-from zoo_serve.fields import FLAG, TEXT, TOKENS, WHOLE, Field, Fields, Schema, checked_settings
+from zoo_serve.fields import FLAG, TEXT, WHOLE, Field, Fields, Schema, checked_settings
 from zoo_serve.protocols import openai
 from zoo_serve.requests import Answer, Choice, Delta, GenerationRequest, RequestError, TokenLogprobs
 
 MOST_LOGPROBS = 20
 MOST_PROMPTS = 64
-PROMPT: Schema = {
-    "anyOf": [
-        TEXT,
-        TOKENS,
-        {"type": "array", "items": {"anyOf": [TEXT, TOKENS]}, "minItems": 1, "maxItems": MOST_PROMPTS},
-    ]
-}
-
 FIELDS = Fields(
     {
         "model": openai.MODEL,
-        "prompt": Field(PROMPT, about="A text, token ids, or several of either."),
+        "prompt": Field(openai.prompts(MOST_PROMPTS), about="A text, token ids, or several of either."),
         "n": openai.COUNT,
         **openai.STREAM,
         **openai.SETTINGS,
@@ -49,9 +41,6 @@ FIELDS = Fields(
 def parse(body: Mapping[str, Any]) -> GenerationRequest:
     """The request of a JSON object."""
     values, settings = FIELDS.checked(body)
-    prompt = values["prompt"]
-    several = isinstance(prompt, list) and not isinstance(prompt[0], int)
-    prompts = [one if isinstance(one, str) else tuple(one) for one in (prompt if several else [prompt])]
     echo = values.get("echo", False)
     if "logprobs" in values:
         settings["logprobs"] = values["logprobs"] or True
@@ -59,7 +48,7 @@ def parse(body: Mapping[str, Any]) -> GenerationRequest:
             settings["prompt_logprobs"] = values["logprobs"] or True
     return GenerationRequest(
         model=values.get("model"),
-        prompts=tuple(prompts),
+        prompts=openai.prompts_of(values["prompt"]),
         settings=checked_settings(settings, FIELDS),
         strategy=values.get("strategy"),
         count=values.get("n", 1),

@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo.generation.loop.step import ToolCall
 from zoo_serve.endpoint import Event
-from zoo_serve.fields import FLAG, OBJECT, TEXT, WHOLE, Field, Schema
+from zoo_serve.fields import FLAG, OBJECT, TEXT, TOKENS, WHOLE, Field, Schema
 from zoo_serve.requests import Answer, RequestError, Token, Usage
 
 DONE: Event = (None, "[DONE]")
@@ -57,6 +57,18 @@ CHAT = {
     "strategy": Field(TEXT, about="Generation strategy."),
 }
 COUNT = Field({**WHOLE, "minimum": 1, "maximum": MOST_CHOICES}, about="Number of answers.")
+
+
+def prompts(most: int) -> Schema:
+    """The schema of a text, token ids, or several of either, at most so many."""
+    several = {"type": "array", "items": {"anyOf": [TEXT, TOKENS]}, "minItems": 1, "maxItems": most}
+    return {"anyOf": [TEXT, TOKENS, several]}
+
+
+def prompts_of(value: Any) -> tuple[str | tuple[int, ...], ...]:
+    """The prompts that such a value has."""
+    several = isinstance(value, list) and not isinstance(value[0], int)
+    return tuple(one if isinstance(one, str) else tuple(one) for one in (value if several else [value]))
 
 
 def error(problem: RequestError) -> Mapping[str, Any]:
