@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from zoo.architecture import Strategy
@@ -34,7 +35,7 @@ def prepare(
     prompts: list[ChatPrompt] = []
     for prompt in _prompts(model, request):
         for number in range(request.count):
-            settings = {**model.settings, **seeded(request.settings, number)}
+            settings = prompt.constrained({**model.settings, **seeded(request.settings, number)})
             sequences.append(_sequence(model, request, prompt, settings, most_seconds))
             prompts.append(prompt)
     return sequences, prompts
@@ -61,6 +62,7 @@ def lay_out(model: ServedModel, request: GenerationRequest | TokenizeRequest) ->
             model.loaded,
             request.messages,
             tools=request.tools,
+            tool_choice=request.tool_choice if isinstance(request, GenerationRequest) else None,
             variables=request.variables,
             encode=model.encode,
         )
@@ -113,9 +115,9 @@ def _sequence(
     if "max_tokens" in names and not loaded.model.translates:
         most = arguments.get("max_tokens", MAX_TOKENS)
         arguments["max_tokens"] = most if context is None else min(most, max(context - length, 1))
-    if "max_time" in names:
-        arguments["max_time"] = min(arguments.get("max_time", most_seconds), most_seconds)
     checked = _engine_settings(model, strategy, arguments)
+    if checked is not None:  # what other strategies generate ends with its request
+        checked = replace(checked, max_time=min(checked.max_time or most_seconds, most_seconds))
     checkpoints: tuple[int, ...] = ()
     if checked is not None and not model.by_column and request.messages is not None:
         checkpoints = tuple(next_turn_checkpoints(loaded, request.messages, prompt.ids, prompt.variables))
