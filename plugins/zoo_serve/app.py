@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from zoo_serve.endpoint import Endpoint, ErrorForm
 from zoo_serve.http import Access, EndpointApp, Guard
 from zoo_serve.openapi import document
-from zoo_serve.protocols import anthropic, chat, completions, openai, responses
+from zoo_serve.protocols import anthropic, chat, completions, embeddings, openai, responses, tokens
 from zoo_serve.requests import RequestError
 from zoo_serve.service import Service
 
@@ -27,6 +27,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     responses.ENDPOINT,
     anthropic.ENDPOINT,
     anthropic.COUNT_TOKENS,
+    embeddings.ENDPOINT,
+    tokens.TOKENIZE,
+    tokens.DETOKENIZE,
 )
 PAGE = Path(__file__).with_name("page")
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".json": "application/json"}

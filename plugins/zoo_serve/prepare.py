@@ -16,7 +16,7 @@ from zoo.generation.strategies import autoregressive, beam
 from zoo.loading import Loaded
 from zoo_serve.models import ServedModel
 from zoo_serve.protocols.openai import seeded
-from zoo_serve.requests import GenerationRequest, RequestError, Token, TokenizeRequest
+from zoo_serve.requests import DetokenizeRequest, GenerationRequest, RequestError, Token, TokenizeRequest
 from zoo_serve.worker import PreparedSequence
 
 MAX_TOKENS = 2048  # of an answer, where neither the request nor the server says
@@ -79,6 +79,14 @@ def tokenized(model: ServedModel, request: TokenizeRequest) -> tuple[int | None,
         ids = []
     texts = [token_of(loaded, id).text for id in ids] if request.token_texts else None
     return loaded.recipe.context, ids, texts
+
+
+def detokenized(model: ServedModel, request: DetokenizeRequest) -> str:
+    """The text of token ids; PromptError for one that the model does not have."""
+    tokenizer = model.loaded.tokenizer
+    if tokenizer is None:
+        raise RequestError(400, f"the model {model.name} has no tokenizer", param="model")
+    return tokenizer.decode(encode_prompt(model.loaded, list(request.tokens)), False)
 
 
 def token_of(loaded: Loaded, id: int, logprob: float | None = None) -> Token:

@@ -14,12 +14,14 @@ from typing import Any, TypeVar
 
 from zoo.frozen import Frozen, frozen
 from zoo.generation.chat.conversation import ChatPrompt
+from zoo.generation.loop.prompt import in_batches
 from zoo.generation.loop.step import Step
+from zoo.generation.strategies.embedding import BATCH
 from zoo.loading import Loaded
-from zoo_serve.embeddings import BATCH, embedded, token_counts
+from zoo_serve.embeddings import encoded, vectors_of
 from zoo_serve.metrics import Metrics
 from zoo_serve.models import ModelTable, ServedModel
-from zoo_serve.prepare import prepare, token_of, tokenized
+from zoo_serve.prepare import detokenized, prepare, token_of, tokenized
 from zoo_serve.requests import (
     Answer,
     Choice,
@@ -37,6 +39,7 @@ from zoo_serve.worker import Job, PreparedSequence, Worker, request_error
 Made = TypeVar("Made")
 THREADS = 2  # that lay out and encode prompts
 RETRY_SECONDS = 2
+END = object()  # of what a call yields
 MOST_UNREAD = 8192  # steps that wait for a slow reader before its request is cancelled
 
 
@@ -306,11 +309,11 @@ class Service:
     ) -> AsyncIterator[Made]:
         """What a function yields that the worker calls with the model, one piece between two steps of the engines."""
         mailbox = Mailbox(asyncio.get_running_loop())
-        job = Job(model, mailbox.deliver, call=lambda loaded: chain(call(loaded), [None]))
+        job = Job(model, mailbox.deliver, call=lambda loaded: chain(call(loaded), [END]))
         self.worker.submit(job)
         try:
             await mailbox.next()
-            while (piece := (await mailbox.next())[0][1]) is not None:
+            while (piece := (await mailbox.next())[0][1]) is not END:
                 yield piece
         finally:
             self.worker.cancel(job)
@@ -318,16 +321,17 @@ class Service:
     async def embed(self, request: EmbeddingRequest) -> tuple[str, list[list[float]], int]:
         """The model's name, the vectors of some texts, and the number of their tokens."""
         async with self._admitted(request.model) as model:
-            tokens = await self._in_thread(model, token_counts, model.loaded, request.texts)
-            order = sorted(range(len(tokens)), key=lambda text: -tokens[text])  # the longest first
-            batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
+            ids = await self._in_thread(model, encoded, model.loaded, request.texts)
+            batches = in_batches(model.loaded, list(map(len, ids)), BATCH)
 
             def vectors(loaded: Loaded) -> Iterator[list[list[float]]]:
                 for batch in batches:
-                    yield embedded(loaded, [request.texts[text] for text in batch], request.dimensions)
+                    yield vectors_of(loaded, [ids[text] for text in batch], request.dimensions)
 
-            found = [vector async for batch in self._called(model, vectors) for vector in batch]
-            return model.name, [vector for _, vector in sorted(zip(order, found, strict=True))], sum(tokens)
+            found = [vector async for piece in self._called(model, vectors) for vector in piece]
+            order = chain.from_iterable(batches)
+            ordered = [vector for _, vector in sorted(zip(order, found, strict=True))]
+            return model.name, ordered, sum(map(len, ids))
 
     async def tokenize(self, request: TokenizeRequest) -> tuple[int | None, list[int], list[str] | None]:
         """The model's context, the token ids of a text or of a conversation, and their texts if those are asked for."""
@@ -337,6 +341,4 @@ class Service:
     async def detokenize(self, request: DetokenizeRequest) -> str:
         """The text of token ids."""
         async with self._admitted(request.model) as model:
-            if model.loaded.tokenizer is None:
-                raise RequestError(400, f"the model {model.name} has no tokenizer", param="model")
-            return await self._in_thread(model, model.loaded.tokenizer.decode, list(request.tokens), False)
+            return await self._in_thread(model, detokenized, model, request)

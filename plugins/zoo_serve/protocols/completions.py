@@ -19,7 +19,7 @@ MOST_PROMPTS = 64
 FIELDS = Fields(
     {
         "model": openai.MODEL,
-        "prompt": Field(openai.prompts(MOST_PROMPTS), about="A text, token ids, or several of either."),
+        "prompt": Field(openai.PROMPTS, about=f"A text, token ids, or up to {MOST_PROMPTS} of either."),
         "n": openai.COUNT,
         **openai.STREAM,
         **openai.SETTINGS,
@@ -48,7 +48,7 @@ def parse(body: Mapping[str, Any]) -> GenerationRequest:
             settings["prompt_logprobs"] = values["logprobs"] or True
     return GenerationRequest(
         model=values.get("model"),
-        prompts=openai.prompts_of(values["prompt"]),
+        prompts=openai.prompts_of(values, "prompt", MOST_PROMPTS),
         settings=checked_settings(settings, FIELDS),
         strategy=values.get("strategy"),
         count=values.get("n", 1),

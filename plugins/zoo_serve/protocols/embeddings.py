@@ -17,7 +17,7 @@ MOST_TEXTS = 2048
 FIELDS = Fields(
     {
         "model": openai.MODEL,
-        "input": Field(openai.prompts(MOST_TEXTS), about="A text, token ids, or several of either."),
+        "input": Field(openai.PROMPTS, about=f"A text, token ids, or up to {MOST_TEXTS} of either."),
         "encoding_format": Field(
             {"enum": ["float", "base64"]}, about="base64: of little-endian numbers of 32 bits."
         ),
@@ -35,7 +35,7 @@ def parse(body: Mapping[str, Any]) -> EmbeddingRequest:
     values, _ = FIELDS.checked(body)
     return EmbeddingRequest(
         model=values.get("model"),
-        texts=openai.prompts_of(values["input"]),
+        texts=openai.prompts_of(values, "input", MOST_TEXTS),
         dimensions=values.get("dimensions"),
         encoding=values.get("encoding_format", "float"),
     )

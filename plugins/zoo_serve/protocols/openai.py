@@ -56,18 +56,19 @@ CHAT = {
     ),
     "strategy": Field(TEXT, about="Generation strategy."),
 }
+# A text, token ids, or several of either.
+PROMPTS: Schema = {
+    "anyOf": [TEXT, TOKENS, {"type": "array", "items": {"anyOf": [TEXT, TOKENS]}, "minItems": 1}]
+}
 COUNT = Field({**WHOLE, "minimum": 1, "maximum": MOST_CHOICES}, about="Number of answers.")
 
 
-def prompts(most: int) -> Schema:
-    """The schema of a text, token ids, or several of either, at most so many."""
-    several = {"type": "array", "items": {"anyOf": [TEXT, TOKENS]}, "minItems": 1, "maxItems": most}
-    return {"anyOf": [TEXT, TOKENS, several]}
-
-
-def prompts_of(value: Any) -> tuple[str | tuple[int, ...], ...]:
-    """The prompts that such a value has."""
+def prompts_of(values: Mapping[str, Any], name: str, most: int) -> tuple[str | tuple[int, ...], ...]:
+    """The prompts of a field with `PROMPTS`, at most so many."""
+    value = values[name]
     several = isinstance(value, list) and not isinstance(value[0], int)
+    if several and len(value) > most:
+        raise RequestError(400, f"`{name}` must be at most {most} texts, got {len(value)}", param=name)
     return tuple(one if isinstance(one, str) else tuple(one) for one in (value if several else [value]))
 
 

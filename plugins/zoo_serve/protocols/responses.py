@@ -8,19 +8,7 @@ from typing import Any
 
 from zoo.frozen import frozen
 from zoo_serve.endpoint import Endpoint, Event
-from zoo_serve.fields import (
-    FLAG,
-    OBJECT,
-    TEXT,
-    WHOLE,
-    Field,
-    Fields,
-    Schema,
-    checked_settings,
-    object_of,
-    or_null,
-    tagged,
-)
+from zoo_serve.fields import checked_settings
 from zoo_serve.protocols import openai
 from zoo_serve.protocols.conversation import (
     Message,
@@ -31,141 +19,11 @@ from zoo_serve.protocols.conversation import (
     function_tool,
     named_tool,
 )
+from zoo_serve.protocols.responses_fields import FIELDS, REPEATED, RESPONSE
 from zoo_serve.requests import Answer, GenerationRequest, RequestError
 
-ANY: Schema = {}
-PLACE: dict[str, Schema] = {"id": TEXT, "status": {"enum": ["in_progress", "completed", "incomplete"]}}
-DIRECT = {"caller": object_of({"type": {"enum": ["direct"]}})}
-INPUT_TEXT = tagged("input_text", {"text": TEXT})
-CONTENT: Schema = {
-    "anyOf": [
-        INPUT_TEXT,
-        tagged("output_text", {"text": TEXT}, {"annotations": ANY, "logprobs": ANY}),
-        tagged("refusal", {"refusal": TEXT}),
-    ]
-}
-ITEM: Schema = {
-    "anyOf": [
-        tagged(
-            "message",
-            {
-                "role": {"enum": ["user", "assistant", "system", "developer"]},
-                "content": {"anyOf": [TEXT, {"type": "array", "items": CONTENT, "minItems": 1}]},
-            },
-            {**PLACE, "phase": TEXT},
-            default=True,
-        ),
-        tagged("function_call", {"call_id": TEXT, "name": TEXT, "arguments": TEXT}, {**PLACE, **DIRECT}),
-        tagged(
-            "function_call_output",
-            {
-                "call_id": TEXT,
-                "output": {
-                    "anyOf": [TEXT, {"type": "array", "items": {"anyOf": [INPUT_TEXT]}, "minItems": 1}]
-                },
-            },
-            {**PLACE, **DIRECT, "name": TEXT},
-        ),
-        tagged(
-            "reasoning",
-            {},
-            {
-                **PLACE,
-                "summary": {
-                    "type": "array",
-                    "items": {"anyOf": [tagged("summary_text", {"text": TEXT})]},
-                },
-                "content": {
-                    "type": "array",
-                    "items": {"anyOf": [tagged("reasoning_text", {"text": TEXT})]},
-                },
-                "encrypted_content": {"type": "null"},
-            },
-        ),
-    ]
-}
-TOOL = tagged(
-    "function",
-    {"name": TEXT},
-    {"description": TEXT, "parameters": OBJECT, "strict": FLAG, "defer_loading": {"enum": [False]}},
-)
-FORMAT: Schema = {
-    "anyOf": [
-        tagged("text", {}),
-        tagged("json_object", {}),
-        tagged("json_schema", {"name": TEXT, "schema": OBJECT}, {"description": TEXT, "strict": FLAG}),
-    ]
-}
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 NO_STATE = "this server keeps no state; send the whole conversation in `input`"
 STATE = ("previous_response_id", "conversation", "background", "store")
-
-FIELDS = Fields(
-    {
-        "model": openai.MODEL,
-        "input": Field(
-            {"anyOf": [TEXT, {"type": "array", "items": ITEM, "minItems": 1}]},
-            about="A text, or messages, calls, their outputs and reasoning.",
-        ),
-        "instructions": Field(TEXT, about="A system message before the input."),
-        "stream": openai.STREAM["stream"],
-        "stream_options": Field(object_of({}, {"include_obfuscation": {"enum": [False]}})),
-        **openai.SETTINGS,
-        "max_output_tokens": Field({**WHOLE, "minimum": 1}, setting="max_tokens"),
-        "text": Field(
-            object_of({}, {"format": FORMAT, "verbosity": {"enum": ["medium"]}}),
-            about="`format`: text, any JSON object, or JSON that matches a schema.",
-        ),
-        "tools": Field({"type": "array", "items": {"anyOf": [TOOL]}}),
-        "tool_choice": Field(
-            {"anyOf": [{"enum": ["none", "auto", "required"]}, tagged("function", {"name": TEXT})]}
-        ),
-        **openai.CHAT,
-        "reasoning": Field(
-            object_of(
-                {},
-                {
-                    "effort": {"enum": list(EFFORTS)},
-                    "summary": {"enum": ["auto"]},
-                    "generate_summary": {"enum": ["auto"]},
-                },
-            ),
-            about='`effort` is the chat template\'s variable `reasoning_effort`; with "none", `enable_thinking` is false. '
-            "The reasoning is returned whole, and not summarised.",
-        ),
-        "include": Field(
-            {"type": "array", "items": {"enum": ["reasoning.encrypted_content"]}},
-            ignored="reasoning is always returned, and not encrypted",
-        ),
-        "top_logprobs": Field(WHOLE, only=(0,), about="/v1/chat/completions has log-probabilities."),
-        "logprobs": Field(FLAG, only=(False,)),
-        "prompt_logprobs": Field(FLAG, only=(False,)),
-        "truncation": Field(TEXT, only=("disabled",)),
-        "previous_response_id": Field({"type": "null"}, about="Nothing is stored."),
-        "conversation": Field({"type": "null"}, about="Nothing is stored."),
-        "background": Field(FLAG, only=(False,), about="Nothing is stored."),
-        **openai.IGNORED,
-    },
-    required=("input",),
-    settings=True,
-)
-
-# Fields of a request that its response repeats, and their values where they are left out.
-REPEATED: dict[str, Any] = {
-    "instructions": None,
-    "max_output_tokens": None,
-    "metadata": {},
-    "parallel_tool_calls": True,
-    "reasoning": {"effort": None, "summary": None},
-    "temperature": None,
-    "text": {"format": {"type": "text"}},
-    "tool_choice": "auto",
-    "tools": [],
-    "top_logprobs": 0,
-    "top_p": None,
-    "truncation": "disabled",
-    "user": None,
-}
 
 
 @frozen(kw_only=True)
@@ -347,7 +205,7 @@ class ResponseStream(PartStream):
             arguments = openai.arguments(value)
             yield self._of_item("response.function_call_arguments.delta", kind, delta=arguments)
             return
-        more = {"logprobs": []} if kind == "text" else {}
+        more: dict[str, Any] = {"logprobs": []} if kind == "text" else {}
         yield self._of_item(f"response.{DELTAS[kind]}.delta", kind, content_index=0, delta=value, **more)
 
     def complete(self, kind: str, number: int) -> Iterator[Event]:
@@ -374,74 +232,16 @@ class ResponseStream(PartStream):
         problem = {"code": "server_error", "message": str(error)}
         yield self._event("response.failed", response={**self.created, "status": "failed", "error": problem})
 
-    def _of_item(self, name: str, kind: str, **values: Any) -> Event:
+    def _of_item(self, event: str, kind: str, **values: Any) -> Event:
         number = self.parts - 1
-        return self._event(name, item_id=_item_id(self.answer, number, kind), output_index=number, **values)
+        return self._event(event, item_id=_item_id(self.answer, number, kind), output_index=number, **values)
 
-    def _event(self, name: str, **values: Any) -> Event:
+    def _event(self, event: str, **values: Any) -> Event:
         self.sent += 1
-        return name, {"type": name, "sequence_number": self.sent - 1, **values}
+        return event, {"type": event, "sequence_number": self.sent - 1, **values}
 
 
 DELTAS = {"thinking": "reasoning_text", "text": "output_text"}
-
-OUTPUT_TEXT = tagged(
-    "output_text", {"text": TEXT, "annotations": {"type": "array"}, "logprobs": {"type": "array"}}
-)
-STATUS: Schema = {"enum": ["completed", "incomplete"]}
-
-
-def _list(schema: Schema) -> Schema:
-    return {"type": "array", "items": schema}
-
-
-OUTPUT: Schema = {
-    "anyOf": [
-        tagged(
-            "reasoning",
-            {
-                "id": TEXT,
-                "status": STATUS,
-                "summary": {"type": "array", "maxItems": 0},
-                "content": _list(tagged("reasoning_text", {"text": TEXT})),
-                "encrypted_content": {"type": "null"},
-            },
-        ),
-        tagged(
-            "message",
-            {"id": TEXT, "status": STATUS, "role": {"enum": ["assistant"]}, "content": _list(OUTPUT_TEXT)},
-        ),
-        tagged(
-            "function_call",
-            {"id": TEXT, "status": STATUS, "call_id": TEXT, "name": TEXT, "arguments": TEXT},
-        ),
-    ]
-}
-RESPONSE = object_of(
-    {
-        "id": TEXT,
-        "object": {"enum": ["response"]},
-        "created_at": WHOLE,
-        "model": TEXT,
-        **{name: {} for name in REPEATED},
-        "status": STATUS,
-        "error": {"type": "null"},
-        "incomplete_details": or_null(object_of({"reason": {"enum": ["max_output_tokens"]}})),
-        "output": _list(OUTPUT),
-        "usage": object_of(
-            {
-                "input_tokens": WHOLE,
-                "input_tokens_details": object_of({"cached_tokens": WHOLE, "cache_write_tokens": WHOLE}),
-                "output_tokens": WHOLE,
-                "output_tokens_details": object_of({"reasoning_tokens": WHOLE}),
-                "total_tokens": WHOLE,
-            }
-        ),
-        "background": {"enum": [False]},
-        "previous_response_id": {"type": "null"},
-        "store": {"enum": [False]},
-    }
-)
 
 ENDPOINT = Endpoint(
     path="/v1/responses",

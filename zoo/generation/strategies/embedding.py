@@ -57,7 +57,7 @@ def embed(
     mode = pooling or settings.mode
     if mode not in POOLINGS:
         raise PromptError(f"`pooling` {mode!r} is not one of {', '.join(POOLINGS)}")
-    ids = [_encode(loaded, text, settings.length) for text in texts]
+    ids = [encode_text(loaded, text, settings.length) for text in texts]
     vectors: dict[int, mx.array] = {}
     for chosen in in_batches(loaded, list(map(len, ids)), BATCH):
         with runtime.eager():
@@ -72,10 +72,10 @@ def embed(
     return found
 
 
-def _encode(loaded: Loaded, text: str, limit: int | None) -> list[int]:
+def encode_text(loaded: Loaded, text: str | Sequence[int], limit: int | None) -> list[int]:
     """The ids of a text, at most `limit` of them; the tokens that the tokenizer puts around a text stay.
 
-    Ids are kept as they are.
+    Ids are kept as they are. PromptError for an empty text.
     """
     if not text:
         raise PromptError("a text to embed is empty")

@@ -1,0 +1,101 @@
+"""The tables of all endpoints: every field is read, or says why a value changes nothing."""
+
+import json
+
+import jsonschema
+import pytest
+
+from zoo_serve.app import ENDPOINTS, openapi_document
+from zoo_serve.fields import Field, Fields
+from zoo_serve.requests import RequestError
+
+HI = [{"role": "user", "content": "Hi"}]
+BYE = [{"role": "user", "content": "Bye"}]
+FUNCTION = {"type": "function", "function": {"name": "f"}}
+BASES = {
+    "/v1/chat/completions": {"messages": HI},
+    "/v1/completions": {"prompt": "Hi"},
+    "/v1/responses": {"input": "Hi"},
+    "/v1/messages": {"messages": HI, "max_tokens": 5},
+    "/v1/messages/count_tokens": {"messages": HI},
+    "/v1/embeddings": {"input": "Hi"},
+    "/tokenize": {"prompt": "Hi"},
+    "/detokenize": {"tokens": [1]},
+}
+# A value for each field, which is not its default: those that are alike everywhere, then those of one endpoint.
+VALUES = {
+    **{"model": "other", "n": 2, "stream": True, "stream_options": {"include_usage": True}, "echo": True},
+    **{"max_tokens": 7, "temperature": 0.3, "top_p": 0.4, "seed": 3, "stop": ["x"], "logit_bias": {"1": 2}},
+    **{"messages": BYE, "input": "Bye", "prompt": "Bye", "instructions": "Be brief.", "system": "Be brief."},
+    **{"tools": [FUNCTION], "tool_choice": "none", "strategy": "beam", "chat_template_kwargs": {"x": 1}},
+    **{"max_completion_tokens": 7, "max_output_tokens": 7, "stop_sequences": ["x"]},
+    **{"response_format": {"type": "json_object"}, "text": {"format": {"type": "json_object"}}},
+    **{"logprobs": 2, "reasoning": {"effort": "low"}, "thinking": {"type": "adaptive"}},
+    **{"output_config": {"effort": "low"}, "encoding_format": "base64", "dimensions": 2, "tokens": [2]},
+    **{"add_special_tokens": False, "return_token_strs": True},
+}
+OWN = {
+    ("/v1/chat/completions", "logprobs"): {"logprobs": True},
+    ("/v1/chat/completions", "top_logprobs"): {"logprobs": True, "top_logprobs": 2},
+    ("/v1/responses", "tools"): {"tools": [{"type": "function", "name": "f"}]},
+    ("/v1/messages", "tools"): {"tools": [{"name": "f", "input_schema": {}}]},
+    ("/v1/messages", "tool_choice"): {"tool_choice": {"type": "none"}},
+    ("/v1/messages/count_tokens", "tools"): {"tools": [{"name": "f", "input_schema": {}}]},
+    ("/tokenize", "content"): {"prompt": None, "content": "Bye"},
+    ("/tokenize", "messages"): {"prompt": None, "messages": BYE},
+    ("/tokenize", "tools"): {"prompt": None, "messages": BYE, "tools": [FUNCTION]},
+    ("/tokenize", "chat_template_kwargs"): {
+        "prompt": None,
+        "messages": BYE,
+        "chat_template_kwargs": {"x": 1},
+    },
+}
+BY_PATH = pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
+
+
+@BY_PATH
+def test_each_field_changes_the_request_or_says_why_not(endpoint):
+    base = BASES[endpoint.path]
+    before = endpoint.parse(base)
+    for name, field in endpoint.fields.own.items():
+        if field.only or field.ignored or field.schema == {"type": "null"}:
+            continue
+        given = OWN.get((endpoint.path, name)) or {name: VALUES[name]}
+        assert endpoint.parse({**base, **given}) != before, name
+
+
+@BY_PATH
+def test_a_field_that_nothing_serves_is_refused_by_name(endpoint):
+    with pytest.raises(RequestError, match="`frobnicate`") as caught:
+        endpoint.parse({**BASES[endpoint.path], "frobnicate": 1})
+    assert (caught.value.status, caught.value.param) == (400, "frobnicate")
+
+
+@BY_PATH
+def test_a_required_field_that_is_missing_is_named(endpoint):
+    for name in endpoint.fields.required:
+        body = {key: value for key, value in BASES[endpoint.path].items() if key != name}
+        with pytest.raises(RequestError, match=f"`{name}` is missing"):
+            endpoint.parse(body)
+
+
+@BY_PATH
+def test_the_schema_of_requests_accepts_what_is_served(endpoint):
+    schema = endpoint.fields.schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator.check_schema(endpoint.response)
+    jsonschema.validate(BASES[endpoint.path], schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**BASES[endpoint.path], "frobnicate": 1}, schema)
+
+
+def test_two_names_of_one_setting_may_agree_and_may_not_differ():
+    fields = Fields({"a": Field({}, setting="seed"), "b": Field({}, setting="seed")})
+    assert fields.checked({"a": 1, "b": 1}) == ({}, {"seed": 1})
+    with pytest.raises(RequestError, match="`b`: another field"):
+        fields.checked({"a": 1, "b": 2})
+
+
+def test_the_openapi_document_has_every_endpoint():
+    paths = json.loads(json.dumps(openapi_document()))["paths"]
+    assert set(BASES) | {"/v1/models"} <= set(paths)

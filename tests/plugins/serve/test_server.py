@@ -1,0 +1,184 @@
+"""A running server, asked over a socket."""
+
+import base64
+import http.client
+import json
+import shutil
+import struct
+import threading
+from contextlib import nullcontext
+
+import jsonschema
+import pytest
+
+from zoo.host.registry import default_registry
+from zoo.loading import load
+from zoo_serve.app import ENDPOINTS, application
+from zoo_serve.http import Access
+from zoo_serve.metrics import Metrics
+from zoo_serve.models import ModelTable, Source
+from zoo_serve.openapi import MODELS
+from zoo_serve.server import Server
+from zoo_serve.service import Limits, Service
+from zoo_serve.worker import Worker
+
+TEMPLATE = """{% for m in messages %}{{ m.role }}: {{ m.content }}
+{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"""
+HI = [{"role": "user", "content": "Hi"}]
+SHORT = {"max_tokens": 3, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory):
+    """The port of a server of a small chat model and a small encoder."""
+    folder = tmp_path_factory.mktemp("served") / "chatty"
+    shutil.copytree(default_registry().architecture("llama").preset("pocket").folder, folder)
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    sources = [
+        Source(name, lambda source=source: load(source), lambda loaded: {})
+        for name, source in (("chatty", str(folder)), ("bert", "bert"))
+    ]
+    table, metrics = ModelTable(sources, 2), Metrics()
+    worker = Worker(table, rows=4, prompt_cache=0)
+    service = Service(table, worker, Limits(4, 16, 60), metrics)
+    ready = threading.Event()
+    server = Server(application(service, Access()), service, "127.0.0.1", 0, lambda address: ready.set())
+    server.capture_signals = nullcontext  # signals belong to the main thread
+    worker.start()
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    assert ready.wait(60)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    thread.join(20)
+    worker.stop()
+
+
+def send(port, method, path, body=None):
+    """The status, headers and body of a response."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        text = None if body is None else json.dumps(body)
+        connection.request(method, path, text, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return response.status, response.getheaders(), response.read().decode()
+    finally:
+        connection.close()
+
+
+def post(port, path, body):
+    """The response of an endpoint, which is as its schema says."""
+    status, _, text = send(port, "POST", path, body)
+    assert status == 200, text
+    response = json.loads(text)
+    jsonschema.validate(response, next(one for one in ENDPOINTS if one.path == path).response)
+    return response
+
+
+def events(port, path, body):
+    """The names and data of a stream's events."""
+    status, headers, text = send(port, "POST", path, {**body, "stream": True})
+    assert status == 200, text
+    assert ("content-type", "text/event-stream; charset=utf-8") in headers
+    lines = [event.partition("data: ") for event in text.split("\n\n") if event]
+    return [(name.removeprefix("event: ").strip() or None, data) for name, _, data in lines]
+
+
+def test_all_interfaces_give_the_same_answer(port):
+    chat = post(port, "/v1/chat/completions", {"messages": HI, **SHORT})
+    answer = chat["choices"][0]["message"]["content"]
+    assert answer
+    response = post(port, "/v1/responses", {"input": "Hi", **SHORT})
+    assert [part["text"] for item in response["output"] for part in item["content"]] == [answer]
+    assert response["status"] == "incomplete"
+    message = post(port, "/v1/messages", {"messages": HI, **SHORT})
+    assert [block["text"] for block in message["content"]] == [answer]
+    text = post(port, "/v1/completions", {"prompt": "user: Hi\nassistant:", "special_tokens": False, **SHORT})
+    assert text["choices"][0]["text"] == answer
+    numbers = {chat["usage"]["prompt_tokens"], message["usage"]["input_tokens"]}
+    assert {*numbers, response["usage"]["input_tokens"], text["usage"]["prompt_tokens"]} == numbers
+    assert len(numbers) == 1
+
+
+def test_streams_give_the_answer_of_the_response(port):
+    response = post(port, "/v1/responses", {"input": "Hi", **SHORT})
+    sent = [json.loads(data) for _, data in events(port, "/v1/responses", {"input": "Hi", **SHORT})]
+    text = "".join(event["delta"] for event in sent if event["type"] == "response.output_text.delta")
+    assert text == response["output"][0]["content"][0]["text"]
+    message = post(port, "/v1/messages", {"messages": HI, **SHORT})
+    sent = [json.loads(data) for _, data in events(port, "/v1/messages", {"messages": HI, **SHORT})]
+    text = "".join(event["delta"]["text"] for event in sent if event["type"] == "content_block_delta")
+    assert text == message["content"][0]["text"]
+    assert sent[-2]["usage"]["output_tokens"] == message["usage"]["output_tokens"] == 3
+
+
+def test_a_stop_sequence_ends_a_message_and_is_named(port):
+    whole = post(port, "/v1/messages", {"messages": HI, **SHORT})["content"][0]["text"]
+    stop = whole[1:3]
+    message = post(port, "/v1/messages", {"messages": HI, **SHORT, "stop_sequences": [stop]})
+    assert (message["stop_reason"], message["stop_sequence"]) == ("stop_sequence", stop)
+    assert message["content"][0]["text"] == whole[:1]
+
+
+def test_counted_tokens_are_those_of_the_prompt(port):
+    count = post(port, "/v1/messages/count_tokens", {"messages": HI, "system": "Be brief."})
+    message = post(port, "/v1/messages", {"messages": HI, "system": "Be brief.", **SHORT})
+    assert count["input_tokens"] == message["usage"]["input_tokens"]
+    tokens = post(port, "/tokenize", {"messages": [{"role": "system", "content": "Be brief."}, *HI]})
+    assert tokens["count"] == len(tokens["tokens"]) == count["input_tokens"]
+
+
+def test_texts_become_tokens_and_tokens_texts(port):
+    body = {"prompt": "Peru is a country.", "add_special_tokens": False, "return_token_strs": True}
+    tokens = post(port, "/tokenize", body)
+    assert "".join(tokens["token_strs"]) == "Peru is a country."
+    assert post(port, "/detokenize", {"tokens": tokens["tokens"]}) == {"prompt": "Peru is a country."}
+    assert post(port, "/tokenize", {"content": "", "add_special_tokens": False})["tokens"] == []
+
+
+@pytest.mark.parametrize("model", ["bert", "chatty"])
+def test_embeddings_keep_their_order_and_are_the_same_in_both_encodings(port, model):
+    texts = ["Peru is a country.", "Hi", "Peru is a country in South America."] * 15  # two batches
+    numbers = post(port, "/v1/embeddings", {"model": model, "input": texts})
+    vectors = [one["embedding"] for one in numbers["data"]]
+    assert len(vectors) == len(texts)
+    packed = post(port, "/v1/embeddings", {"model": model, "input": texts, "encoding_format": "base64"})
+    for vector, one in zip(vectors, packed["data"], strict=True):
+        data = base64.b64decode(one["embedding"])
+        assert list(struct.unpack(f"<{len(data) // 4}f", data)) == pytest.approx(vector)
+    for text, vector in zip(texts[:3], vectors, strict=False):
+        alone = post(port, "/v1/embeddings", {"model": model, "input": text})["data"][0]["embedding"]
+        assert alone == pytest.approx(vector, abs=1e-4)
+    cut = post(port, "/v1/embeddings", {"model": model, "input": "Hi", "dimensions": 4})
+    vector = cut["data"][0]["embedding"]
+    assert (len(vector), sum(x * x for x in vector)) == (4, pytest.approx(1, abs=1e-5))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "place"),
+    [
+        ("/v1/embeddings", {"input": "Hi", "dimensions": 10**6}, "`dimensions`"),
+        ("/v1/embeddings", {"input": ["Hi", ""]}, "empty"),
+        ("/v1/embeddings", {"input": ["Hi"] * 2049}, "`input`"),
+        ("/v1/embeddings", {"input": [10**9]}, str(10**9)),
+        ("/tokenize", {"prompt": "Hi", "content": "Hi"}, "`prompt`"),
+        ("/tokenize", {"prompt": "Hi", "tools": []}, "`tools`"),
+        ("/detokenize", {"tokens": [10**9]}, str(10**9)),
+        ("/v1/messages", {"messages": [{"role": "robot", "content": "Hi"}], "max_tokens": 3}, "messages[0]"),
+        ("/v1/responses", {"input": "Hi", "store": True}, "`store`"),
+    ],
+)
+def test_what_cannot_be_answered_is_an_error_of_the_request(port, path, body, place):
+    status, _, text = send(port, "POST", path, body)
+    assert status == 400, text
+    assert place in json.loads(text)["error"]["message"]
+
+
+def test_models_are_listed_for_clients_of_both_interfaces(port):
+    status, _, text = send(port, "GET", "/v1/models")
+    models = json.loads(text)
+    jsonschema.validate(models, MODELS)
+    assert status == 200
+    assert [one["id"] for one in models["data"]] == ["chatty", "bert"]
+    assert (models["first_id"], models["last_id"], models["has_more"]) == ("chatty", "bert", False)
+    assert json.loads(send(port, "GET", "/v1/models/bert")[2])["display_name"] == "bert"
