@@ -11,9 +11,9 @@ from lm_eval.tasks import TaskManager
 import zoo
 
 CHOICES = [
-    {"question": "The capital city of China is", "choices": [" Beijing", " Paris", " a river"], "answer": 0},
-    {"question": "The capital city of France is", "choices": [" Moscow", " Paris"], "answer": 1},
-    {"question": "The longest river of Africa is", "choices": [" the Nile", " the Danube"], "answer": 0},
+    {"question": "The capital city of China is", "choices": ["Beijing", "Paris", "a river"], "answer": 0},
+    {"question": "The capital city of France is", "choices": ["Moscow", "Paris"], "answer": 1},
+    {"question": "The longest river of Africa is", "choices": ["the Nile", "the Danube"], "answer": 0},
 ]
 QUESTIONS = [{"question": entry["question"]} for entry in CHOICES]
 TASK = """\
@@ -67,7 +67,7 @@ def test_the_likelihoods_of_choices_are_those_of_the_model(samples, loaded_llama
     found = samples("zoo_choices", "multiple_choice", CHOICES, CHOOSE)
     for sample in sorted(found, key=lambda sample: sample["doc_id"]):
         entry = CHOICES[sample["doc_id"]]
-        expected = [likelihood(loaded_llama, entry["question"], choice) for choice in entry["choices"]]
+        expected = [likelihood(loaded_llama, entry["question"], f" {text}") for text in entry["choices"]]
         answered = [(float(value), greedy) for value, greedy in sample["filtered_resps"]]
         assert [value for value, _ in answered] == pytest.approx([v for v, _ in expected], abs=1e-3)
         assert [greedy in (True, "True") for _, greedy in answered] == [greedy for _, greedy in expected]
