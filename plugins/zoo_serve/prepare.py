@@ -34,7 +34,7 @@ def prepare(
     prompts: list[ChatPrompt] = []
     for prompt in _prompts(model, request):
         for number in range(request.count):
-            settings = {**model.settings, **seeded(request.settings, number)}
+            settings = prompt.constrained({**model.settings, **seeded(request.settings, number)})
             sequences.append(_sequence(model, request, prompt, settings, most_seconds))
             prompts.append(prompt)
     return sequences, prompts
@@ -55,12 +55,11 @@ def _prompts(model: ServedModel, request: GenerationRequest) -> list[ChatPrompt]
 def lay_out(model: ServedModel, request: GenerationRequest | TokenizeRequest) -> ChatPrompt:
     """The prompt of a conversation."""
     assert request.messages is not None
-    choice = request.tool_choice if isinstance(request, GenerationRequest) else "auto"
     return chat_prompt(
         model.loaded,
         request.messages,
         tools=request.tools,
-        tool_choice=choice,
+        tool_choice=request.tool_choice if isinstance(request, GenerationRequest) else None,
         variables=request.variables,
         encode=model.encode,
     )
@@ -122,7 +121,7 @@ def _sequence(
         most = arguments.get("max_tokens", MAX_TOKENS)
         arguments["max_tokens"] = most if context is None else min(most, max(context - length, 1))
     checked = _engine_settings(model, strategy, arguments)
-    if checked is not None:
+    if checked is not None:  # what other strategies generate ends with its request
         checked = replace(checked, max_time=min(checked.max_time or most_seconds, most_seconds))
     checkpoints: tuple[int, ...] = ()
     if checked is not None and not model.by_column and request.messages is not None:

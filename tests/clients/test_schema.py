@@ -1,0 +1,56 @@
+"""schemathesis: requests made from the server's OpenAPI document, and whether each answer is as the document says."""
+
+import hypothesis
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+)
+EXAMPLES = 25
+BOUNDED = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # what a request may ask for
+
+
+@pytest.mark.parametrize("kind", ["valid", "invalid"])
+def test_every_operation_answers_as_the_document_says(chatter, kind):
+    schema = schemathesis.openapi.from_url(f"{chatter.url}/openapi.json")
+    mode = schemathesis.GenerationMode.POSITIVE if kind == "valid" else schemathesis.GenerationMode.NEGATIVE
+    statuses = set()
+    for operation in schema.get_all_operations():
+        statuses |= {(operation.ok().path, status) for status in answered(operation.ok(), mode)}
+    if kind == "valid":
+        assert ("/v1/models", 200) in statuses
+
+
+def answered(operation, mode):
+    """The statuses of answers to requests of this operation, each of which is checked."""
+    statuses = set()
+
+    @hypothesis.seed(0)
+    @hypothesis.settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
+    def run(case):
+        if isinstance(case.body, dict):
+            case.body.update({name: 2 for name in BOUNDED if isinstance(case.body.get(name), int)})
+        response = case.call()
+        statuses.add(response.status_code)
+        case.validate_response(response, checks=CHECKS)
+
+    run()
+    return statuses
