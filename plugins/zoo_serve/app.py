@@ -14,8 +14,9 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from zoo_serve.access import Access, Guard
 from zoo_serve.endpoint import Endpoint, ErrorForm
-from zoo_serve.http import Access, EndpointApp, Guard
+from zoo_serve.http import EndpointApp
 from zoo_serve.openapi import document
 from zoo_serve.protocols import chat, completions, openai
 from zoo_serve.requests import RequestError
@@ -41,6 +42,7 @@ def application(service: Service, access: Access) -> ASGIApp:
         *(Route(f"/{path.name}", _file(path)) for path in assets),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _not_found, Exception: _failed})
+    app.router.redirect_slashes = False
     open_paths = ["/", "/health", *(f"/{path.name}" for path in assets)]
     return Guard(app, access, open_paths, error_form, service.metrics)
 

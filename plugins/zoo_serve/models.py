@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections import deque
@@ -45,9 +46,8 @@ class ServedModel:
         self.strategy: str | None = self.settings.pop("strategy", None)
         usable = prompt_cache != 0 and not uncachable(self.loaded)
         self.prompt_cache = PromptCache(self.loaded, prompt_cache) if usable else None
-        self.engine = Engine(
-            self.loaded, rows=rows, prompt_cache=self.prompt_cache, prefill_share=PREFILL_SHARE
-        )
+        self._rows = rows
+        self.renew_engine()
         self.weight_bytes = sum(array.nbytes for _, array in tree_flatten(self.loaded.model.parameters()))
         # Read by other threads, which must not make caches.
         self.by_column = self.prompt_cache is None or self.prompt_cache.by_column()
@@ -55,6 +55,12 @@ class ServedModel:
         tokenizer = self.loaded.tokenizer if self.is_chat else None
         self._transcript = Transcript(tokenizer, MOST_CONVERSATIONS) if tokenizer else None
         self._transcript_lock = threading.Lock()
+
+    def renew_engine(self) -> None:
+        """Make an engine in which nothing runs."""
+        self.engine = Engine(
+            self.loaded, rows=self._rows, prompt_cache=self.prompt_cache, prefill_share=PREFILL_SHARE
+        )
 
     def encode(self, text: str) -> list[int]:
         """The ids of a rendered conversation, those that the model generated where it is known. For any thread."""
@@ -74,6 +80,9 @@ class ServedModel:
         return policy_bytes(self.loaded.recipe, tokens, policy) * (dtype.size if dtype else 2) // 2
 
 
+Ready = Callable[[ServedModel | Exception], None]
+
+
 class ModelTable:
     """The models by name, and who uses each.
 
@@ -87,7 +96,7 @@ class ModelTable:
         self.served: dict[str, ServedModel] = {}
         self._users: dict[str, int] = {}
         self._used: dict[str, float] = {}
-        self._waiting: deque[tuple[str, Callable[[ServedModel | Exception], None]]] = deque()
+        self._waiting: deque[tuple[str, Ready]] = deque()
         self._lock = threading.Lock()
 
     def acquire(self, name: str) -> ServedModel | None:
@@ -97,10 +106,22 @@ class ModelTable:
                 return None
             return self._acquired(name)
 
-    def wait(self, name: str, ready: Callable[[ServedModel | Exception], None]) -> None:
+    def wait(self, name: str, ready: Ready) -> None:
         """Have `ready` called, by the worker, with the model, which then stays loaded until `release`."""
         with self._lock:
             self._waiting.append((name, ready))
+
+    def forget(self, ready: Ready) -> None:
+        """Wait no more."""
+        with self._lock:
+            self._waiting = deque(one for one in self._waiting if one[1] is not ready)
+
+    def fail(self, error: Exception) -> None:
+        """Tell all who wait that no model comes."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, deque()
+        for _, ready in waiting:
+            ready(error)
 
     def release(self, name: str) -> None:
         """Say that a user of the model is done with it."""
@@ -112,7 +133,7 @@ class ModelTable:
         self._users[name] = self._users.get(name, 0) + 1
         return self.served[name]
 
-    def next_wanted(self) -> tuple[str, Callable[[ServedModel | Exception], None]] | None:
+    def next_wanted(self) -> tuple[str, Ready] | None:
         """Who waits longest, if the model can be given or loaded now; an unused one makes room. For the worker."""
         with self._lock:
             if not self._waiting:
@@ -122,7 +143,7 @@ class ModelTable:
                 unused = [other for other in self.served if not self._users.get(other)]
                 if not unused:
                     return None
-                self._drop(min(unused, key=lambda other: self._used.get(other, 0.0)))
+                del self.served[min(unused, key=lambda other: self._used.get(other, 0.0))]
             return self._waiting.popleft()
 
     def give(self, name: str) -> ServedModel:
@@ -134,15 +155,19 @@ class ModelTable:
         """Free the models that nobody has used for so long; returns the seconds until the next is due, None without one."""
         with self._lock:
             now, due = time.monotonic(), []
-            for name in list(self.served):
-                if not self._users.get(name) and not self._waiting:
-                    rest = self._used.get(name, now) + seconds - now
-                    if rest <= 0:
-                        self._drop(name)
-                    else:
-                        due.append(rest)
-            return min(due, default=None)
+            unused = [] if self._waiting else [name for name in self.served if not self._users.get(name)]
+            for name in unused:
+                rest = self._used.get(name, now) + seconds - now
+                if rest <= 0:
+                    del self.served[name]
+                else:
+                    due.append(rest)
+        if len(due) < len(unused):
+            free_memory()
+        return min(due, default=None)
 
-    def _drop(self, name: str) -> None:
-        del self.served[name]
-        runtime.release_memory()
+
+def free_memory() -> None:
+    """Give back the memory of models that nothing refers to, but for circles."""
+    gc.collect()
+    runtime.release_memory()

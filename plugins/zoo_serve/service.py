@@ -6,9 +6,8 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import mlx.core as mx
@@ -60,7 +59,8 @@ class Mailbox:
 
     def deliver(self, item: Any) -> None:
         """Add an item. From the worker's thread."""
-        self._loop.call_soon_threadsafe(self._add, item)
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._add, item)
 
     def _add(self, item: Any) -> None:
         self._items.append(item)
@@ -99,26 +99,36 @@ class Generation:
         self._parsers = [prompt.step_parser() for prompt in prompts]
         self._tokens: list[list[int]] = [[] for _ in sequences]
         self._last: list[float | None] = [None] * len(sequences)
-        self._ended = 0
+        self._begun, self._ended = False, 0
         self.answer.usage.prompt = sum({id(prompt): len(prompt.ids) for prompt in prompts}.values())
 
     async def begun(self) -> None:
         """Wait until the worker has begun it; RequestError for what the model refuses."""
-        await self._mailbox.next()
+        if not self._begun:
+            await self._mailbox.next()
+            self._begun = True
 
-    async def deltas(self) -> AsyncIterator[list[Delta]]:
-        """The parts of the answer as they come, which the answer has already."""
-        while self._ended < len(self.sequences):
-            steps = await self._mailbox.next()
-            if self._mailbox.unread > MOST_UNREAD:
-                raise RequestError(408, "the answer is read too slowly")
-            deltas = []
-            for number, step in steps:
-                deltas += self._deltas(number, step)
-            for delta in deltas:
-                self.answer.add(delta)
-            if deltas:
-                yield deltas
+    @property
+    def ended(self) -> bool:
+        """Whether all of the answer has been read."""
+        return self._ended == len(self.sequences)
+
+    async def next(self) -> list[Delta]:
+        """The next parts of the answer, which the answer then has. Nothing is lost where this is cancelled."""
+        steps = await self._mailbox.next()
+        if self._mailbox.unread > MOST_UNREAD:
+            raise RequestError(408, "the answer is read too slowly")
+        deltas = []
+        for number, step in steps:
+            deltas += self._deltas(number, step)
+        for delta in deltas:
+            self.answer.add(delta)
+        return deltas
+
+    async def remember(self) -> None:
+        """Have the model know its own tokens when the conversation goes on."""
+        for sequence, tokens in zip(self.sequences, self._tokens, strict=True):
+            await asyncio.to_thread(self.model.remember, [*sequence.ids, *tokens])
 
     def _deltas(self, number: int, step: Step) -> list[Delta]:
         """The parts that a step of the sequence of this number adds."""
@@ -133,7 +143,6 @@ class Generation:
         reason = step.finish_reason
         if reason is not None:
             self._ended += 1
-            self.model.remember([*self.sequences[number].ids, *self._tokens[number]])
             if step.tool_calls or self.answer.choices[number].calls:
                 reason = "tool_calls" if reason == "stop" else reason
             reason = "length" if reason == "time" else reason
@@ -204,9 +213,11 @@ class Service:
 
     def __init__(self, table: ModelTable, worker: Worker, limits: Limits, metrics: Metrics) -> None:
         self.table, self.worker, self.limits, self.metrics = table, worker, limits, metrics
-        self.under_way = 0
+        self.under_way = self.body_bytes = 0  # of requests, and of their bodies
         self.loaded = self.stopping = False
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="prompts")
+        self._free_threads = asyncio.Semaphore(THREADS)
+        self._work: set[Future[Any]] = set()
 
     @property
     def state(self) -> str:
@@ -221,7 +232,7 @@ class Service:
         """Load the first model, so that the first request need not wait. The library's error where that fails."""
         name = self._source(None)
         await self._loaded(name)
-        self.table.release(name)
+        self._release(name)
         self.loaded = True
 
     @asynccontextmanager
@@ -246,10 +257,14 @@ class Service:
             try:
                 yield model
             finally:
-                self.table.release(source)
-                self.worker.wake()
+                self._release(source)
         finally:
             self.under_way -= 1
+
+    def _release(self, name: str) -> None:
+        """Be done with a model. The worker may load another in its place."""
+        self.table.release(name)
+        self.worker.wake()
 
     def _source(self, name: str | None) -> str:
         if name is None:
@@ -269,37 +284,65 @@ class Service:
         waiting: asyncio.Future[ServedModel] = loop.create_future()
 
         def ready(model: ServedModel | Exception) -> None:
-            loop.call_soon_threadsafe(settle, model)
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(settle, model)
 
         def settle(model: ServedModel | Exception) -> None:
-            if isinstance(model, ServedModel):
-                if waiting.cancelled():
-                    self.table.release(name)
-                else:
-                    waiting.set_result(model)
-            elif not waiting.cancelled():
-                problem = RequestError(503, f"the model {name} cannot be loaded", code="not_loaded")
-                problem.__cause__ = model
-                waiting.set_exception(problem)
+            if isinstance(model, Exception):
+                if not waiting.cancelled():
+                    problem = RequestError(503, f"the model {name} cannot be loaded", code="not_loaded")
+                    problem.__cause__ = model
+                    waiting.set_exception(model if isinstance(model, RequestError) else problem)
+            elif waiting.cancelled():
+                self._release(name)
+            else:
+                waiting.set_result(model)
 
         self.table.wait(name, ready)
         self.worker.wake()
-        return await waiting
-
-    async def _in_thread(self, model: ServedModel, function: Callable[..., Made], *arguments: Any) -> Made:
-        """The value of a function that uses no MLX, called in another thread; its errors as those of a request."""
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._threads, partial(function, *arguments))
+            return await waiting
+        except asyncio.CancelledError:
+            self.table.forget(ready)
+            self.worker.wake()
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                self._release(name)  # it came in the same moment
+            raise
+
+    async def in_thread(self, function: Callable[..., Made], *arguments: Any) -> Made:
+        """The value of a function that uses no MLX, called in another thread; its errors are raised here."""
+        loop = asyncio.get_running_loop()
+
+        def free(work: Future[Any]) -> None:
+            self._work.discard(work)
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._free_threads.release)
+
+        # What is cancelled keeps its thread until it ends, so that nothing queues up behind it.
+        await self._free_threads.acquire()
+        work = self._threads.submit(function, *arguments)
+        self._work.add(work)
+        work.add_done_callback(free)
+        return await asyncio.wrap_future(work)
+
+    async def _prepared(self, model: ServedModel, function: Callable[..., Made], *arguments: Any) -> Made:
+        """The value of a function called in another thread; its errors as those of a request."""
+        try:
+            return await self.in_thread(function, *arguments)
         except Exception as error:
             raise request_error(error, model) from error
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no thread works for a request."""
+        return not self._work
 
     @asynccontextmanager
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Generation]:
         """Begin to answer a request. When the context ends, what is not generated by then is cancelled."""
         async with self._admitted(request.model) as model:
             arguments = (model, request, self.limits.seconds)
-            sequences, prompts = await self._in_thread(model, prepare, *arguments)
+            sequences, prompts = await self._prepared(model, prepare, *arguments)
             mailbox = Mailbox(asyncio.get_running_loop())
             job = Job(model, mailbox.deliver, sequences)
             self.worker.submit(job)
@@ -321,7 +364,7 @@ class Service:
     async def embed(self, request: EmbeddingRequest) -> tuple[str, list[list[float]], int]:
         """The model's name, the vectors of some texts, and the number of their tokens."""
         async with self._admitted(request.model) as model:
-            ids = await self._in_thread(
+            ids = await self._prepared(
                 model, lambda: [encode_prompt(model.loaded, _plain(text)) for text in request.texts]
             )
 
@@ -342,17 +385,17 @@ class Service:
         """The token ids of a text or of a conversation."""
         async with self._admitted(request.model) as model:
             if request.messages is not None:
-                prompt = await self._in_thread(model, lay_out, model, request)
+                prompt = await self._prepared(model, lay_out, model, request)
                 return model, prompt.ids
             text, special = request.text or "", request.special_tokens
-            return model, await self._in_thread(model, encode_prompt, model.loaded, text, special)
+            return model, await self._prepared(model, encode_prompt, model.loaded, text, special)
 
     async def detokenize(self, request: DetokenizeRequest) -> str:
         """The text of token ids."""
         async with self._admitted(request.model) as model:
             if model.loaded.tokenizer is None:
                 raise RequestError(400, f"the model {model.name} has no tokenizer")
-            return await self._in_thread(model, model.loaded.tokenizer.decode, list(request.tokens), False)
+            return await self._prepared(model, model.loaded.tokenizer.decode, list(request.tokens), False)
 
 
 def _plain(text: str | tuple[int, ...]) -> Any:

@@ -139,12 +139,15 @@ def read_object_at(path: Path, kind: type[ZooError], required: bool = False) -> 
     return read_object(path.parent, path.name, kind, required)
 
 
-def parse_json(text: str) -> Any:
-    """Parse JSON. ValueError when it is malformed, has a key twice, is too large or nested too deeply."""
-    if sum(map(text.count, "{[,")) > MAX_JSON_VALUES:
-        raise ValueError(f"more than {MAX_JSON_VALUES:,} values")
+def parse_json(text: str, *, most: int = MAX_JSON_VALUES, standard: bool = False) -> Any:
+    """Parse JSON. ValueError when it is malformed, has a key twice, more than `most` values, or is nested too deeply.
+
+    With `standard`, also for NaN and Infinity, which JSON does not have but configs do.
+    """
+    if sum(map(text.count, "{[,")) > most:
+        raise ValueError(f"more than {most:,} values")
     try:
-        value = json.loads(text, object_pairs_hook=_object)
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_not_json if standard else None)
     except RecursionError:
         raise ValueError(f"nested more than {MAX_JSON_DEPTH} deep") from None
     level = [value]
@@ -163,6 +166,10 @@ def parse_json(text: str) -> Any:
     if _SURROGATE.search(text):
         json.dumps(value, ensure_ascii=False).encode("utf-8")  # a UnicodeEncodeError is a ValueError
     return value
+
+
+def _not_json(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
