@@ -8,7 +8,7 @@ import mlx.core as mx
 
 import zoo
 from figures.parts import line, rect, svg, text
-from zoo.generation.loop.batch import BatchDecoder
+from zoo.generation.loop.batch_decoder import BatchDecoder
 from zoo.generation.loop.prompt import tokenize_prompt
 from zoo.generation.sampling import processors_of
 from zoo.generation.sampling.logits import logprobs

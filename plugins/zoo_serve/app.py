@@ -78,18 +78,9 @@ def _file(path: Path) -> Callable[[Request], Any]:
 
 
 def model_record(service: Service, name: str) -> dict[str, Any]:
-    """A model as /v1/models lists it; what is known of it once it was loaded."""
-    served = service.table.served.get(name)
-    zoo: dict[str, Any] = {"state": "loaded" if served else "available"}
-    if served is not None:
-        recipe = served.loaded.recipe
-        zoo |= {
-            "task": served.loaded.architecture.task,
-            "architecture": served.loaded.architecture.name,
-            "parameters": recipe.parameters(recipe.dim),
-            "context": recipe.context,
-            "chat": served.is_chat,
-        }
+    """A model as /v1/models lists it."""
+    state = "loaded" if name in service.table.served else "available"
+    zoo = {**service.table.sources[name].about, "state": state}
     return {"id": name, "object": "model", "created": STARTED, "owned_by": "zoo", "zoo": zoo}
 
 

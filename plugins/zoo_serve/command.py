@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextvars import copy_context
+import warnings
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -40,6 +41,20 @@ class ByteCount(click.ParamType):
         if not digits.isdecimal():
             self.fail(f"expected a number of bytes such as 500M or 4G, got {value!r:.40}", param, ctx)
         return int(digits) * unit
+
+
+_shows_warnings = ContextVar("_shows_warnings", default=False)
+
+
+def hide_warnings() -> None:
+    """Show no warnings but those of loading a model: one about an answer may quote it."""
+    show: Callable[..., None] = warnings.showwarning
+
+    def hiding(*arguments: Any, **more: Any) -> None:
+        if _shows_warnings.get():
+            show(*arguments, **more)
+
+    warnings.showwarning = hiding
 
 
 @click.command(
@@ -134,6 +149,7 @@ def serve(
     announced = partial(announce, offered[0].name, key=api_key is not None, local=host in LOOPBACK)
     server = Server(app, service, host, port, announced)
     worker.on_failure = server.worker_failed
+    hide_warnings()
     worker.start()
     server.run_to_end()
 
@@ -142,17 +158,17 @@ def sources_of(
     sources: tuple[str, ...], adapters: tuple[str, ...], options: ModelOptions, settings: Mapping[str, Any]
 ) -> list[Any]:
     """The models that are offered. Each is looked for, and downloaded if need be, before the server starts."""
-    from zoo.checkpoint.source import find
-    from zoo.host.registry import default_registry
     from zoo_serve.models import Source
 
     found: dict[str, Source] = {}
     variables, command = copy_context(), click.get_current_context()
 
     def in_command(function: Any, *arguments: Any) -> Any:
-        """Call a function in the worker's thread as in this command, whose defaults it reads."""
+        """Call a function in the worker's thread as in this command, whose defaults it reads, and show its warnings."""
         with command.scope(cleanup=False):
             return variables.run(function, *arguments)
+
+    variables.run(_shows_warnings.set, True)
 
     def add(name: str, source: str, adapter: Path | None) -> None:
         if name in found:
@@ -162,10 +178,10 @@ def sources_of(
             name,
             partial(in_command, how.load, source),
             lambda loaded: in_command(how.settings, loaded, dict(settings)),
+            about(source, options),
         )
 
     for source in sources:
-        find(source, default_registry(), revision=options.revision)
         add(model_name(source), source, None)
     for text in adapters:
         name, equals, folder = text.partition("=")
@@ -173,6 +189,30 @@ def sources_of(
             raise click.BadParameter(f"{text!r} is not NAME=FOLDER", param_hint="--adapter")
         add(f"{model_name(sources[0])}:{name}", sources[0], FOLDER.convert(folder, None, None))
     return list(found.values())
+
+
+def about(source: str, options: ModelOptions) -> dict[str, Any]:
+    """What is known of a model before its weights are read."""
+    from zoo.checkpoint.checkpoint import open_checkpoint
+    from zoo.checkpoint.open import make_recipe
+    from zoo.checkpoint.source import find
+    from zoo.host.registry import default_registry
+
+    registry = default_registry()
+    found = find(source, registry, options.revision)
+    asked = (
+        found.architecture if options.architecture is None else registry.architecture(options.architecture)
+    )
+    checkpoint = open_checkpoint(found.path, registry, asked)
+    recipe = make_recipe(checkpoint.architecture, checkpoint.config, registry)
+    tokenizer = checkpoint.tokenizer()
+    return {
+        "task": checkpoint.architecture.task,
+        "architecture": checkpoint.architecture.name,
+        "parameters": recipe.parameters(recipe.dim),
+        "context": recipe.context,
+        "chat": tokenizer is not None and bool(tokenizer.chat_template),
+    }
 
 
 def model_name(source: str) -> str:

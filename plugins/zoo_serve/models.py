@@ -28,11 +28,15 @@ PREFILL_SHARE = 1 / 3  # of the time, while answers are generated
 
 @frozen()
 class Source(Frozen):
-    """A model that the server offers under `name`. `load` reads it; `settings` are defaults of its answers."""
+    """A model that the server offers under `name`.
+
+    `load` reads it, `settings` gives the defaults of its answers, and `about` is what `/v1/models` says of it.
+    """
 
     name: str
     load: Callable[[], Loaded]
     settings: Callable[[Loaded], Mapping[str, Any]]
+    about: Mapping[str, Any]
 
 
 class ServedModel:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from zoo.architecture import Strategy
@@ -55,15 +55,13 @@ def lay_out(model: ServedModel, request: GenerationRequest | TokenizeRequest) ->
     """The prompt of a conversation."""
     assert request.messages is not None
     choice = request.tool_choice if isinstance(request, GenerationRequest) else "auto"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what the server's operator is told of once, at loading
-        return chat_prompt(
-            model.loaded,
-            request.messages,
-            tools=request.tools,
-            variables=request.variables,
-            encode=model.encode,
-        )
+    return chat_prompt(
+        model.loaded,
+        request.messages,
+        tools=request.tools,
+        variables=request.variables,
+        encode=model.encode,
+    )
 
 
 def _plain(prompt: str | Sequence[int]) -> str | list[int]:
@@ -87,13 +85,12 @@ def _sequence(
             code="context_length_exceeded",
         )
     strategy, arguments = resolve_strategy(loaded, settings, request.strategy or model.strategy)
-    names = strategy.setting_names
-    if "max_tokens" in names and not loaded.model.translates:
+    if "max_tokens" in strategy.setting_names and not loaded.model.translates:
         most = arguments.get("max_tokens", MAX_TOKENS)
         arguments["max_tokens"] = most if context is None else min(most, max(context - length, 1))
-    if "max_time" in names:
-        arguments["max_time"] = min(arguments.get("max_time", most_seconds), most_seconds)
     checked = _engine_settings(model, strategy, arguments)
+    if checked is not None:
+        checked = replace(checked, max_time=min(checked.max_time or most_seconds, most_seconds))
     checkpoints: tuple[int, ...] = ()
     if checked is not None and not model.by_column and request.messages is not None:
         checkpoints = tuple(next_turn_checkpoints(loaded, request.messages, prompt.ids, prompt.variables))

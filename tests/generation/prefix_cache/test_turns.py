@@ -134,7 +134,9 @@ def test_rows_of_a_batch_are_kept_and_found_alone(name):
             read = texts[number][0].prompt
             if turn:
                 assert read.cached_tokens == read.tokens - 3  # an answer's last token, and two more
-            elif number >= 2 or (number and cache.by_column()):
+            elif number and cache.by_column():  # one pass reads as many tokens of each, 3 to 6
+                assert len(shared) - 3 <= read.cached_tokens <= len(shared)
+            elif number >= 2:
                 assert read.cached_tokens == len(shared)
             prompts[number] = [*prompt, *(step.token for step in texts[number]), 5, 6 + turn]
 

@@ -1,8 +1,7 @@
 """The batch: one pass of the model a step gives each of its sequences the next token.
 
 A `Sequence` has one text under way: its prompt, its settings, its sampler, and the steps that its tokens become.
-`DecodeStep` is the pass. `BatchDecoder` has a model with its caches for the strategies whose rows compete for one text.
-Axes: B rows, one a sequence or a prompt; H rows that compete; T length; V vocabulary.
+`DecodeStep` is the pass. Axes: B rows, one a sequence; V vocabulary.
 """
 
 from __future__ import annotations
@@ -18,13 +17,10 @@ import mlx.core as mx
 
 from zoo.cache import CachePolicy, flatten_caches, merged_caches
 from zoo.errors import PromptError, ZooError
+from zoo.generation.loop.failure import FAILURES, failure
 from zoo.generation.loop.guidance import guidance_of
 from zoo.generation.loop.prompt import (
-    MOST_RESERVED,
-    OnHidden,
-    Prefill,
     Report,
-    SourcePrefill,
     start_token,
     tokenize_prompt,
 )
@@ -67,6 +63,8 @@ class Sequence:
         self.drafter: Drafter | None = None
         self.cancelled = False
         self.finished = False
+        self.alone = False  # whether its prompt must be read by itself
+        self.error: ZooError | None = None  # of its sampler, which ends it
         self.deadline: float | None = None
 
     @property
@@ -83,6 +81,14 @@ class Sequence:
         """The step that ends this sequence, and no other, with an error."""
         self.finished = True
         return Step(None, "", finish_reason="error", error=error)
+
+    def sampled(self, logits: mx.array) -> mx.array:
+        """The next token (1,) by its sampler; any token where that fails, and `error` then says why."""
+        try:
+            return self.sampler.choose(logits)
+        except FAILURES as error:
+            self.error = failure(error, f"while choosing token {len(self.tokens) + 1}")
+            return mx.zeros((1,), dtype=mx.uint32)
 
     def choose(self, token: int, logits: mx.array) -> Step:
         """The step of a token that the caller chose by `logits` (1, V)."""
@@ -202,6 +208,8 @@ class SampledTokens:
             most = sequence.alternatives
             alternatives = dict(islice(likeliest.items(), most)) if likeliest and most else None
             try:
+                if sequence.error is not None:
+                    raise sequence.error
                 check_numbers(highest[row], f"token {len(sequence.tokens) + 1}")
                 step = sequence.update(tokens[row], logprob, alternatives)
             except ZooError as error:
@@ -214,9 +222,9 @@ def sample(logits: mx.array, sequences: abc.Sequence[Sequence]) -> SampledTokens
     if all(sequence.sampler.is_greedy for sequence in sequences):
         tokens = mx.argmax(logits, axis=-1)
     elif len(sequences) == 1:
-        tokens = sequences[0].sampler.choose(logits)
+        tokens = sequences[0].sampled(logits)
     else:
-        each = [sequence.sampler.choose(logits[row : row + 1]) for row, sequence in enumerate(sequences)]
+        each = [sequence.sampled(logits[row : row + 1]) for row, sequence in enumerate(sequences)]
         tokens = mx.concatenate(each)
     sampled = SampledTokens(sequences, tokens, logits.max(axis=-1))
     begun = [sampled.tokens, sampled.highest]
@@ -230,11 +238,15 @@ def sample(logits: mx.array, sequences: abc.Sequence[Sequence]) -> SampledTokens
 
 @dataclass
 class Prefilled:
-    """Sequences whose prompts were read into `cache`, a row each; their next tokens have `logits` (B, V)."""
+    """Sequences whose prompts were read into `cache`, a row each; their next tokens have `logits` (B, V).
+
+    `sampled` are these tokens; None where the sequence has drafts.
+    """
 
     sequences: list[Sequence]
     cache: list[Any]
     logits: mx.array
+    sampled: SampledTokens | None
 
 
 class Batch:
@@ -265,9 +277,9 @@ class Batch:
 
     def join(self, joining: abc.Sequence[Prefilled]) -> None:
         """Add sequences whose prompts were read."""
-        self.upcoming += [sample(read.logits, read.sequences) for read in joining]
         caches = [*([self.cache] if self.sequences else []), *(read.cache for read in joining)]
         self.cache = merged_caches(caches) if len(caches) > 1 else caches[0]
+        self.upcoming += [read.sampled for read in joining if read.sampled is not None]
         self.sequences = [*self.sequences, *(sequence for read in joining for sequence in read.sequences)]
 
     def step(self) -> list[tuple[Sequence, Step]]:
@@ -325,68 +337,3 @@ class Batch:
         for cache, kept in zip(flatten_caches(alone), flatten_caches(self.cache), strict=True):
             cache.restore(kept.snapshot(row))
         return alone
-
-
-DEFAULT = Settings()
-
-
-class BatchDecoder:
-    """Reads prompts, then gives the logits of one more token in each row.
-
-    An encoder-decoder reads its sources in one pass. A decoder reads its prompts one after the other, in chunks as the
-    settings say, and merges their caches. At most `limit` tokens follow. `report` is called with the tokens of a prompt
-    that were read and those in all, `on_hidden` with the position of each pass in the text and its hidden states
-    (H, T, D).
-    """
-
-    def __init__(
-        self,
-        loaded: Loaded,
-        prompts: abc.Sequence[abc.Sequence[int]],
-        limit: int,
-        settings: Settings = DEFAULT,
-        *,
-        report: Report | None = None,
-        on_hidden: OnHidden | None = None,
-    ) -> None:
-        self.loaded, self.model, self.prompts = loaded, loaded.model, prompts
-        self.limit, self.settings = min(limit, MOST_RESERVED), settings
-        self.report, self.on_hidden = report, on_hidden
-        self.length = len(prompts[0])
-        self.cache: list[Any] = []
-        self._forward = DecodeStep(self.model)
-
-    def first(self) -> mx.array:
-        """The logits of the first new token of each prompt, (B, V)."""
-        if self.model.translates:
-            self.cache = self.model.make_cache(self.settings.policy(1 + self.limit))
-            return SourcePrefill(self.model, self.prompts, self.cache, start_token(self.loaded)).advance()
-        read = [
-            Prefill(
-                self.model,
-                ids,
-                self.model.make_cache(self.settings.policy(len(ids) + self.limit)),
-                chunk=self.settings.prefill_chunk,
-                prefix=self.loaded.architecture.causality == "prefix",
-                report=self.report,
-                on_hidden=self.on_hidden,
-            )
-            for ids in self.prompts
-        ]
-        logits = [each.finish() for each in read]
-        caches = [each.cache for each in read]
-        self.cache = merged_caches(caches) if len(caches) > 1 else caches[0]
-        return mx.concatenate(logits)
-
-    def next(self, tokens: mx.array) -> mx.array:
-        """The logits after one more token in each row, (H, 1) -> (H, V)."""
-        if self.on_hidden is None:
-            return self._forward(tokens, self.cache)
-        hidden = self.model.backbone(tokens, self.cache)  # (H, 1, D)
-        self.on_hidden(self.length, hidden)
-        self.length += 1
-        return self.model.head(hidden[:, -1:])[:, -1]
-
-    def select(self, rows: abc.Sequence[int]) -> None:
-        """Go on with these rows of the caches, in this order."""
-        self.model.select(self.cache, mx.array(list(rows)))

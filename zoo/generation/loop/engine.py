@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections import abc, deque
+from collections import abc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from threading import RLock, current_thread
 from typing import TYPE_CHECKING, Any
 
+import mlx.core as mx
+
 from zoo import runtime
 from zoo.cache import CachePolicy, can_merge
-from zoo.errors import PromptError, ZooError
+from zoo.errors import PromptError
 from zoo.generation.loop.batch import Batch, Finished, Prefilled, Sequence, sequence_of
-from zoo.generation.loop.prompt import (
-    MOST_RESERVED,
-    Prefill,
-    Report,
-    ShortPrefill,
-    SourcePrefill,
-    each_prompt,
-)
+from zoo.generation.loop.failure import FAILURES, failure
+from zoo.generation.loop.prefill_queue import PrefillQueue, PrefillShare
+from zoo.generation.loop.prompt import Report, each_prompt
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
@@ -32,20 +28,20 @@ if TYPE_CHECKING:
     from zoo.generation.loop.speculative_batch import SpeculativeBatch
     from zoo.generation.prefix_cache import PromptCache
 
-Reading = Prefill | ShortPrefill | SourcePrefill
-
 MOST_ROWS = 32
-LONGEST_SHORT = 256  # tokens of a prompt that is read together with others
+SHARED_CHUNK = 128  # tokens of a chunk between two steps of running sequences, where a share limits its time
 
 
 class Engine:
     """Runs many sequences on one model, each as if it were alone.
 
     `add` takes a prompt and its settings, `step` gives every running sequence its next token, `cancel` ends one. At most
-    `rows` run at once; others wait. A prompt is read in chunks, one a step, so that running sequences go on.
-    Synchronous, in the thread of who calls it; one thread at a time may call its methods. PromptError for a number of
-    `rows`, a prompt or a setting that cannot be, and for a handle to cancel that is of no text. RuntimeError for a call
-    while another thread's call runs.
+    `rows` run at once, those whose prompts are being read included; others wait. A prompt is read in chunks, one a step, so
+    that running sequences go on; short prompts go before long ones. While sequences run, reading takes at most the part
+    `prefill_share` of the time, from above 0 to 1, but a short prompt is read at once; None: no limit, for most tokens a
+    second in all. Synchronous, in the thread of who calls it; one thread at a time may call its methods. PromptError for
+    `rows`, a `prefill_share`, a prompt or a setting that cannot be, and for a handle to cancel that is of no text.
+    RuntimeError for a call while another thread's call runs.
 
     >>> engine = zoo.Engine(zoo.load("llama"))
     >>> first = engine.add("The capital city of China is")
@@ -63,7 +59,7 @@ class Engine:
         *,
         rows: int = MOST_ROWS,
         prompt_cache: PromptCache | None = None,
-        prefill_share=None,
+        prefill_share: float | None = None,
     ) -> None:
         if type(rows) is not int or rows < 1:
             raise PromptError(f"`rows` must be a whole number of at least 1, got {rows!r:.60}")
@@ -75,11 +71,13 @@ class Engine:
             self._finished = lambda sequence, cache, ids: prompt_cache.keep(
                 ids, cache, sequence.settings.policy()
             )
-        self._waiting: deque[Sequence] = deque()
-        self._reading: tuple[list[Sequence], Reading] | None = None
+        self._share = None if prefill_share is None else PrefillShare(prefill_share)
+        self._queue = PrefillQueue(loaded, prompt_cache)
+        self._ready: list[Prefilled] = []  # to join a batch in the call of `step` under way
         self._groups: list[Batch | SpeculativeBatch] = []
         self._handles = 0
         self._sequences: dict[int, Sequence] = {}
+        self._steps: list[tuple[int, Step]] = []  # of the call of `step` under way
         self._lock, self._thread = RLock(), ""
 
     @property
@@ -90,11 +88,22 @@ class Engine:
     @property
     def idle(self) -> bool:
         """Whether nothing is held for any sequence; a cancelled one is held until the next step."""
-        return not (self.busy or self._waiting or self._reading or self._groups)
+        return not (self.busy or self._groups)
 
-    waiting = property(lambda self: len(self._waiting))
-    prefilling = property(lambda self: int(self._reading is not None))
-    running = property(lambda self: sum(len(g.sequences) for g in self._groups))
+    @property
+    def waiting(self) -> int:
+        """The number of sequences whose prompts wait to be read."""
+        return len(self._queue.waiting)
+
+    @property
+    def prefilling(self) -> int:
+        """The number of sequences whose prompts are being read."""
+        return self._queue.rows
+
+    @property
+    def running(self) -> int:
+        """The number of sequences that get a token a step."""
+        return len(self._sequences) - self.waiting - self.prefilling
 
     def add(
         self,
@@ -118,21 +127,26 @@ class Engine:
         *,
         checkpoints: Iterable[int] = (),
         report: Report | None = None,
-        loaded=None,
+        loaded: Loaded | None = None,
     ) -> int:
-        """Add a sequence whose settings are a checked record. PromptError for a prompt that cannot be."""
+        """Add a sequence whose settings are a checked record.
+
+        `loaded` is the engine's model with another tokenizer for this sequence, for example that of a `ChatPrompt`.
+        PromptError for a prompt that cannot be, and for another model.
+        """
         with self._one_thread("add"):
+            loaded = loaded or self.loaded
+            if loaded.model is not self.loaded.model:
+                raise PromptError(
+                    f"`loaded`: {loaded.architecture.name} from {loaded.folder} is not the model of this engine, "
+                    f"{self.loaded.architecture.name} from {self.loaded.folder}"
+                )
             sequence = sequence_of(
-                loaded or self.loaded,
-                prompt,
-                settings,
-                handle=self._handles,
-                checkpoints=checkpoints,
-                report=report,
+                loaded, prompt, settings, handle=self._handles, checkpoints=checkpoints, report=report
             )
             self._handles += 1
             self._sequences[sequence.handle] = sequence
-            self._waiting.append(sequence)
+            self._queue.waiting.append(sequence)
             return sequence.handle
 
     def cancel(self, handle: int) -> None:
@@ -142,10 +156,7 @@ class Engine:
             if sequence is None:
                 raise PromptError(f"there is no text {handle!r:.60} to cancel: it is unknown, or at its end")
             sequence.cancelled = True  # its row leaves its batch at the next step
-            if sequence in self._waiting:
-                self._waiting.remove(sequence)
-            if self._reading is not None and sequence in self._reading[0]:
-                self._reading = None
+            self._queue.remove(sequence)
 
     def cancel_all(self) -> None:
         """End all sequences, and let go of them."""
@@ -156,17 +167,23 @@ class Engine:
     def step(self) -> list[tuple[int, Step]]:
         """Read a chunk of a waiting prompt and give every running sequence its next token; the steps with their handles.
 
-        A sequence that fails, because its logits are no numbers for example, ends with a step whose finish reason is "error";
-        the others go on.
+        A sequence that fails, because its logits are no numbers or memory is short, for example, ends with a step whose
+        finish reason is "error". The others go on, except those that shared the pass that failed.
         """
         with self._one_thread("step"):
-            steps: list[tuple[int, Step]] = []
-            for made in chain([self._admit()], (group.step() for group in self._groups)):
-                for sequence, step in made:
-                    steps.append((sequence.handle, step))
-                    if step.finish_reason is not None:
-                        del self._sequences[sequence.handle]
+            began = time.perf_counter()
+            reading = self._read()
+            for group in list(self._groups):
+                sequences = group.sequences
+                try:
+                    self._add_steps(group.step())
+                except BaseException as error:
+                    self._groups.remove(group)
+                    self._fail(sequences, error, f"in a pass of {len(sequences)} sequences")
             self._groups = [group for group in self._groups if group.sequences]
+            if self._share is not None:
+                self._share.add_decode(time.perf_counter() - began - reading)
+            steps, self._steps = self._steps, []
             return steps
 
     def run(self) -> Iterator[tuple[int, Step]]:
@@ -189,115 +206,72 @@ class Engine:
         finally:
             self._lock.release()
 
-    def _admit(self) -> list[tuple[Sequence, Step]]:
+    def _read(self) -> float:
         """Read waiting prompts, about as many tokens as one chunk has; sequences whose prompts are read join a batch.
 
-        Returns the steps of those that fail.
+        Returns the seconds that this took from running sequences, where their share is limited.
         """
-        failed: list[tuple[Sequence, Step]] = []
-        ready: list[Prefilled] = []
-        budget = runtime.prefill_chunk()
         running = sum(len(group.sequences) for group in self._groups)
-        while budget > 0 and (self._reading is not None or (self._waiting and running < self.most)):
-            sequences, prompt = self._reading or self._begin(self._next(self.most - running))
-            before = prompt.read
-            try:
-                logits = prompt.advance()
-            except ZooError as error:
-                self._reading = None
-                failed += [(sequence, sequence.failed(error)) for sequence in sequences]
-                continue
-            budget -= prompt.read - before
-            self._reading = None if logits is not None else (sequences, prompt)
-            if self.prompt_cache is not None and isinstance(prompt, Prefill) and prompt.at_checkpoint:
-                sequence = sequences[0]
-                self.prompt_cache.keep(sequence.ids[: prompt.read], prompt.cache, sequence.settings.policy())
-            if logits is not None:
-                running += len(sequences)
-                if isinstance(prompt, Prefill) and prompt.prompt_logprobs:
-                    sequences[0].prompt = replace(
-                        sequences[0].prompt,
-                        logprobs=tuple(prompt.logprobs),
-                        alternatives=tuple(prompt.alternatives) or None,
-                    )
-                ready.append(Prefilled(sequences, prompt.cache, logits))
-        self._join(ready)
-        return failed
-
-    def _next(self, most: int) -> list[Sequence]:
-        """The sequence that waits longest and the next ones whose prompts fit in the same pass, at most `most`.
-
-        An encoder-decoder reads its sources together, other models short prompts.
-        """
-        sequences = [self._waiting.popleft()]
-        first, longest, shortest = sequences[0], len(sequences[0].ids), len(sequences[0].ids)
-        alone = first.start is None and not self._reads_together(first)
-        pads = ("left" if first.start is None else "right") in self.loaded.model.padding
-        while not alone and self._waiting and len(sequences) < most:
-            following = self._waiting[0]
-            length, least = max(longest, len(following.ids)), min(shortest, len(following.ids))
-            fits = (len(sequences) + 1) * length <= runtime.prefill_chunk()
-            if first.start is None:
-                fits = fits and self._reads_together(following) and length <= 2 * least
-            aligned = pads or len(following.ids) == longest
-            if not (fits and aligned and following.settings.policy() == first.settings.policy()):
+        share = self._share if running else None
+        if self._share is not None and not running:
+            self._share.debt = 0.0
+        chunk = budget = (
+            runtime.prefill_chunk() if share is None else min(SHARED_CHUNK, runtime.prefill_chunk())
+        )
+        seconds = 0.0
+        while budget > 0:
+            joining = sum(len(read.sequences) for read in self._ready)
+            free = self.most - running - joining - self._queue.rows
+            reading = self._queue.next(free, chunk, longer=share is None or not share.debt)
+            if reading is None:
                 break
-            longest, shortest = length, least
-            sequences.append(self._waiting.popleft())
-        return sequences
+            if share is not None:
+                mx.synchronize()  # the pass under way is not of this chunk
+            began = time.perf_counter()
+            try:
+                tokens, read = reading.advance(chunk)
+                if share is not None and read is not None:
+                    mx.eval(read.logits)
+            except BaseException as error:
+                self._queue.remove(reading.sequences[0])
+                if len(reading.sequences) > 1 and isinstance(error, FAILURES):
+                    self._queue.add_again(reading.sequences)
+                else:
+                    length = len(reading.sequences[0].ids)
+                    self._fail(reading.sequences, error, f"while reading a prompt of {length:,} tokens")
+                continue
+            if share is not None:
+                share.add_prefill(took := time.perf_counter() - began)
+                seconds += took
+            budget -= tokens
+            if read is not None:
+                self._queue.remove(read.sequences[0])
+                self._ready.append(read)
+        ready, self._ready = self._ready, []
+        try:
+            self._join(ready)
+        except BaseException as error:
+            self._fail(chain.from_iterable(read.sequences for read in ready), error, "while joining a batch")
+        return seconds
 
-    def _reads_together(self, sequence: Sequence) -> bool:
-        """Whether this prompt can be read in one pass with others."""
-        settings, model = sequence.settings, self.loaded.model
-        short = len(sequence.ids) <= min(model.last_chunk or LONGEST_SHORT, LONGEST_SHORT)
-        asks = settings.prompt_logprobs or settings.prefill_chunk or sequence.drafting or sequence.report
-        return (
-            short
-            and not asks
-            and self.prompt_cache is None
-            and self.loaded.architecture.causality == "causal"
-        )
+    def _add_steps(self, steps: Iterable[tuple[Sequence, Step]]) -> None:
+        """Note the steps of this call of `step`; sequences that end with theirs are let go."""
+        for sequence, step in steps:
+            self._steps.append((sequence.handle, step))
+            if step.finish_reason is not None:
+                del self._sequences[sequence.handle]
 
-    def _begin(self, sequences: list[Sequence]) -> tuple[list[Sequence], Reading]:
-        """Make the caches of one sequence, or of several with sources and one policy, and what fills them."""
-        for each in sequences:
-            if each.settings.max_time is not None:
-                each.deadline = time.monotonic() + each.settings.max_time
-        sequence, loaded = sequences[0], self.loaded
-        settings = sequence.settings
-        reserve = max(
-            len(each.ids) * (each.start is None) + min(each.limit, MOST_RESERVED) for each in sequences
-        )
-        policy = settings.policy(reserve)
-        cache = loaded.model.make_cache(policy)
-        if sequence.start is not None:
-            return sequences, SourcePrefill(
-                loaded.model, [each.ids for each in sequences], cache, sequence.start
-            )
-        if len(sequences) > 1:
-            return sequences, ShortPrefill(loaded.model, [each.ids for each in sequences], cache)
-        prompt = Prefill(
-            loaded.model,
-            sequence.ids,
-            cache,
-            chunk=settings.prefill_chunk,
-            prefix=loaded.architecture.causality == "prefix",
-            report=sequence.report,
-            prompt_logprobs=settings.prompt_logprobs,
-        )
-        if sequence.drafting is not None:
-            sequence.drafter = sequence.drafting.create()
-            sequence.drafter.add_tokens(sequence.ids)
-            prompt.on_hidden = sequence.drafter.add_hidden if sequence.drafter.needs_hidden else None
-        # Log-probabilities of the prompt need all of it computed.
-        if self.prompt_cache is not None and not settings.prompt_logprobs:
-            match = self.prompt_cache.match(sequence.ids, policy, sequence.checkpoints)
-            match.restore(cache)
-            prompt.read, prompt.checkpoints = match.length, match.checkpoints
-            sequence.prompt = replace(
-                sequence.prompt, cached_tokens=match.length, miss_reason=match.miss_reason
-            )
-        return sequences, prompt
+    def _fail(self, sequences: Iterable[Sequence], error: BaseException, where: str) -> None:
+        """End sequences with the error of a pass. An interrupt, or an error of another kind, is raised again."""
+        for sequence in sequences:
+            if not sequence.cancelled:
+                if isinstance(error, FAILURES):
+                    self._add_steps([(sequence, sequence.failed(failure(error, where)))])
+                else:
+                    del self._sequences[sequence.handle]
+                sequence.cancelled = True
+        if not isinstance(error, FAILURES):
+            raise error
 
     def _join(self, ready: abc.Sequence[Prefilled]) -> None:
         """Add sequences whose prompts were read to a batch, or, where their caches cannot be merged, to one of their own."""

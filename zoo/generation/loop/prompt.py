@@ -306,18 +306,16 @@ class Prefill:
     on_hidden: OnHidden | None = None
 
     def __post_init__(self) -> None:
-        self.chunk = self.chunk or runtime.prefill_chunk()
-        self.last_chunk = self.model.last_chunk or self.chunk
         self.at_checkpoint = False
         self.logprobs: list[float] = []
         self.alternatives: list[dict[int, float]] = []
 
-    def advance(self) -> mx.array | None:
-        """Read one more chunk; after the last, the logits (1, V) of the first new token."""
-        assert self.chunk is not None
+    def advance(self, chunk: int | None = None) -> mx.array | None:
+        """Read one more chunk, of at most `chunk` tokens; after the last, the logits (1, V) of the first new token."""
+        chunk = chunk or self.chunk or runtime.prefill_chunk()
         start = self.read
-        whole = self.prefix or len(self.ids) - start <= self.last_chunk
-        stop = len(self.ids) if whole else min(start + self.chunk, len(self.ids) - 1)
+        whole = self.prefix or len(self.ids) - start <= (self.model.last_chunk or chunk)
+        stop = len(self.ids) if whole else min(start + chunk, len(self.ids) - 1)
         if not self.prefix:
             stop = min([end for end in self.checkpoints if start < end < stop], default=stop)
         tokens = mx.array([self.ids[start:stop]])  # (1, T)

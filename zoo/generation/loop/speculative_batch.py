@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from zoo.errors import ZooError
 from zoo.generation.loop.batch import DecodeStep, Finished
 from zoo.generation.loop.step import Drafted, Step
 from zoo.generation.prefix_cache.tree import common_prefix
@@ -57,20 +56,16 @@ class SpeculativeBatch:
         self._first: mx.array | None = logits
 
     def step(self) -> list[tuple[Sequence, Step]]:
-        """The steps of the prompt's logits, then of a pass. Logits that are no numbers end the text with their error."""
+        """The steps of the prompt's logits, then of a pass. ZooError for logits that are no numbers."""
         sequence = self.sequences[0]
         if sequence.cancelled:
             self._finish()
             return []
-        try:
-            if self._first is not None:
-                steps = self._choose(self._first[:, None], Draft())
-                self._first = None
-            else:
-                steps = self._pass(sequence)
-        except ZooError as error:
-            self.sequences, self.cache = [], []
-            return [(sequence, sequence.failed(error))]
+        if self._first is not None:
+            steps = self._choose(self._first[:, None], Draft())
+            self._first = None
+        else:
+            steps = self._pass(sequence)
         if sequence.finished:
             steps[-1] = (sequence, replace(steps[-1][1], drafted=self.drafted))
             self._finish()

@@ -99,6 +99,7 @@ class PromptCache:
         self.loaded, self.budget = loaded, budget
         self.trees: dict[CachePolicy, Tree] = {}
         self.unsupported = unsupported(loaded)
+        self._by_column: dict[CachePolicy, bool] = {}
         self._counts = Counter[str]()
         self._now = 0
 
@@ -113,18 +114,27 @@ class PromptCache:
         return CacheStatistics(**self._counts, nbytes=self.nbytes)
 
     def match(
-        self, ids: Iterable[int], policy: CachePolicy | None = None, checkpoints: Iterable[int] = ()
+        self,
+        ids: Iterable[int],
+        policy: CachePolicy | None = None,
+        checkpoints: Iterable[int] = (),
+        most: int | None = None,
     ) -> Match:
         """The longest beginning of a prompt that is held for `policy`, but at most all tokens except the last.
 
         The last token is always computed, for its logits. `checkpoints`: the numbers of tokens after which a later prompt
-        may diverge, see `next_turn_checkpoints`.
+        may diverge, see `next_turn_checkpoints`. `most`: how many tokens will be reused at most.
         """
         text = array("i", ids)
-        match = self._match(text, policy_key(policy), checkpoints)
+        match = self._match(text, policy_key(policy), checkpoints, most)
         found = "hits" if match.length else "misses"
         self._counts.update({"requests": 1, found: 1, "tokens": len(text), "tokens_reused": match.length})
         return match
+
+    def held(self, ids: Iterable[int], policy: CachePolicy | None = None) -> int:
+        """The length of what `match` would find. It counts no request and uses nothing."""
+        tree, text = self.trees.get(policy_key(policy)), array("i", ids)
+        return tree.reach(text, len(text) - 1)[2] if tree else 0
 
     def check(self, loaded: Loaded) -> None:
         """PromptError when this is the prompt cache of another model."""
@@ -178,21 +188,28 @@ class PromptCache:
 
     def by_column(self, policy: CachePolicy | None = None) -> bool:
         """Whether all caches of this policy are held by column, so that a text can be used up to any of its tokens."""
-        caches = flatten_caches(self.loaded.model.make_cache(policy_key(policy)))
-        return all(cache.by_column for cache in caches)
+        key = policy_key(policy)
+        if key not in self._by_column:
+            self._by_column[key] = all(
+                cache.by_column for cache in flatten_caches(self.loaded.model.make_cache(key))
+            )
+        return self._by_column[key]
 
-    def _match(self, text: array[int], policy: CachePolicy, checkpoints: Iterable[int]) -> Match:
+    def _match(
+        self, text: array[int], policy: CachePolicy, checkpoints: Iterable[int], most: int | None
+    ) -> Match:
         if self.unsupported:
             return Match(0, MissReason.UNSUPPORTED, self.unsupported)
         last = max(0, len(text) - 1)
+        most = last if most is None else min(most, last)
         tree = self.trees.get(policy)
-        found = tree.find(text, last, self._tick()) if tree and tree.root.children else Found()
+        found = tree.find(text, most, self._tick()) if tree and tree.root.children else Found()
         length, agreed = found.length, min(found.agreed, last)
         if tree is None or not tree.root.children:
             others = any(tree.root.children for tree in self.trees.values())
             dropped = MissReason.DROPPED if self._counts["evictions"] else MissReason.FIRST
             reason = MissReason.POLICY if others else dropped
-        elif length < agreed:
+        elif length < min(agreed, most):
             reason = MissReason.SNAPSHOT
         elif found.agreed == len(text):
             reason = MissReason.WHOLE

@@ -89,13 +89,8 @@ class Tree:
 
     def find(self, ids: array[int], most: int, now: int) -> Found:
         """The longest beginning of `ids`, of at most `most` tokens, that can be used; its nodes are `used` at `now`."""
-        path, agreed = self._path(ids)
+        path, agreed, length = self.reach(ids, most)
         at_end = not (path[-1] if path else self.root).children and (not path or agreed == path[-1].end)
-        if self.by_column:
-            length = min(agreed, most)
-        else:
-            usable = [node.end for node in path if node.states is not None and node.end <= min(agreed, most)]
-            length = max(usable, default=0)
         path = [node for node in path if node.start < length]
         self._touch(path, now)
         if not length:
@@ -109,6 +104,14 @@ class Tree:
             for form in self.forms
         )
         return Found(length, agreed, at_end, snapshots)
+
+    def reach(self, ids: array[int], most: int) -> tuple[list[Node], int, int]:
+        """The nodes on the path of a text, the tokens that agree, and how many of the first `most` can be used."""
+        path, agreed = self._path(ids)
+        if self.by_column:
+            return path, agreed, min(agreed, most)
+        usable = [node.end for node in path if node.states is not None and node.end <= min(agreed, most)]
+        return path, agreed, max(usable, default=0)
 
     def insert(self, ids: array[int], caches: Sequence[Cache], now: int) -> None:
         """Add a text and the contents of `caches`; what is already held is not added again.

@@ -15,7 +15,7 @@ import numpy as np
 
 from zoo.architecture.settings import BEAM_SEARCH, CACHE, PROMPT
 from zoo.errors import PromptError
-from zoo.generation.loop.batch import BatchDecoder
+from zoo.generation.loop.batch_decoder import BatchDecoder
 from zoo.generation.loop.engine import Engine, run_prompts
 from zoo.generation.loop.prompt import BATCH, Report, each_prompt, in_batches, tokenize_prompt
 from zoo.generation.loop.step import Step

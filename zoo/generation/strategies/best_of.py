@@ -10,7 +10,8 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.errors import PromptError
-from zoo.generation.loop.batch import Batch, BatchDecoder, Prefilled, sequence_of
+from zoo.generation.loop.batch import Batch, Prefilled, sample, sequence_of
+from zoo.generation.loop.batch_decoder import BatchDecoder
 from zoo.generation.loop.prompt import Report
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import check_prefill, settings_for
@@ -52,7 +53,8 @@ def stream(
         logits = decoder.first()  # (1, V)
         decoder.select([0] * best_of)
         logits = mx.broadcast_to(logits, (best_of, logits.shape[-1]))
-        batch = Batch(loaded.model, settings.policy(), False, [Prefilled(sequences, decoder.cache, logits)])
+        read = Prefilled(sequences, decoder.cache, logits, sample(logits, sequences))
+        batch = Batch(loaded.model, settings.policy(), False, [read])
         texts: list[list[Step]] = [[] for _ in sequences]
         draft = ""
         while batch.sequences:

@@ -11,7 +11,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.generation.loop.batch import BatchDecoder, sequence_of
+from zoo.generation.loop.batch import sequence_of
+from zoo.generation.loop.batch_decoder import BatchDecoder
 from zoo.generation.loop.prompt import Report
 from zoo.generation.loop.step import Step
 from zoo.generation.sampling.logits import NEG_INF, check_numbers

@@ -1,0 +1,88 @@
+"""`BatchDecoder`: a model with its caches, for the strategies whose rows compete for one text.
+
+Axes: B prompts, H rows that compete, T length, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.cache import merged_caches
+from zoo.generation.loop.batch import DecodeStep
+from zoo.generation.loop.prompt import (
+    MOST_RESERVED,
+    OnHidden,
+    Prefill,
+    Report,
+    SourcePrefill,
+    start_token,
+)
+from zoo.generation.settings import Settings
+from zoo.loading import Loaded
+
+DEFAULT = Settings()
+
+
+class BatchDecoder:
+    """Reads prompts, then gives the logits of one more token in each row.
+
+    An encoder-decoder reads its sources in one pass. A decoder reads its prompts one after the other, in chunks as the
+    settings say, and merges their caches. At most `limit` tokens follow. `report` is called with the tokens of a prompt
+    that were read and those in all, `on_hidden` with the position of each pass in the text and its hidden states
+    (H, T, D).
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        prompts: abc.Sequence[abc.Sequence[int]],
+        limit: int,
+        settings: Settings = DEFAULT,
+        *,
+        report: Report | None = None,
+        on_hidden: OnHidden | None = None,
+    ) -> None:
+        self.loaded, self.model, self.prompts = loaded, loaded.model, prompts
+        self.limit, self.settings = min(limit, MOST_RESERVED), settings
+        self.report, self.on_hidden = report, on_hidden
+        self.length = len(prompts[0])
+        self.cache: list[Any] = []
+        self._forward = DecodeStep(self.model)
+
+    def first(self) -> mx.array:
+        """The logits of the first new token of each prompt, (B, V)."""
+        if self.model.translates:
+            self.cache = self.model.make_cache(self.settings.policy(1 + self.limit))
+            return SourcePrefill(self.model, self.prompts, self.cache, start_token(self.loaded)).advance()
+        read = [
+            Prefill(
+                self.model,
+                ids,
+                self.model.make_cache(self.settings.policy(len(ids) + self.limit)),
+                chunk=self.settings.prefill_chunk,
+                prefix=self.loaded.architecture.causality == "prefix",
+                report=self.report,
+                on_hidden=self.on_hidden,
+            )
+            for ids in self.prompts
+        ]
+        logits = [each.finish() for each in read]
+        caches = [each.cache for each in read]
+        self.cache = merged_caches(caches) if len(caches) > 1 else caches[0]
+        return mx.concatenate(logits)
+
+    def next(self, tokens: mx.array) -> mx.array:
+        """The logits after one more token in each row, (H, 1) -> (H, V)."""
+        if self.on_hidden is None:
+            return self._forward(tokens, self.cache)
+        hidden = self.model.backbone(tokens, self.cache)  # (H, 1, D)
+        self.on_hidden(self.length, hidden)
+        self.length += 1
+        return self.model.head(hidden[:, -1:])[:, -1]
+
+    def select(self, rows: abc.Sequence[int]) -> None:
+        """Go on with these rows of the caches, in this order."""
+        self.model.select(self.cache, mx.array(list(rows)))
