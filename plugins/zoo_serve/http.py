@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from zoo.files.reading import parse_json
 from zoo_serve.endpoint import Endpoint, Event, EventStream
+from zoo_serve.generation import Generation
 from zoo_serve.log import RequestLog
 from zoo_serve.requests import (
     DetokenizeRequest,
@@ -22,7 +23,7 @@ from zoo_serve.requests import (
     RequestError,
     TokenizeRequest,
 )
-from zoo_serve.service import RETRY_SECONDS, Generation, Service
+from zoo_serve.service import RETRY_SECONDS, Service
 
 Made = TypeVar("Made")
 MOST_BODY = 16 * 2**20  # bytes

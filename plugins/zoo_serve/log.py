@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zoo_serve.service import Generation
+    from zoo_serve.generation import Generation
 
 
 class RequestLog:
