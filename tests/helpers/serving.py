@@ -27,7 +27,7 @@ class Serving:
 
     def __init__(self, names=("llama",), *, limits=None, access=None, most=1, load=zoo.load, settings=None, **worker):
         sources = [
-            Source(name, lambda name=name: load(name), lambda loaded: dict(settings or {})) for name in names
+            Source(name, lambda name=name: load(name), lambda loaded: dict(settings or {}), {}) for name in names
         ]
         self.moving, self.steps = threading.Event(), 0
         self.moving.set()
@@ -71,7 +71,7 @@ class Serving:
 
     def open(self, data=b""):
         """A connection on which these bytes were sent."""
-        made = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        made = socket.create_connection(("127.0.0.1", self.port), timeout=20)
         made.sendall(data)
         return made
 
@@ -81,7 +81,7 @@ class Serving:
 
     def ask(self, body=None, path="/v1/completions", method="POST", **headers):
         """The status, the headers, and the body of a response, parsed where it is JSON."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         given = {**(JSON if method == "POST" else {}), **{k.replace("_", "-"): v for k, v in headers.items()}}
         data = body if body is None or isinstance(body, bytes | str) else json.dumps(body)
         connection.request(method, path, data, given)
@@ -124,7 +124,7 @@ def request_bytes(body, path="/v1/completions", **headers):
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + data
 
 
-def wait_until(true, seconds=60):
+def wait_until(true, seconds=20):
     """Wait until something is true; it must become so."""
     end = time.monotonic() + seconds
     while not true():

@@ -153,11 +153,11 @@ def test_a_client_that_vanishes_while_its_prompt_is_read_leaves_nothing(expected
     ("sent", "status"),
     [
         (b"GARBAGE\r\n\r\n", 400),
-        (b"GET / HTTP/9.9\r\n\r\n", 400),
+        (b"GET / HTTP/1.0\r\n\r\n", 403),
         (b"GET / HTTP/1.1\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", 400),
-        (b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 2**17, 400),
+        (b"GET /" + b"x" * 2**17, 400),
         (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", 400),
         (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", 400),
         (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
@@ -198,7 +198,7 @@ def served():
         (b"[" * 10_000 + b"]" * 10_000, 400),
         (b'{"a":' * 10_000 + b"1" + b"}" * 10_000, 400),
         (b"[" + b"1," * 5_000_000 + b"1]", 400),
-        (b'{"prompt": [' + b"1," * 900_000 + b"1]}", 400),
+        (b'{"prompt": [' + b"1," * 200_000 + b"1]}", 400),
         (b'{"prompt": "\\ud800"}', 400),
         (b'{"prompt": "a", "temperature": NaN}', 400),
         (b'{"prompt": "a", "temperature": Infinity}', 400),
