@@ -247,7 +247,8 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Made]) -> Made
         return task.result()
     finally:
         for one in (task, watch):
-            one.cancel()
+            if not one.cancel():
+                continue
             with suppress(asyncio.CancelledError, Exception):
                 await one
 

@@ -64,7 +64,8 @@ class Serving:
 
     def stop(self):
         self.go_on()
-        self.server.handle_exit(signal.SIGTERM, None)
+        if not self.service.stopping:  # a second signal would end this process
+            self.server.handle_exit(signal.SIGTERM, None)
         self.thread.join(60)
         assert not self.thread.is_alive()
         assert self.worker.stop(60)

@@ -142,12 +142,14 @@ def read_object_at(path: Path, kind: type[ZooError], required: bool = False) -> 
 def parse_json(text: str, *, most: int = MAX_JSON_VALUES, standard: bool = False) -> Any:
     """Parse JSON. ValueError when it is malformed, has a key twice, more than `most` values, or is nested too deeply.
 
-    With `standard`, also for NaN and Infinity, which JSON does not have but configs do.
+    With `standard`, also for NaN and Infinity, which JSON does not have but configs do, and for whole numbers of more than
+    20 digits.
     """
     if sum(map(text.count, "{[,")) > most:
         raise ValueError(f"more than {most:,} values")
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_not_json if standard else None)
+        checks = {"parse_constant": _not_json, "parse_int": _whole} if standard else {}
+        value = json.loads(text, object_pairs_hook=_object, **checks)
     except RecursionError:
         raise ValueError(f"nested more than {MAX_JSON_DEPTH} deep") from None
     level = [value]
@@ -170,6 +172,12 @@ def parse_json(text: str, *, most: int = MAX_JSON_VALUES, standard: bool = False
 
 def _not_json(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 20:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ import threading
 import time
 import weakref
 
-import mlx.core as mx
 import pytest
 
 import zoo
@@ -64,23 +63,6 @@ def test_an_error_of_the_engine_ends_its_requests_alone():
         assert (status, answer["error"]["code"]) == (500, "internal_error")
         assert "secret" not in str(answer)
         assert made.text() == EXPECTED["llama"]
-        made.rest()
-
-
-def test_a_request_whose_logits_are_no_numbers_fails_alone(monkeypatch):
-    from zoo.generation.sampling import TokenSampler
-
-    choose = TokenSampler.choose
-
-    def poisoned(self, logits):
-        return choose(self, logits * mx.nan if self.settings_seed == 7 else logits)
-
-    del poisoned  # the seam is the settings' own: a bias beyond all numbers
-    with serving() as made:
-        other = in_background(made.text)
-        status, _, answer = made.ask({**LONG, "logit_bias": {"5": 1e300, "6": -1e300}})
-        assert status in (200, 400, 500), answer
-        assert other() == EXPECTED["llama"]
         made.rest()
 
 
