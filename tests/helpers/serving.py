@@ -25,9 +25,12 @@ JSON = {"Content-Type": "application/json"}
 class Serving:
     """A server with handles on its parts. `hold` and `go_on` stop and resume its worker between two steps."""
 
-    def __init__(self, names=("llama",), *, limits=None, access=None, most=1, load=zoo.load, settings=None, **worker):
+    def __init__(
+        self, names=("llama",), *, limits=None, access=None, most=1, load=zoo.load, settings=None, **worker
+    ):
         sources = [
-            Source(name, lambda name=name: load(name), lambda loaded: dict(settings or {}), {}) for name in names
+            Source(name, lambda name=name: load(name), lambda loaded: dict(settings or {}), {})
+            for name in names
         ]
         self.moving, self.steps = threading.Event(), 0
         self.moving.set()

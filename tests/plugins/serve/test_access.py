@@ -31,7 +31,8 @@ def head(made, **headers):
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "LOCALHOST:1", "localhost.", "localhost.:80", "127.0.0.1", "[::1]:8080", "192.168.1.7:80"]
+    "host",
+    ["localhost", "LOCALHOST:1", "localhost.", "localhost.:80", "127.0.0.1", "[::1]:8080", "192.168.1.7:80"],
 )
 def test_a_request_by_a_name_of_this_machine_is_answered(open_server, host):
     assert head(open_server, Host=host)[0] == 200
@@ -81,7 +82,9 @@ def test_the_page_of_the_server_itself_is_answered(open_server):
 
 
 def allowed(headers):
-    return {name.lower(): value for name, value in headers.items() if name.lower().startswith("access-control")}
+    return {
+        name.lower(): value for name, value in headers.items() if name.lower().startswith("access-control")
+    }
 
 
 def test_an_allowed_origin_gets_its_headers_on_answers_streams_and_errors(locked):
@@ -148,7 +151,15 @@ def test_any_other_key_is_refused_and_never_repeated(locked, headers):
 def test_only_the_page_and_the_state_are_open_without_the_key(locked):
     for path in ("/", "/health"):
         assert locked.ask(method="GET", path=path)[0] == 200
-    for path in ("/v1/models", "/metrics", "/openapi.json", "/health/", "//health", "/none", "/v1/chat/completions"):
+    for path in (
+        "/v1/models",
+        "/metrics",
+        "/openapi.json",
+        "/health/",
+        "//health",
+        "/none",
+        "/v1/chat/completions",
+    ):
         assert locked.ask(method="GET", path=path)[0] == 401
 
 

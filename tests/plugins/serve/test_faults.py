@@ -215,7 +215,7 @@ def served():
         (b'{"prompt": "a", "max_tokens": ' + b"9" * 21 + b"}", 400),
         (b'{"prompt": "a", "top_k": ' + b"9" * 20 + b', "temperature": 1}', None),
         (b'{"prompt": "a", "logit_bias": {"1": ' + b"9" * 20 + b"}}", None),
-        (b'{"prompt": "a", "max_tokens": ' + b"9" * 20 + b"}", 200),
+        (b'{"prompt": "a", "max_tokens": ' + b"9" * 20 + b"}", 400),
         (b'{"prompt": "a", "seed": ' + b"9" * 20 + b"}", 400),
         (b'{"prompt": [' + b"9" * 20 + b"]}", 400),
         (b'{"prompt": [4294967296]}', 400),

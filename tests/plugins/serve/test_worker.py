@@ -11,10 +11,12 @@ import zoo
 from tests.helpers.serving import LONG, PROMPT, serving, wait_until
 from tests.plugins.serve.test_faults import in_background
 from zoo import runtime
+from zoo.cache import CachePolicy
 from zoo_serve.service import Limits
 
 EXPECTED = {
-    name: zoo.generate(zoo.load(name), PROMPT, min_tokens=60, max_tokens=60).text for name in ("llama", "qwen3")
+    name: zoo.generate(zoo.load(name), PROMPT, min_tokens=60, max_tokens=60).text
+    for name in ("llama", "qwen3")
 }
 
 
@@ -139,7 +141,7 @@ def test_what_can_never_fit_is_refused_and_what_fits_later_waits(monkeypatch):
         [model] = made.table.served.values()
         from zoo_serve import worker
 
-        one = model.cache_bytes(7 + 60, zoo.CachePolicy())
+        one = model.cache_bytes(7 + 60, CachePolicy())
         monkeypatch.setattr(worker, "memory_for_caches", lambda models: 3 * one)
         most = []
 
