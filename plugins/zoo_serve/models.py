@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from zoo.generation.prefix_cache import unsupported as uncachable
 from zoo.loading import Loaded
 
 MOST_CONVERSATIONS = 256  # whose tokens are remembered
+MOST_MOMENTS = 100  # that are waited for who still holds a model
 PREFILL_SHARE = 1 / 3  # of the time, while answers are generated
 
 
@@ -101,6 +103,7 @@ class ModelTable:
         self._users: dict[str, int] = {}
         self._used: dict[str, float] = {}
         self._waiting: deque[tuple[str, Ready]] = deque()
+        self._dropped: list[weakref.ref[Any]] = []
         self._lock = threading.Lock()
 
     def acquire(self, name: str) -> ServedModel | None:
@@ -147,7 +150,7 @@ class ModelTable:
                 unused = [other for other in self.served if not self._users.get(other)]
                 if not unused:
                     return None
-                del self.served[min(unused, key=lambda other: self._used.get(other, 0.0))]
+                self._drop(min(unused, key=lambda other: self._used.get(other, 0.0)))
             return self._waiting.popleft()
 
     def give(self, name: str) -> ServedModel:
@@ -163,15 +166,22 @@ class ModelTable:
             for name in unused:
                 rest = self._used.get(name, now) + seconds - now
                 if rest <= 0:
-                    del self.served[name]
+                    self._drop(name)
                 else:
                     due.append(rest)
         if len(due) < len(unused):
-            free_memory()
+            self.free_memory()
         return min(due, default=None)
 
+    def _drop(self, name: str) -> None:
+        self._dropped.append(weakref.ref(self.served.pop(name).loaded.model))
 
-def free_memory() -> None:
-    """Give back the memory of models that nothing refers to, but for circles."""
-    gc.collect()
-    runtime.release_memory()
+    def free_memory(self) -> None:
+        """Give back the memory of models that were dropped. Requests that have just ended may hold one a moment longer."""
+        for _ in range(MOST_MOMENTS):
+            if all(model() is None for model in self._dropped):
+                break
+            time.sleep(0.001)
+            gc.collect()
+        self._dropped.clear()
+        runtime.release_memory()

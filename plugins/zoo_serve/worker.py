@@ -19,7 +19,7 @@ from zoo.errors import PromptError, TokenizerError, ZooError, in_words
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings
 from zoo.loading import Loaded
-from zoo_serve.models import ModelTable, ServedModel, free_memory
+from zoo_serve.models import ModelTable, ServedModel
 from zoo_serve.requests import RequestError
 
 MEMORY_SHARE = 0.8  # of the machine's memory, for weights and caches
@@ -153,6 +153,10 @@ class Worker:
             self._inbox.get(block=idle, timeout=due)()
             while True:
                 self._inbox.get_nowait()()
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        self._jobs = [job for job in self._jobs if job.handles or job.running]
 
     def _engines_hold(self) -> bool:
         return any(not model.engine.idle for model in self.table.served.values())
@@ -163,7 +167,7 @@ class Worker:
             name, ready = wanted
             try:
                 if name not in self.table.served:
-                    free_memory()  # of the model that made room
+                    self.table.free_memory()  # of the model that made room
                     self.table.served[name] = ServedModel(
                         self.table.sources[name], rows=self.rows, prompt_cache=self.prompt_cache
                     )
@@ -235,7 +239,7 @@ class Worker:
         for job in self._jobs:
             if job.running:
                 self._step_alone(job)
-        self._jobs = [job for job in self._jobs if job.handles or job.running]
+        self._forget_ended()
         if not self._jobs:
             runtime.release_memory()
 

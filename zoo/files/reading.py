@@ -148,7 +148,7 @@ def parse_json(text: str, *, most: int = MAX_JSON_VALUES, standard: bool = False
     if sum(map(text.count, "{[,")) > most:
         raise ValueError(f"more than {most:,} values")
     try:
-        checks = {"parse_constant": _not_json, "parse_int": _whole} if standard else {}
+        checks: dict[str, Any] = {"parse_constant": _not_json, "parse_int": _whole} if standard else {}
         value = json.loads(text, object_pairs_hook=_object, **checks)
     except RecursionError:
         raise ValueError(f"nested more than {MAX_JSON_DEPTH} deep") from None
