@@ -225,18 +225,15 @@ class Server(uvicorn.Server):
             )
 
     def run_to_end(self) -> None:
-        """Serve until a signal or a failure; the error where the first model cannot be loaded or the worker ended."""
+        """Serve until a signal or a failure, and end the process: with status 1, and the error, after a failure."""
         LineHandler.install("uvicorn.error", "asyncio")
         Connection.most = most_connections()
         self.run(listen(self._host, self._port))
-        if not (
-            self.service.worker.stop(2) and self.service.at_rest
-        ):  # in a long call, for which nobody waits
-            if self.problem is not None:
-                say(f"Error: {in_words(self.problem)}")
-            os._exit(0 if self.problem is None else 1)
+        self.service.worker.stop(2)
         if self.problem is not None:
-            raise self.problem
+            say(f"Error: {in_words(self.problem)}")
+        # At once: a thread in a long call, for which nobody waits, would abort an interpreter that takes itself apart.
+        os._exit(0 if self.problem is None else 1)
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
