@@ -15,8 +15,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from zoo.describe.pages.template import asset, theme
+from zoo_serve.access import Access, Guard
 from zoo_serve.endpoint import Endpoint, ErrorForm
-from zoo_serve.http import Access, EndpointApp, Guard
+from zoo_serve.http import EndpointApp
 from zoo_serve.openapi import document
 from zoo_serve.protocols import anthropic, chat, completions, embeddings, openai, responses, tokens
 from zoo_serve.requests import RequestError
@@ -56,6 +57,7 @@ def application(service: Service, access: Access) -> ASGIApp:
         *(Route(path, _file(text, TYPES[Path(name).suffix])) for path, (name, text) in files.items()),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _not_found, Exception: _failed})
+    app.router.redirect_slashes = False
     return Guard(app, access, ["/health", *files], error_form, service.metrics)
 
 

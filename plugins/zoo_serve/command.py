@@ -131,8 +131,10 @@ def serve(
         raise click.UsageError(
             f"it needs {', '.join(missing)}, which the extra `serve` installs: pip install 'mlx-zoo[serve]'"
         )
+    if api_key == "":
+        raise click.BadParameter("the key is empty", param_hint="--api-key")
+    from zoo_serve.access import Access
     from zoo_serve.app import application
-    from zoo_serve.http import Access
     from zoo_serve.metrics import Metrics
     from zoo_serve.models import ModelTable
     from zoo_serve.server import Server

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zoo_serve.service import Generation
+    from zoo_serve.generation import Generation
 
 
 class RequestLog:
@@ -35,11 +37,32 @@ class RequestLog:
         if self.cancelled:
             parts.append("cancelled")
         if self.error is not None:  # the place, not the message, which may quote a prompt
-            last = traceback.extract_tb(self.error.__traceback__)[-1]
-            parts.append(f"{type(self.error).__name__} at {last.name}:{last.lineno}")
+            parts.append(type(self.error).__name__)
+            parts += [
+                f"at {last.name}:{last.lineno}"
+                for last in traceback.extract_tb(self.error.__traceback__)[-1:]
+            ]
         say(" ".join(parts))
 
 
 def say(line: str) -> None:
-    """Print a line on the error stream."""
-    print(line, file=sys.stderr, flush=True)
+    """Print a line on the error stream, if anybody still reads it."""
+    with suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)
+
+
+class LineHandler(logging.Handler):
+    """Prints errors of libraries, each as a line without details."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record's first line and the type of its exception."""
+        kind = record.exc_info[0] if record.exc_info else None
+        lines = record.getMessage().splitlines() or [""]
+        say(f"zoo: {lines[0]:.200}" + (f" ({kind.__name__})" if kind else ""))
+
+    @staticmethod
+    def install(*loggers: str) -> None:
+        """Have these loggers print their errors so, and nothing else."""
+        for name in loggers:
+            logger = logging.getLogger(name)
+            logger.handlers, logger.propagate = [LineHandler(logging.ERROR)], False

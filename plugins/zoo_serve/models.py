@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,14 +16,14 @@ from zoo import runtime
 from zoo.cache import CachePolicy
 from zoo.describe.facts.memory import policy_bytes
 from zoo.frozen import Frozen, frozen
-from zoo.generation.chat.session import Transcript
 from zoo.generation.loop.engine import Engine
 from zoo.generation.loop.prompt import has_chat_template
 from zoo.generation.prefix_cache import PromptCache
 from zoo.generation.prefix_cache import unsupported as uncachable
 from zoo.loading import Loaded
+from zoo_serve.conversations import Conversations
 
-MOST_CONVERSATIONS = 256  # whose tokens are remembered
+MOST_MOMENTS = 100  # that are waited for who still holds a model
 PREFILL_SHARE = 1 / 3  # of the time, while answers are generated
 
 
@@ -49,33 +51,28 @@ class ServedModel:
         self.strategy: str | None = self.settings.pop("strategy", None)
         usable = prompt_cache != 0 and not uncachable(self.loaded)
         self.prompt_cache = PromptCache(self.loaded, prompt_cache) if usable else None
-        self.engine = Engine(
-            self.loaded, rows=rows, prompt_cache=self.prompt_cache, prefill_share=PREFILL_SHARE
-        )
+        self._rows = rows
+        self.renew_engine()
         self.weight_bytes = sum(array.nbytes for _, array in tree_flatten(self.loaded.model.parameters()))
         # Read by other threads, which must not make caches.
         self.by_column = self.prompt_cache is None or self.prompt_cache.by_column()
         self.is_chat = has_chat_template(self.loaded)
-        tokenizer = self.loaded.tokenizer if self.is_chat else None
-        self._transcript = Transcript(tokenizer, MOST_CONVERSATIONS) if tokenizer else None
-        self._transcript_lock = threading.Lock()
+        tokenizer = self.loaded.tokenizer if self.is_chat and self.prompt_cache is not None else None
+        self.conversations = Conversations(tokenizer) if tokenizer is not None else None
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a rendered conversation, those that the model generated where it is known. For any thread."""
-        assert self._transcript is not None
-        with self._transcript_lock:
-            return self._transcript.encode(text)
-
-    def remember(self, ids: Sequence[int]) -> None:
-        """Remember the ids of a prompt and its answer, for the conversation's next turn. For any thread."""
-        if self._transcript is not None and self.prompt_cache is not None:
-            with self._transcript_lock:
-                self._transcript.add(ids)
+    def renew_engine(self) -> None:
+        """Make an engine in which nothing runs."""
+        self.engine = Engine(
+            self.loaded, rows=self._rows, prompt_cache=self.prompt_cache, prefill_share=PREFILL_SHARE
+        )
 
     def cache_bytes(self, tokens: int, policy: CachePolicy) -> int:
         """The bytes that the caches of one sequence of so many tokens hold, by the recipe."""
         dtype = runtime.compute_dtype()
         return policy_bytes(self.loaded.recipe, tokens, policy) * (dtype.size if dtype else 2) // 2
+
+
+Ready = Callable[[ServedModel | Exception], None]
 
 
 class ModelTable:
@@ -91,7 +88,8 @@ class ModelTable:
         self.served: dict[str, ServedModel] = {}
         self._users: dict[str, int] = {}
         self._used: dict[str, float] = {}
-        self._waiting: deque[tuple[str, Callable[[ServedModel | Exception], None]]] = deque()
+        self._waiting: deque[tuple[str, Ready]] = deque()
+        self._dropped: list[weakref.ref[Any]] = []
         self._lock = threading.Lock()
 
     def acquire(self, name: str) -> ServedModel | None:
@@ -101,10 +99,22 @@ class ModelTable:
                 return None
             return self._acquired(name)
 
-    def wait(self, name: str, ready: Callable[[ServedModel | Exception], None]) -> None:
+    def wait(self, name: str, ready: Ready) -> None:
         """Have `ready` called, by the worker, with the model, which then stays loaded until `release`."""
         with self._lock:
             self._waiting.append((name, ready))
+
+    def forget(self, ready: Ready) -> None:
+        """Wait no more."""
+        with self._lock:
+            self._waiting = deque(one for one in self._waiting if one[1] is not ready)
+
+    def fail(self, error: Exception) -> None:
+        """Tell all who wait that no model comes."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, deque()
+        for _, ready in waiting:
+            ready(error)
 
     def release(self, name: str) -> None:
         """Say that a user of the model is done with it."""
@@ -116,7 +126,7 @@ class ModelTable:
         self._users[name] = self._users.get(name, 0) + 1
         return self.served[name]
 
-    def next_wanted(self) -> tuple[str, Callable[[ServedModel | Exception], None]] | None:
+    def next_wanted(self) -> tuple[str, Ready] | None:
         """Who waits longest, if the model can be given or loaded now; an unused one makes room. For the worker."""
         with self._lock:
             if not self._waiting:
@@ -138,15 +148,26 @@ class ModelTable:
         """Free the models that nobody has used for so long; returns the seconds until the next is due, None without one."""
         with self._lock:
             now, due = time.monotonic(), []
-            for name in list(self.served):
-                if not self._users.get(name) and not self._waiting:
-                    rest = self._used.get(name, now) + seconds - now
-                    if rest <= 0:
-                        self._drop(name)
-                    else:
-                        due.append(rest)
-            return min(due, default=None)
+            unused = [] if self._waiting else [name for name in self.served if not self._users.get(name)]
+            for name in unused:
+                rest = self._used.get(name, now) + seconds - now
+                if rest <= 0:
+                    self._drop(name)
+                else:
+                    due.append(rest)
+        if len(due) < len(unused):
+            self.free_memory()
+        return min(due, default=None)
 
     def _drop(self, name: str) -> None:
-        del self.served[name]
+        self._dropped.append(weakref.ref(self.served.pop(name).loaded.model))
+
+    def free_memory(self) -> None:
+        """Give back the memory of models that were dropped. Requests that have just ended may hold one a moment longer."""
+        for _ in range(MOST_MOMENTS):
+            if all(model() is None for model in self._dropped):
+                break
+            time.sleep(0.001)
+            gc.collect()
+        self._dropped.clear()
         runtime.release_memory()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from zoo.architecture import Strategy
 from zoo.generation import resolve_strategy
 from zoo.generation.chat.conversation import ChatPrompt, chat_prompt, next_turn_checkpoints
+from zoo.generation.grammar import token_mask
 from zoo.generation.loop.prompt import encode_prompt
+from zoo.generation.loop.text_stream import Expression
 from zoo.generation.settings import Settings, generation_config_of, settings_for, token_limit
 from zoo.generation.strategies import autoregressive, beam
 from zoo.loading import Loaded
@@ -55,13 +58,15 @@ def _prompts(model: ServedModel, request: GenerationRequest) -> list[ChatPrompt]
 def lay_out(model: ServedModel, request: GenerationRequest | TokenizeRequest) -> ChatPrompt:
     """The prompt of a conversation."""
     assert request.messages is not None
+    known = model.conversations
+    encode = None if known is None else partial(known.encode, request.messages)
     return chat_prompt(
         model.loaded,
         request.messages,
         tools=request.tools,
         tool_choice=request.tool_choice if isinstance(request, GenerationRequest) else None,
         variables=request.variables,
-        encode=model.encode,
+        encode=encode,
     )
 
 
@@ -123,6 +128,7 @@ def _sequence(
     checked = _engine_settings(model, strategy, arguments)
     if checked is not None:  # what other strategies generate ends with its request
         checked = replace(checked, max_time=min(checked.max_time or most_seconds, most_seconds))
+    _compile(prompt.loaded, arguments)
     checkpoints: tuple[int, ...] = ()
     if checked is not None and not model.by_column and request.messages is not None:
         checkpoints = tuple(next_turn_checkpoints(loaded, request.messages, prompt.ids, prompt.variables))
@@ -132,6 +138,16 @@ def _sequence(
         policy = (checked or Settings()).policy()
         nbytes = model.cache_bytes(length + limit, policy) * int(arguments.get("beams") or 1)
     return PreparedSequence(prompt.ids, prompt.loaded, checked, strategy, arguments, checkpoints, nbytes)
+
+
+def _compile(loaded: Loaded, arguments: Mapping[str, Any]) -> None:
+    """Compile what constrains an answer. It may take seconds, and is kept, so that the worker need not."""
+    forms = {name: arguments[name] for name in ("json_schema", "regex", "grammar") if name in arguments}
+    if forms:
+        vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab
+        token_mask(loaded.tokenizer, vocab, (), **forms)
+    if arguments.get("stop_regex"):
+        Expression(arguments["stop_regex"])
 
 
 def _engine_settings(model: ServedModel, strategy: Strategy, arguments: Mapping[str, Any]) -> Settings | None:

@@ -5,72 +5,131 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from email.utils import formatdate
 from types import FrameType
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from zoo.errors import ZooError, in_words
-from zoo_serve.log import say
+from zoo_serve.log import LineHandler, say
 from zoo_serve.requests import RequestError
 from zoo_serve.service import Service
 
 MOST_CONNECTIONS = 1024
 HEADER_SECONDS = 15  # in which a connection must send the whole head of a request
+MOST_AHEAD = 2**16  # bytes that a peer may send before it has its response
 WRITE_SECONDS = 30  # in which a reader must take something, or it is dropped
 IDLE_SECONDS = 75  # that a connection is kept between two requests
 STOP_SECONDS = 30  # in which running answers are finished after SIGTERM
 
 
 class Connection(H11Protocol):
-    """A connection that is closed where its peer sends a head, or reads an answer, too slowly, or there are too many."""
+    """A connection that is dropped where its peer sends, or reads, too slowly.
 
-    _timer: asyncio.TimerHandle | None = None
+    Where there are too many, the one that has waited longest for its peer makes room for a new one, so that silent
+    connections lock nobody out.
+    """
+
+    most = MOST_CONNECTIONS
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._ahead = 0  # bytes that came before the response was complete
+        self._dropped = False
+        self._since = self.loop.time()  # when the last request, or response, was complete
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
-        else:
-            self._limit(HEADER_SECONDS)
+        self._limit("head", HEADER_SECONDS)
+        if len(self.connections) > self.most:
+            waiting: Any = [each for each in self.connections if each._waits_for_peer]  # type: ignore[union-attr]
+            min(waiting, key=lambda each: each._since)._drop()
+
+    @property
+    def _waits_for_peer(self) -> bool:
+        """Whether the peer has to send or to read something next."""
+        idle = self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+        return not self._dropped and (idle or self.flow.write_paused)
 
     def handle_events(self) -> None:
         before = self.cycle
+        self.server_state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
         super().handle_events()
         if self.cycle is not before:  # a head has come
-            self._unlimit()
+            self._unlimit("head")
+            self._since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
-        waiting = self.cycle is None or self.cycle.response_complete
+        cycle = self.cycle
+        ahead = cycle is not None and not cycle.response_complete and not cycle.more_body
         super().data_received(data)
-        if waiting and (self.cycle is None or self.cycle.response_complete) and self._timer is None:
-            self._limit(HEADER_SECONDS)
+        if ahead:
+            self._ahead += len(data)
+            if self._ahead > MOST_AHEAD:
+                self._drop()
+            else:
+                self.flow.resume_reading()  # or nobody would see that the peer goes away
+        elif (self.cycle is None or self.cycle.response_complete) and "head" not in self._timers:
+            self._limit("head", HEADER_SECONDS)
+
+    def on_response_complete(self) -> None:
+        self._ahead, self._since = 0, self.loop.time()
+        super().on_response_complete()
+        self._limit_close()
+
+    def send_400_response(self, msg: str) -> None:
+        if self.conn.our_state is h11.SEND_BODY:  # of the response to the request before
+            self._drop()
+        else:
+            super().send_400_response(msg)
+            self._limit_close()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._limit_close()
+
+    def shutdown(self) -> None:
+        with suppress(h11.LocalProtocolError):  # of a connection that is closing
+            super().shutdown()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._limit(WRITE_SECONDS)
+        self._limit("write", WRITE_SECONDS)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._unlimit()
+        self._unlimit("write")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._unlimit()
+        for name in list(self._timers):
+            self._unlimit(name)
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
-    def _limit(self, seconds: float) -> None:
-        self._unlimit()
-        self._timer = self.loop.call_later(seconds, self.transport.abort)
+    def _limit_close(self) -> None:
+        """Bound the time in which a peer must read what was sent before the connection closes."""
+        if self.transport.is_closing():
+            self._limit("write", WRITE_SECONDS)
 
-    def _unlimit(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _limit(self, name: str, seconds: float) -> None:
+        self._unlimit(name)
+        self._timers[name] = self.loop.call_later(seconds, self._drop)
+
+    def _unlimit(self, name: str) -> None:
+        if name in self._timers:
+            self._timers.pop(name).cancel()
+
+    def _drop(self) -> None:
+        self._dropped = True
+        self.transport.abort()
 
 
 class Server(uvicorn.Server):
@@ -87,27 +146,38 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                host=host,
-                port=port,
                 http=Connection,
                 ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                date_header=False,  # each connection sets it: the server then need not wake for it
+                backlog=MOST_CONNECTIONS,
                 timeout_keep_alive=IDLE_SECONDS,
                 timeout_graceful_shutdown=STOP_SECONDS,
             )
         )
-        self.service, self._on_ready = service, on_ready
+        self.service, self._host, self._port, self._on_ready = service, host, port, on_ready
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending = asyncio.Event()
         self.problem: BaseException | None = None
 
     async def startup(self, sockets: Any = None) -> None:
         """Listen, then load the first model."""
-        await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
-        if self.started:
-            self._loading = asyncio.ensure_future(self._load())
+        await super().startup(sockets)
+        self._loading = asyncio.ensure_future(self._load())
+
+    async def main_loop(self) -> None:
+        """Wait for the end; nothing polls."""
+        await self._ending.wait()
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        """Finish what runs, for at most `STOP_SECONDS`."""
+        await super().shutdown(sockets)
+        if self.server_state.tasks:  # they were cancelled, and say so to their clients
+            await asyncio.wait(self.server_state.tasks, timeout=1)
 
     async def _load(self) -> None:
         try:
@@ -126,50 +196,72 @@ class Server(uvicorn.Server):
 
     def fail(self, error: BaseException) -> None:
         """End the process with an error. In the event loop."""
-        self.problem, self.should_exit = error, True
+        self.problem = self.problem or error
+        self.config.timeout_graceful_shutdown = 1  # in which clients get their errors
+        self.service.stopping = True
+        self._end()
+
+    def _end(self) -> None:
+        self.should_exit = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._ending.set)
 
     def worker_failed(self, error: BaseException) -> None:
         """End the process, since its worker has ended. From the worker's thread."""
         problem = ZooError(f"the server's worker has ended: {in_words(error)}")
         problem.__cause__ = error
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self.fail, problem)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handle SIGINT and SIGTERM while the server runs."""
-        signals = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self.handle_exit) for number in signals}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with suppress(RuntimeError, AttributeError):  # the loop has ended, or not begun
+            self._loop.call_soon_threadsafe(self.fail, problem)  # type: ignore[union-attr]
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop; at once where the server is stopping already."""
         if self.service.stopping:
             os._exit(128 + sig)
-        self.service.stopping = self.should_exit = True
+        self.service.stopping = True
+        self._end()
         if self.service.under_way:
             say(
                 f"zoo: finishing {self.service.under_way} requests for at most {STOP_SECONDS} s; again to end at once"
             )
 
     def run_to_end(self) -> None:
-        """Serve until a signal or a failure; the error where the first model cannot be loaded or the worker ended."""
-        raise_file_limit()
-        self.run()
-        self.service.worker.stop()
+        """Serve until a signal or a failure, and end the process: with status 1, and the error, after a failure."""
+        LineHandler.install("uvicorn.error", "asyncio")
+        Connection.most = most_connections()
+        self.run(listen(self._host, self._port))
+        self.service.worker.stop(2)
         if self.problem is not None:
-            raise self.problem
+            say(f"Error: {in_words(self.problem)}")
+        # At once: a thread in a long call, for which nobody waits, would abort an interpreter that takes itself apart.
+        os._exit(0 if self.problem is None else 1)
 
 
-def raise_file_limit() -> None:
-    """Allow this process as many open files as the system lets it, since each connection is one."""
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen at all addresses of a host; ZooError where one cannot."""
+    found: list[socket.socket] = []
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in dict.fromkeys(addresses):
+            port = found[0].getsockname()[1] if found else port
+            place: Any = (address[0], port, *address[2:])
+            found.append(socket.create_server(place, family=family, backlog=MOST_CONNECTIONS))
+    except OSError as error:
+        for each in found:
+            each.close()
+        raise ZooError(f"cannot listen at {host} port {port}: {error.strerror}") from error
+    return found
+
+
+def most_connections() -> int:
+    """How many connections there may be, once this process may open as many files as the system lets it.
+
+    Each is a file, and as many may wait to be accepted.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4 * MOST_CONNECTIONS
     if soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
         with suppress(ValueError, OSError):
-            most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            soft = most
+    return min(MOST_CONNECTIONS, soft // 4)

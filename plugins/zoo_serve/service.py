@@ -3,44 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
 from itertools import chain
 from typing import Any, TypeVar
 
 from zoo.frozen import Frozen, frozen
-from zoo.generation.chat.conversation import ChatPrompt
 from zoo.generation.loop.prompt import in_batches
-from zoo.generation.loop.step import Step
 from zoo.generation.strategies.embedding import BATCH
 from zoo.loading import Loaded
 from zoo_serve.embeddings import encoded, vectors_of
+from zoo_serve.generation import Generation, Mailbox
 from zoo_serve.metrics import Metrics
 from zoo_serve.models import ModelTable, ServedModel
-from zoo_serve.prepare import detokenized, prepare, token_of, tokenized
+from zoo_serve.prepare import detokenized, prepare, tokenized
 from zoo_serve.requests import (
-    Answer,
-    Choice,
-    Delta,
     DetokenizeRequest,
     EmbeddingRequest,
     GenerationRequest,
     RequestError,
-    Token,
     TokenizeRequest,
-    TokenLogprobs,
 )
-from zoo_serve.worker import Job, PreparedSequence, Worker, request_error
+from zoo_serve.worker import Job, Worker, request_error
 
 Made = TypeVar("Made")
 THREADS = 2  # that lay out and encode prompts
 RETRY_SECONDS = 2
 END = object()  # of what a call yields
-MOST_UNREAD = 8192  # steps that wait for a slow reader before its request is cancelled
 
 
 @frozen()
@@ -52,157 +42,16 @@ class Limits(Frozen):
     seconds: float = 600
 
 
-class Mailbox:
-    """What the worker delivers to one request, read in the event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._items, self._filled = loop, deque[Any](), asyncio.Event()
-        self.unread = 0
-
-    def deliver(self, item: Any) -> None:
-        """Add an item. From the worker's thread."""
-        self._loop.call_soon_threadsafe(self._add, item)
-
-    def _add(self, item: Any) -> None:
-        self._items.append(item)
-        self.unread += len(item) if isinstance(item, list) else 1
-        self._filled.set()
-
-    async def next(self) -> Any:
-        """The next item; a RequestError is raised."""
-        while not self._items:
-            self._filled.clear()
-            await self._filled.wait()
-        item = self._items.popleft()
-        self.unread -= len(item) if isinstance(item, list) else 1
-        if isinstance(item, RequestError):
-            raise item
-        return item
-
-
-class Generation:
-    """A request for text under way. `answer` grows as `deltas` are read."""
-
-    def __init__(
-        self,
-        request: GenerationRequest,
-        model: ServedModel,
-        sequences: list[PreparedSequence],
-        prompts: list[ChatPrompt],
-        mailbox: Mailbox,
-        metrics: Metrics,
-    ) -> None:
-        self.request, self.model, self.sequences, self.metrics = request, model, sequences, metrics
-        self.answer = Answer(model.name, [Choice() for _ in sequences])
-        self.first_token: float | None = None
-        self.began = time.monotonic()
-        self._prompts, self._mailbox = prompts, mailbox
-        self._parsers = [prompt.step_parser() for prompt in prompts]
-        self._tokens: list[list[int]] = [[] for _ in sequences]
-        self._last: list[float | None] = [None] * len(sequences)
-        self._ended = 0
-        self.answer.usage.prompt = sum({id(prompt): len(prompt.ids) for prompt in prompts}.values())
-
-    async def begun(self) -> None:
-        """Wait until the worker has begun it; RequestError for what the model refuses."""
-        await self._mailbox.next()
-
-    async def deltas(self) -> AsyncIterator[list[Delta]]:
-        """The parts of the answer as they come, which the answer has already."""
-        while self._ended < len(self.sequences):
-            steps = await self._mailbox.next()
-            if self._mailbox.unread > MOST_UNREAD:
-                raise RequestError(408, "the answer is read too slowly")
-            deltas = []
-            for number, step in steps:
-                deltas += self._deltas(number, step)
-            for delta in deltas:
-                self.answer.add(delta)
-            if deltas:
-                yield deltas
-
-    def _deltas(self, number: int, step: Step) -> list[Delta]:
-        """The parts that a step of the sequence of this number adds."""
-        if step.error is not None:
-            raise request_error(step.error, self.model)
-        found = []
-        self._count(number, step)
-        if step.prompt is not None and self.request.echo:
-            found.append(self._echo(number, step))
-        step = self._parsers[number](step)
-        self.answer.usage.thinking += bool(step.thinking)
-        reason = step.finish_reason
-        if reason is not None:
-            self._ended += 1
-            self.model.remember([*self.sequences[number].ids, *self._tokens[number]])
-            if step.tool_calls or self.answer.choices[number].calls:
-                reason = "tool_calls" if reason == "stop" else reason
-            reason = "length" if reason == "time" else reason
-        tokens = []
-        if step.token is not None and step.logprob is not None and step.candidate is None:
-            tokens = [self._logprobs(step.token, step.logprob, step.alternatives)]
-        found.append(
-            Delta(
-                index=number,
-                text=step.text,
-                thinking=step.thinking,
-                calls=step.tool_calls,
-                tokens=tuple(tokens),
-                finish_reason=reason,
-                stop=step.stop,
-                candidate=step.candidate,
-            )
-        )
-        return found
-
-    def _count(self, number: int, step: Step) -> None:
-        """Count a step's tokens, and measure its time."""
-        now, usage, name = time.monotonic(), self.answer.usage, self.model.name
-        if step.prompt is not None:
-            usage.cached += step.prompt.cached_tokens
-            self.metrics.prompt_read(name, step.prompt)
-        if step.token is None or step.candidate is not None:
-            return
-        usage.completion += 1
-        self._tokens[number].append(step.token)
-        last = self._last[number]
-        if last is None:
-            self.metrics.first_token(name, now - self.began)
-        else:
-            self.metrics.next_token(name, now - last)
-        self._last[number] = now
-        self.first_token = self.first_token or now
-
-    def _echo(self, number: int, step: Step) -> Delta:
-        """The prompt of a completion, with the log-probabilities of its tokens where they were asked for."""
-        ids, loaded = self.sequences[number].ids, self.model.loaded
-        assert step.prompt is not None
-        text = self.request.prompts[number // self.request.count]
-        if not isinstance(text, str):
-            text = loaded.tokenizer.decode(ids) if loaded.tokenizer else ""
-        tokens: list[TokenLogprobs] = []
-        if step.prompt.logprobs is not None:
-            alternatives = step.prompt.alternatives or (None,) * len(step.prompt.logprobs)
-            tokens = [TokenLogprobs(self._token(ids[0], None))]
-            tokens += map(self._logprobs, ids[1:], step.prompt.logprobs, alternatives)
-        return Delta(index=number, text=text, tokens=tuple(tokens))
-
-    def _logprobs(self, token: int, logprob: float, alternatives: Any) -> TokenLogprobs:
-        others = tuple(self._token(id, value) for id, value in (alternatives or {}).items())
-        return TokenLogprobs(self._token(token, logprob), others)
-
-    def _token(self, id: int, logprob: float | None) -> Token:
-        return token_of(self.model.loaded, id, logprob)
-
-
 class Service:
     """Answers requests of every kind; one for each process."""
 
     def __init__(self, table: ModelTable, worker: Worker, limits: Limits, metrics: Metrics) -> None:
         self.table, self.worker, self.limits, self.metrics = table, worker, limits, metrics
-        self.under_way = 0
+        self.under_way = self.body_bytes = 0  # of requests, and of their bodies
         self.loaded = self.stopping = False
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="prompts")
+        self._free_threads = asyncio.Semaphore(THREADS)
+        self._work: set[Future[Any]] = set()
 
     @property
     def state(self) -> str:
@@ -217,7 +66,7 @@ class Service:
         """Load the first model, so that the first request need not wait. The library's error where that fails."""
         name = self._source(None)
         await self._loaded(name)
-        self.table.release(name)
+        self._release(name)
         self.loaded = True
 
     @asynccontextmanager
@@ -242,10 +91,14 @@ class Service:
             try:
                 yield model
             finally:
-                self.table.release(source)
-                self.worker.wake()
+                self._release(source)
         finally:
             self.under_way -= 1
+
+    def _release(self, name: str) -> None:
+        """Be done with a model. The worker may load another in its place."""
+        self.table.release(name)
+        self.worker.wake()
 
     def _source(self, name: str | None) -> str:
         if name is None:
@@ -265,37 +118,65 @@ class Service:
         waiting: asyncio.Future[ServedModel] = loop.create_future()
 
         def ready(model: ServedModel | Exception) -> None:
-            loop.call_soon_threadsafe(settle, model)
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(settle, model)
 
         def settle(model: ServedModel | Exception) -> None:
-            if isinstance(model, ServedModel):
-                if waiting.cancelled():
-                    self.table.release(name)
-                else:
-                    waiting.set_result(model)
-            elif not waiting.cancelled():
-                problem = RequestError(503, f"the model {name} cannot be loaded", code="not_loaded")
-                problem.__cause__ = model
-                waiting.set_exception(problem)
+            if isinstance(model, Exception):
+                if not waiting.cancelled():
+                    problem = RequestError(503, f"the model {name} cannot be loaded", code="not_loaded")
+                    problem.__cause__ = model
+                    waiting.set_exception(model if isinstance(model, RequestError) else problem)
+            elif waiting.cancelled():
+                self._release(name)
+            else:
+                waiting.set_result(model)
 
         self.table.wait(name, ready)
         self.worker.wake()
-        return await waiting
-
-    async def _in_thread(self, model: ServedModel, function: Callable[..., Made], *arguments: Any) -> Made:
-        """The value of a function that uses no MLX, called in another thread; its errors as those of a request."""
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._threads, partial(function, *arguments))
+            return await waiting
+        except asyncio.CancelledError:
+            self.table.forget(ready)
+            self.worker.wake()
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                self._release(name)  # it came in the same moment
+            raise
+
+    async def in_thread(self, function: Callable[..., Made], *arguments: Any) -> Made:
+        """The value of a function that uses no MLX, called in another thread; its errors are raised here."""
+        loop = asyncio.get_running_loop()
+
+        def free(work: Future[Any]) -> None:
+            self._work.discard(work)
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._free_threads.release)
+
+        # What is cancelled keeps its thread until it ends, so that nothing queues up behind it.
+        await self._free_threads.acquire()
+        work = self._threads.submit(function, *arguments)
+        self._work.add(work)
+        work.add_done_callback(free)
+        return await asyncio.wrap_future(work)
+
+    async def _prepared(self, model: ServedModel, function: Callable[..., Made], *arguments: Any) -> Made:
+        """The value of a function called in another thread; its errors as those of a request."""
+        try:
+            return await self.in_thread(function, *arguments)
         except Exception as error:
             raise request_error(error, model) from error
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no thread works for a request."""
+        return not self._work
 
     @asynccontextmanager
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Generation]:
         """Begin to answer a request. When the context ends, what is not generated by then is cancelled."""
         async with self._admitted(request.model) as model:
             arguments = (model, request, self.limits.seconds)
-            sequences, prompts = await self._in_thread(model, prepare, *arguments)
+            sequences, prompts = await self._prepared(model, prepare, *arguments)
             mailbox = Mailbox(asyncio.get_running_loop())
             job = Job(model, mailbox.deliver, sequences)
             self.worker.submit(job)
@@ -321,7 +202,7 @@ class Service:
     async def embed(self, request: EmbeddingRequest) -> tuple[str, list[list[float]], int]:
         """The model's name, the vectors of some texts, and the number of their tokens."""
         async with self._admitted(request.model) as model:
-            ids = await self._in_thread(model, encoded, model.loaded, request.texts)
+            ids = await self._prepared(model, encoded, model.loaded, request.texts)
             batches = in_batches(model.loaded, list(map(len, ids)), BATCH)
 
             def vectors(loaded: Loaded) -> Iterator[list[list[float]]]:
@@ -336,9 +217,9 @@ class Service:
     async def tokenize(self, request: TokenizeRequest) -> tuple[int | None, list[int], list[str] | None]:
         """The model's context, the token ids of a text or of a conversation, and their texts if those are asked for."""
         async with self._admitted(request.model) as model:
-            return await self._in_thread(model, tokenized, model, request)
+            return await self._prepared(model, tokenized, model, request)
 
     async def detokenize(self, request: DetokenizeRequest) -> str:
         """The text of token ids."""
         async with self._admitted(request.model) as model:
-            return await self._in_thread(model, detokenized, model, request)
+            return await self._prepared(model, detokenized, model, request)

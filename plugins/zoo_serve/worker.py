@@ -85,6 +85,7 @@ class Worker:
         self.table, self.rows, self.prompt_cache, self.unload_after = table, rows, prompt_cache, unload_after
         self.failed: BaseException | None = None
         self.on_failure, self._after_step = on_failure, after_step
+        self._lock = threading.Lock()
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._waiting: deque[Job] = deque()  # until there is memory for their caches
         self._jobs: list[Job] = []
@@ -98,23 +99,33 @@ class Worker:
 
     def submit(self, job: Job) -> None:
         """Run a job. From any thread."""
-        self._inbox.put(lambda: self._waiting.append(job))
+        if not self._post(lambda: self._waiting.append(job)):
+            job.deliver(ended())
 
     def cancel(self, job: Job) -> None:
         """End a job: nothing more is delivered, and its rows are free at the next step. From any thread."""
         job.cancelled = True
-        self._inbox.put(lambda: self._cancel(job))
+        self._post(lambda: self._cancel(job))
 
     def wake(self) -> None:
         """Have the worker look whether a model is wanted. From any thread."""
-        self._inbox.put(lambda: None)
+        if not self._post(lambda: None):
+            self.table.fail(ended())
 
-    def stop(self, seconds: float = 10) -> None:
-        """End the thread after its step, and wait for that. From any other thread."""
+    def stop(self, seconds: float = 10) -> bool:
+        """End the thread after its step, and wait for that; whether it ended. From any other thread."""
         self._stopping = True
-        self.wake()
+        self._post(lambda: None)
         if self._thread.is_alive():
             self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _post(self, message: Callable[[], None]) -> bool:
+        """Have the worker do something; False where it has failed."""
+        with self._lock:
+            if self.failed is None:
+                self._inbox.put(message)
+            return self.failed is None
 
     def _run(self) -> None:
         try:
@@ -126,11 +137,14 @@ class Worker:
                 self._count()
                 self._after_step()
         except BaseException as error:
-            self.failed = error
-            problem = RequestError(500, "the server's worker has ended")
+            with self._lock:
+                self.failed = error
+            with suppress(queue.Empty):
+                while True:
+                    self._inbox.get_nowait()()
             for job in [*self._waiting, *self._jobs]:
-                job.deliver(problem)
-            self._after_step()
+                job.deliver(ended())
+            self.table.fail(ended())
             self.on_failure(error)
 
     def _receive(self) -> None:
@@ -141,6 +155,10 @@ class Worker:
             self._inbox.get(block=idle, timeout=due)()
             while True:
                 self._inbox.get_nowait()()
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        self._jobs = [job for job in self._jobs if job.handles or job.running]
 
     def _engines_hold(self) -> bool:
         return any(not model.engine.idle for model in self.table.served.values())
@@ -151,25 +169,26 @@ class Worker:
             name, ready = wanted
             try:
                 if name not in self.table.served:
+                    self.table.free_memory()  # of the model that made room
                     self.table.served[name] = ServedModel(
                         self.table.sources[name], rows=self.rows, prompt_cache=self.prompt_cache
                     )
                 ready(self.table.give(name))
-            except (ZooError, OSError, RuntimeError, MemoryError) as error:
+            except Exception as error:  # a plugin's code may raise anything
                 ready(error)
 
     def _admit(self) -> None:
         """Begin the jobs for whose caches there is memory, in their order."""
         room = memory_for_caches(self.table.served.values())
-        while self._waiting:
-            job = self._waiting[0]
-            held = sum(other.nbytes for other in self._jobs)
-            if room is not None and held and job.nbytes > room - held:
-                return
-            self._waiting.popleft()
-            if room is not None and job.nbytes > room:
-                self._fail(job, too_large(job.nbytes, room))
-            elif not job.cancelled:
+        if room is None:
+            room = sum(job.nbytes for job in [*self._waiting, *self._jobs])
+        for job in [job for job in self._waiting if job.nbytes > room]:
+            self._fail(job, too_large(job.nbytes, room))
+        held = sum(job.nbytes for job in self._jobs)
+        while self._waiting and held + self._waiting[0].nbytes <= room:
+            job = self._waiting.popleft()
+            if not job.cancelled:
+                held += job.nbytes
                 self._begin(job)
 
     def _begin(self, job: Job) -> None:
@@ -204,11 +223,10 @@ class Worker:
             owners = {handle: job for job in self._jobs if job.model is model for handle in job.handles}
             try:
                 steps = model.engine.step()
-            except (
-                Exception
-            ) as error:  # a plugin's block for example: the model's sequences end, others go on
+            except Exception as error:  # not of one sequence, which ends by itself
                 for job in {id(job): job for job in owners.values()}.values():
                     self._fail(job, error)
+                model.renew_engine()
                 continue
             for handle, step in steps:
                 job = owners[handle]
@@ -222,7 +240,7 @@ class Worker:
         for job in self._jobs:
             if job.running:
                 self._step_alone(job)
-        self._jobs = [job for job in self._jobs if job.handles or job.running]
+        self._forget_ended()
         if not self._jobs:
             runtime.release_memory()
 
@@ -253,7 +271,8 @@ class Worker:
         job.handles.clear()
         for _, steps in job.running:
             if hasattr(steps, "close"):
-                steps.close()
+                with suppress(Exception):  # of a strategy that fails once more
+                    steps.close()
         job.running.clear()
 
     def _count(self) -> None:
@@ -266,6 +285,11 @@ class Worker:
             "memory_bytes": runtime.active_memory(),
             "models_loaded": len(engines),
         }
+
+
+def ended() -> RequestError:
+    """The error for all requests once the worker has failed."""
+    return RequestError(500, "the server's worker has ended", code="failed")
 
 
 def memory_for_caches(models: Iterable[ServedModel]) -> int | None:
@@ -281,7 +305,7 @@ def too_large(nbytes: int, room: int) -> RequestError:
     """The error for a request whose caches can never fit."""
     return RequestError(
         400,
-        f"the request needs {nbytes / 1e9:.2f} GB of cache, and this server has {room / 1e9:.2f} GB: fewer tokens or fewer "
+        f"the request needs {min(nbytes, 10**18) / 1e9:.2f} GB of cache, and this server has {room / 1e9:.2f} GB: fewer tokens or fewer "
         "answers need less",
         code="insufficient_memory",
     )

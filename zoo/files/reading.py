@@ -139,12 +139,17 @@ def read_object_at(path: Path, kind: type[ZooError], required: bool = False) -> 
     return read_object(path.parent, path.name, kind, required)
 
 
-def parse_json(text: str) -> Any:
-    """Parse JSON. ValueError when it is malformed, has a key twice, is too large or nested too deeply."""
-    if sum(map(text.count, "{[,")) > MAX_JSON_VALUES:
-        raise ValueError(f"more than {MAX_JSON_VALUES:,} values")
+def parse_json(text: str, *, most: int = MAX_JSON_VALUES, standard: bool = False) -> Any:
+    """Parse JSON. ValueError when it is malformed, has a key twice, more than `most` values, or is nested too deeply.
+
+    With `standard`, also for NaN and Infinity, which JSON does not have but configs do, and for whole numbers of more than
+    20 digits.
+    """
+    if sum(map(text.count, "{[,")) > most:
+        raise ValueError(f"more than {most:,} values")
     try:
-        value = json.loads(text, object_pairs_hook=_object)
+        checks: dict[str, Any] = {"parse_constant": _not_json, "parse_int": _whole} if standard else {}
+        value = json.loads(text, object_pairs_hook=_object, **checks)
     except RecursionError:
         raise ValueError(f"nested more than {MAX_JSON_DEPTH} deep") from None
     level = [value]
@@ -163,6 +168,16 @@ def parse_json(text: str) -> Any:
     if _SURROGATE.search(text):
         json.dumps(value, ensure_ascii=False).encode("utf-8")  # a UnicodeEncodeError is a ValueError
     return value
+
+
+def _not_json(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 20:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from zoo.errors import PromptError
@@ -85,6 +86,7 @@ def compile_grammar(
     return _checked("grammar", f"{grammar}\n{NO_FORCING}\n")
 
 
+@lru_cache(16)
 def _checked(name: str, grammar: str, plain: str | None = None) -> Grammar:
     """A grammar that llguidance accepts; PromptError, naming the setting, for another.
 

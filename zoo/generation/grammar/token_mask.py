@@ -6,7 +6,7 @@ Axes: V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -19,9 +19,10 @@ from zoo.generation.grammar.compile import NO_TOKEN, Grammar, compile_grammar, e
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from llguidance import LLTokenizer
+    from llguidance import LLMatcher, LLTokenizer
 
 BITS = 32  # ids in a word of a mask
+MOST_COMPILED = 16  # grammars that are kept
 
 
 @frozen()
@@ -125,6 +126,14 @@ def token_mask(
     return TokenMask(compiled, vocabulary, eos_ids)
 
 
+@lru_cache(MOST_COMPILED)
+def _compiled(library: LLTokenizer, lark: str) -> LLMatcher:
+    """The matcher of a grammar before any token, to be copied: compiling one may take a second."""
+    from llguidance import LLMatcher
+
+    return LLMatcher(library, lark, log_level=0)
+
+
 class TokenMask:
     """The state of one text: `allowed` before each token, `update` after it.
 
@@ -133,8 +142,6 @@ class TokenMask:
 
     def __init__(self, grammar: Grammar, vocabulary: Vocabulary, eos_ids: Iterable[int]) -> None:
         """PromptError for a grammar that no token can begin."""
-        from llguidance import LLMatcher
-
         self.grammar, self.vocabulary = grammar, vocabulary
         self._ends = frozenset(end for end in eos_ids if 0 <= end < vocabulary.end)
         self._end_bits = bits_of(self._ends, vocabulary.end)
@@ -142,7 +149,7 @@ class TokenMask:
         self._inner = vocabulary.all & ~bits_of(self._ends - vocabulary.silent, vocabulary.end)
         self._begun = False  # whether a token with text came
         self._only_end = False  # nothing but the end can follow
-        self._matcher = LLMatcher(vocabulary.library, grammar.lark, log_level=0)
+        self._matcher = _compiled(vocabulary.library, grammar.lark).deep_copy()
         try:
             self.allowed()
         except ZooError as error:

@@ -1,0 +1,201 @@
+"""The worker: what fails ends alone, models take turns, caches fit in memory, and idleness costs nothing."""
+
+import gc
+import threading
+import time
+import weakref
+from importlib import import_module
+
+import pytest
+
+import zoo
+from tests.helpers.serving import LONG, PROMPT, serving, wait_until
+from tests.plugins.serve.test_faults import in_background
+from zoo.cache import CachePolicy
+from zoo_serve.service import Limits
+
+EXPECTED = {
+    name: zoo.generate(zoo.load(name), PROMPT, min_tokens=60, max_tokens=60).text
+    for name in ("llama", "qwen3")
+}
+
+
+def test_a_worker_that_dies_ends_all_requests_at_once_and_the_server_with_an_error():
+    with serving(limits=Limits(rows=1)) as made:
+        made.hold()
+        others = [in_background(made.ask, LONG) for _ in range(3)]
+        wait_until(lambda: made.service.under_way == 3)
+
+        def fail():
+            raise KeyError("a secret")
+
+        made.worker._count = fail
+        made.go_on()
+        assert {(other()[0], other()[2]["error"]["code"]) for other in others} == {(500, "failed")}
+        wait_until(lambda: not made.thread.is_alive())
+        assert made.service.state == "failed"
+        assert made.service.under_way == 0
+        assert isinstance(made.server.problem, zoo.ZooError)
+        assert "worker has ended" in str(made.server.problem)
+
+
+def test_requests_after_the_worker_died_are_refused():
+    with serving() as made:
+        made.server.fail = lambda error: None  # so that the server still listens
+
+        def fail():
+            raise KeyError("a secret")
+
+        made.worker._count = fail
+        made.worker.wake()
+        wait_until(lambda: made.worker.failed)
+        assert made.ask(method="GET", path="/health")[2] == {"status": "failed"}
+        assert made.ask(LONG)[0] == 503
+
+
+def test_an_error_of_the_engine_ends_its_requests_alone():
+    with serving() as made:
+        [model] = made.table.served.values()
+
+        def fail():
+            raise RuntimeError("a secret")
+
+        model.engine.step = fail
+        status, _, answer = made.ask(LONG)
+        assert (status, answer["error"]["code"]) == (500, "internal_error")
+        assert "secret" not in str(answer)
+        assert made.text() == EXPECTED["llama"]
+        made.rest()
+
+
+def test_a_model_that_cannot_be_loaded_fails_its_requests_alone(capfd):
+    def load(name):
+        if name == "qwen3":
+            raise KeyError("a secret")
+        return zoo.load(name)
+
+    with serving(["llama", "qwen3"], load=load) as made:
+        status, _, answer = made.ask({**LONG, "model": "qwen3"})
+        assert (status, answer["error"]["code"]) == (503, "not_loaded")
+        assert made.text() == EXPECTED["llama"]
+        made.rest()
+    assert "secret" not in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_models_take_turns_and_the_old_one_is_freed_before_the_new_one_is_read():
+    alive, most = [], []
+
+    def load(name):
+        most.append(sum(model() is not None for model in alive))
+        loaded = zoo.load(name)
+        alive.append(weakref.ref(loaded.model))
+        return loaded
+
+    with serving(["llama", "qwen3"], load=load) as made:
+        others = [
+            (name, in_background(made.text, {**LONG, "model": name, "stream": False}))
+            for _ in range(4)
+            for name in EXPECTED
+        ]
+        assert all(other() == EXPECTED[name] for name, other in others)
+        made.rest()
+    assert len(most) > 2
+    assert set(most) == {0}
+
+
+def test_a_request_cancelled_while_it_waits_for_a_model_loads_none():
+    loads = []
+
+    def load(name):
+        loads.append(name)
+        return zoo.load(name)
+
+    with serving(["llama", "qwen3"], load=load) as made:
+        made.hold()
+        other = in_background(made.text)
+        wait_until(lambda: made.service.under_way == 1)
+        connection = made.send({**LONG, "model": "qwen3"})
+        wait_until(lambda: made.service.under_way == 2)
+        third = in_background(made.text)
+        wait_until(lambda: made.service.under_way == 3)
+        connection.close()
+        wait_until(lambda: made.service.under_way == 2)
+        made.go_on()
+        assert other() == third() == EXPECTED["llama"]
+        made.rest()
+        assert loads == ["llama"]
+
+
+def test_a_model_that_nobody_uses_is_freed_and_loaded_again():
+    with serving(unload_after=0.05) as made:
+        model = weakref.ref(next(iter(made.table.served.values())).loaded.model)
+        wait_until(lambda: not made.table.served)
+        gc.collect()
+        assert model() is None
+        assert made.text() == EXPECTED["llama"]
+
+
+def test_what_can_never_fit_is_refused_and_what_fits_later_waits(monkeypatch):
+    with serving() as made:
+        [model] = made.table.served.values()
+        from zoo_serve import worker
+
+        one = model.cache_bytes(7 + 60, CachePolicy())
+        monkeypatch.setattr(worker, "memory_for_caches", lambda models: 3 * one)
+        most = []
+
+        def after_step(step=made.worker._after_step):
+            most.append(sum(job.nbytes for job in made.worker._jobs))
+            step()
+
+        made.worker._after_step = after_step
+        assert made.ask({**LONG, "n": 4})[2]["error"]["code"] == "insufficient_memory"
+        assert made.ask({**LONG, "beams": 4, "min_tokens": None})[2]["error"]["code"] == "insufficient_memory"
+        assert made.ask({**LONG, "n": 4, "max_kv_size": 16})[0] == 200
+        others = [in_background(made.text) for _ in range(8)]
+        assert [other() for other in others] == [EXPECTED["llama"]] * 8
+        assert one < max(most) <= 3 * one
+        made.rest()
+
+
+def test_an_idle_server_does_not_wake():
+    with serving() as made:
+        made.text()
+        made.rest()
+        selector, woken = made.server._loop._selector, []
+        select = selector.select
+
+        def counted(timeout=None):
+            woken.append(timeout)
+            return select(timeout)
+
+        selector.select = counted
+        made.server._loop.call_soon_threadsafe(lambda: None)
+        time.sleep(0.1)
+        before, steps = len(woken), made.steps
+        time.sleep(0.5)
+        assert (len(woken), made.steps) == (before, steps)
+
+
+def test_grammars_are_compiled_before_the_worker_sees_them(monkeypatch):
+    module = import_module("zoo.generation.grammar.token_mask")
+    compiled, threads = module._compiled, []
+
+    def recorded(library, lark):
+        before = compiled.cache_info().misses
+        made = compiled(library, lark)
+        if compiled.cache_info().misses > before:
+            threads.append(threading.current_thread().name.partition("_")[0])
+        return made
+
+    monkeypatch.setattr(module, "_compiled", recorded)
+    with serving() as made:
+        body = {"prompt": PROMPT, "max_tokens": 40}
+        assert made.text({**body, "regex": "(yes|no) [0-9]{3}"})[:3] in ("yes", "no ")
+        schema = {"type": "object", "properties": {"a": {"enum": ["b"]}}, "required": ["a"]}
+        assert made.text({**body, "json_schema": schema})[0] == "{"
+        assert threads == ["prompts", "prompts"]
+        status, _, answer = made.ask({**body, "json_schema": {"type": "array", "uniqueItems": True}})
+        assert (status, answer["error"]["param"]) == (400, None)
+        assert "uniqueItems" in answer["error"]["message"]
