@@ -50,6 +50,7 @@ class Server:
 
     def stop(self):
         """End the process as a service manager does; AssertionError unless it ends well."""
+        assert self.url  # before that a signal ends it at once
         self.process.terminate()
         status = self.process.wait()
         self._reader.join()

@@ -127,7 +127,7 @@ def test_models_are_listed(client):
 
 def test_errors_are_the_exceptions_of_the_library(client, locked):
     with pytest.raises(anthropic.BadRequestError, match="temperature"):
-        ask(client, temperature=-1)
+        ask(client, extra_body={"temperature": -1})
     with pytest.raises(anthropic.BadRequestError, match="top_k_p"):
         ask(client, extra_body={"top_k_p": 1})
     with pytest.raises(anthropic.NotFoundError) as caught:
