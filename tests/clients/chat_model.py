@@ -14,14 +14,14 @@ from zoo.checkpoint.convert import save
 from zoo.generation.chat.conversation import chat_prompt
 
 TEMPLATE = """\
-{% for message in messages %}[{{ message.role }}]{{ message.content or '' }}
+{% for message in messages %}<|{{ message.role }}|>{{ message.content or '' }}
 {%- for call in message.tool_calls or [] %}
 <tool_call>
 {"name": {{ call.function.name | tojson }}, "arguments": {{ call.function.arguments | tojson }}}
 </tool_call>{% endfor %}<|endoftext|>
 {% endfor %}
-{%- if tools %}[tools]{% for tool in tools %}{{ tool.function.name }} {% endfor %}{% endif %}
-{%- if add_generation_prompt %}[assistant]
+{%- if tools %}<|tools|>{% for tool in tools %}{{ tool.function.name }} {% endfor %}{% endif %}
+{%- if add_generation_prompt %}<|assistant|>
 {%- if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}{% endif %}"""
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -53,12 +53,11 @@ LESSONS = [  # messages, tools, template variables, and the answer
     ([SYSTEM, RIVER], [], {}, BRIEF_ANSWER),
     (SECOND, [], {}, SECOND_ANSWER),
 ]
-STEPS, RATE = 150, 2e-3
+STEPS, RATE = 110, 2e-3
 
 
 def write(folder):
-    """Train the model and write it as a Hugging Face folder; returns the last loss."""
-    if __import__("os").environ.get("DEV"): __import__("shutil").copytree("/tmp/chatter", folder, dirs_exist_ok=True); return
+    """Train the model and write it as a Hugging Face folder."""
     loaded = zoo.load("llama", dtype="float32")
     loaded.tokenizer.chat_template = TEMPLATE
     rows, places, targets = [], [], []
@@ -73,18 +72,18 @@ def write(folder):
     row, column = mx.array(places).T  # (N,) each: where the tokens of answers are predicted
 
     def loss(model):
-        return nn.losses.cross_entropy(model.head(model.backbone(tokens)[row, column]), mx.array(targets)).mean()
+        return nn.losses.cross_entropy(
+            model.head(model.backbone(tokens)[row, column]), mx.array(targets)
+        ).mean()
 
-    optimizer = optim.Adam(optim.cosine_decay(RATE, STEPS))
+    optimizer = optim.Adam(RATE)
     step = nn.value_and_grad(loaded.model, loss)
     for _ in range(STEPS):
-        last, gradients = step(loaded.model)
+        _, gradients = step(loaded.model)
         optimizer.update(loaded.model, gradients)
         mx.eval(loaded.model.parameters(), optimizer.state)
-        if __import__("os").environ.get("TRAIN_LOG"): print(_, last.item(), flush=True)
     numbers = {**loaded.config, "max_position_embeddings": 512}
     save(folder, loaded.model, loaded.architecture, loaded.recipe, numbers)
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (folder / file).write_bytes((loaded.folder / file).read_bytes())
     (folder / "chat_template.jinja").write_text(TEMPLATE)
-    return last.item()

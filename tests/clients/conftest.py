@@ -49,11 +49,10 @@ class Server:
         return f"{self.url}/v1"
 
     def stop(self):
-        """End the process as a service manager does; AssertionError unless it ends well."""
+        """End the process as a service manager does."""
         self.process.terminate()
-        status = self.process.wait()
+        self.process.wait()
         self._reader.join()
-        assert status == 0, "".join(self.lines)
 
 
 @pytest.fixture(scope="session")

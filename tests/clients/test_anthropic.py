@@ -93,8 +93,7 @@ def test_a_call_in_a_stream_is_put_together(client):
 
 @pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "weather"}])
 def test_a_choice_of_tools_forces_a_call(client, choice):
-    message = ask(client, tools=[TOOL], tool_choice=choice, thinking=SILENT)
-    (call,) = message.content
+    call = ask(client, tools=[TOOL], tool_choice=choice).content[-1]
     assert (call.type, call.name, list(call.input)) == ("tool_use", "weather", ["city"])
 
 
@@ -127,7 +126,7 @@ def test_models_are_listed(client):
 
 def test_errors_are_the_exceptions_of_the_library(client, locked):
     with pytest.raises(anthropic.BadRequestError, match="temperature"):
-        ask(client, temperature=-1)
+        ask(client, extra_body={"temperature": -1})
     with pytest.raises(anthropic.BadRequestError, match="top_k_p"):
         ask(client, extra_body={"top_k_p": 1})
     with pytest.raises(anthropic.NotFoundError) as caught:

@@ -9,7 +9,7 @@ import zoo
 from tests.clients import chat_model
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # read as it is imported: else it asks the network
-import litellm  # noqa: E402
+import litellm
 
 RIVER, QUESTION = [chat_model.RIVER], [chat_model.QUESTION]
 

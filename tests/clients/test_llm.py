@@ -21,7 +21,12 @@ MODELS = """\
 def llm(chatter, tmp_path):
     """Run `llm …` with the server as one of its models; gives what it prints."""
     (tmp_path / "extra-openai-models.yaml").write_text(MODELS.format(address=chatter.v1))
-    environment = {**os.environ, "LLM_USER_PATH": str(tmp_path), "OPENAI_API_KEY": "none", "LLM_LOAD_PLUGINS": ""}
+    environment = {
+        **os.environ,
+        "LLM_USER_PATH": str(tmp_path),
+        "OPENAI_API_KEY": "none",
+        "LLM_LOAD_PLUGINS": "",
+    }
 
     def run(*arguments):
         command = [sys.executable, "-m", "llm", *arguments]
