@@ -142,8 +142,8 @@ class Planner:
             reader = Reader(slow=min(self.stall, 8))
         elif dice < 0.15:  # more than the buffers between the two processes hold
             reader = Reader(stalls=self.stall)
-            fields |= {"stream": True, "n": 8, "logprobs": True if path == CHAT else 20, "max_tokens": 2000}
-            fields |= {"top_logprobs": 20} if path == CHAT else {}
+            fields = {"stream": True, "n": 8, "max_tokens": 2000, "temperature": 0}
+            fields |= {"logprobs": True, "top_logprobs": 20} if path == CHAT else {"logprobs": 20}
         patience = 3 * chance() if chance() < 0.05 else None
         return Turn(self._text(path, short), fields, reader, patience)
 
@@ -227,6 +227,7 @@ class Alone:
 
     def __init__(self, loaded: Loaded) -> None:
         self.loaded, self.context = loaded, loaded.recipe.context
+        self._known: dict[str, list[Step]] = {}
 
     def verdicts(self, conversation: Conversation) -> Iterator[tuple[Turn, str, str]]:
         """Each turn with its verdict, one of `VERDICTS`, and what to see of it.
@@ -237,13 +238,18 @@ class Alone:
         assert self.loaded.tokenizer is not None
         transcript = Transcript(self.loaded.tokenizer)
         for turn in conversation.turns:
-            encoders = [None, transcript.encode] if conversation.path == CHAT else [None]
-            found = [self._verdict(conversation.path, turn, encode) for encode in encoders]
-            verdict, seen, _ = min(found, key=lambda one: VERDICTS.index(one[0]))
-            for *_, generated in found:
+            encoders = [transcript.encode, None] if conversation.path == CHAT else [None]
+            best = None
+            for encode in encoders:
+                verdict, seen, generated = self._verdict(conversation.path, turn, encode)
                 for ids in generated:
                     transcript.add(ids)
-            yield turn, verdict, seen
+                if best is None or VERDICTS.index(verdict) < VERDICTS.index(best[0]):
+                    best = verdict, seen
+                if verdict in ("equal", "refused", "cancelled"):
+                    break
+            assert best is not None
+            yield turn, *best
 
     def _verdict(self, path: str, turn: Turn, encode: Any) -> tuple[str, str, list[list[int]]]:
         reply, body = turn.reply, turn.body
@@ -298,7 +304,11 @@ class Alone:
 
     def _alone(self, view: Loaded, ids: list[int], settings: dict[str, Any], number: int, **more: Any) -> list[Step]:
         seed = {"seed": settings["seed"] + number} if "seed" in settings else {}
-        return list(zoo.stream(view, ids, **{**settings, **seed, **more}))
+        settings = {**settings, **seed, **more}
+        key = repr((ids, settings))
+        if key not in self._known:
+            self._known[key] = list(zoo.stream(view, ids, **settings))
+        return self._known[key]
 
     def _compared(
         self, got: Choice, steps: Sequence[Step], ids: list[int], settings: dict[str, Any], view: Loaded, number: int
