@@ -79,6 +79,11 @@ class Reply:
         """Whether the answer came as events."""
         return self.headers.get("content-type", "").startswith("text/event-stream")
 
+    @property
+    def failed(self) -> bool:
+        """Whether a stream ended with an error."""
+        return bool(self.events) and "error" in self.events[-1]
+
     def json(self) -> Any:
         """The JSON of an answer that is no stream."""
         return json.loads(self.body)
@@ -153,16 +158,16 @@ async def _read(incoming: asyncio.StreamReader, reply: Reply, how: Reader, clock
                     reply.body += bytes(event.data)
             else:
                 reply.whole = isinstance(event, h11.EndOfMessage) and (
-                    not reply.is_stream or events.done or events.failed
+                    not reply.is_stream or events.done or reply.failed
                 )
                 return
 
 
 class _Events:
-    """Parses server-sent events as they come; `done` once the last has come, `failed` once one is an error."""
+    """Parses server-sent events as they come; `done` once the last has come."""
 
     def __init__(self, reply: Reply) -> None:
-        self.reply, self.rest, self.done, self.failed = reply, b"", False, False
+        self.reply, self.rest, self.done = reply, b"", False
 
     def add(self, data: bytes, seconds: float) -> None:
         *blocks, self.rest = (self.rest + data).split(b"\n\n")
@@ -173,7 +178,6 @@ class _Events:
                 self.done = True
             else:
                 event = json.loads(block.removeprefix(b"data: "))
-                self.failed = self.failed or "error" in event
                 self.reply.events.append(event)
                 self.reply.times.append(seconds)
 

@@ -257,16 +257,18 @@ class Alone:
         if not reply.whole:
             gone = turn.reader.leaves is not None or turn.reader.stalls is not None
             return ("cancelled" if gone else "wrong"), "the answer is not whole", []
-        if reply.events and "error" in reply.events[-1]:
-            return "wrong", str(reply.events[-1]["error"]["message"]), []
         try:
             ids, settings, view = self._prompt(path, body, encode)
             answers = [self._alone(view, ids, settings, number) for number in range(body.get("n", 1))]
+            for steps in answers:
+                if steps[-1].error is not None:
+                    raise steps[-1].error
         except ZooError as error:
-            refused = "refused" if reply.status == 400 else "wrong"
+            refused = "refused" if reply.status == 400 or reply.failed else "wrong"
             return refused, f"status {reply.status}, alone: {error}", []
-        if reply.status != 200:
-            return "wrong", f"status {reply.status}: {reply.body.decode()[:200]}", []
+        if reply.status != 200 or reply.failed:
+            problem = str(reply.events[-1:]) if reply.is_stream else reply.body.decode()
+            return "wrong", f"status {reply.status}: {problem[:200]}", []
         generated = [[*ids, *(step.token for step in steps if step.token is not None)] for steps in answers]
         counts, got = usage(reply), choices(path, reply)
         if len(got) != len(answers):
@@ -281,10 +283,16 @@ class Alone:
         if worst == "equal" and counts is not None:
             expected = sum(len(one) - len(ids) for one in generated)
             if counts["completion_tokens"] != expected:
-                return "wrong", f"{counts['completion_tokens']} tokens counted in place of {expected}", generated
+                return (
+                    "wrong",
+                    f"{counts['completion_tokens']} tokens counted in place of {expected}",
+                    generated,
+                )
         return worst, seen, generated
 
-    def _prompt(self, path: str, body: Mapping[str, Any], encode: Any) -> tuple[list[int], dict[str, Any], Any]:
+    def _prompt(
+        self, path: str, body: Mapping[str, Any], encode: Any
+    ) -> tuple[list[int], dict[str, Any], Any]:
         """The ids, the settings as `zoo.stream` takes them, and the model with the tokenizer of the answer."""
         others = ("prompt", "messages", "n", "stream", "stream_options", "top_logprobs")
         settings = {name: value for name, value in body.items() if name not in others}
@@ -302,7 +310,9 @@ class Alone:
             settings["max_tokens"] = min(settings["max_tokens"], max(self.context - len(ids), 1))
         return ids, settings, view
 
-    def _alone(self, view: Loaded, ids: list[int], settings: dict[str, Any], number: int, **more: Any) -> list[Step]:
+    def _alone(
+        self, view: Loaded, ids: list[int], settings: dict[str, Any], number: int, **more: Any
+    ) -> list[Step]:
         seed = {"seed": settings["seed"] + number} if "seed" in settings else {}
         settings = {**settings, **seed, **more}
         key = repr((ids, settings))

@@ -62,7 +62,8 @@ def lay_out(model: ServedModel, request: GenerationRequest | TokenizeRequest) ->
             request.messages,
             tools=request.tools,
             variables=request.variables,
-            encode=model.encode,
+            # Only an answer has ids of the model's own; a first message has the same ids whatever others were answered.
+            encode=model.encode if any(one["role"] == "assistant" for one in request.messages) else None,
         )
 
 

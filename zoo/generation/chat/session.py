@@ -271,7 +271,7 @@ class Transcript:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a rendered text, which has its special tokens in it."""
-        for start, ids in reversed(self._encoded):
+        for start, ids in sorted(self._encoded, key=lambda one: len(one[0]), reverse=True):
             if start and text.startswith(start):
                 rest = self._tokenizer.encode(text[len(start) :], special_tokens=False)
                 if self._text([*ids, *rest]) == text:  # some tokenizers add a space before a text
