@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,8 +96,12 @@ async def post(
     *,
     reader: Reader | None = None,
     clock: Clock | None = None,
+    arrived: Callable[[float], None] | None = None,
 ) -> Reply:
-    """Send one request on a connection of its own, and read its answer; a reader that leaves gets what it has by then."""
+    """Send one request on a connection of its own, and read its answer; a reader that leaves gets what it has by then.
+
+    `arrived` is called with `time.perf_counter()` at each event of a stream.
+    """
     how, reply = reader or Reader(), Reply()
     sock = socket.socket()
     sock.setblocking(False)
@@ -110,7 +114,7 @@ async def post(
         async with asyncio.timeout(how.leaves):
             outgoing.write(_head(url.netloc, path, body))
             await outgoing.drain()
-            await _read(incoming, reply, how, clock)
+            await _read(incoming, _Events(reply, arrived), how, clock)
     except (TimeoutError, ConnectionError, h11.RemoteProtocolError):
         pass
     finally:
@@ -130,9 +134,9 @@ def _head(host: str, path: str, body: Mapping[str, Any]) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + data
 
 
-async def _read(incoming: asyncio.StreamReader, reply: Reply, how: Reader, clock: Clock | None) -> None:
+async def _read(incoming: asyncio.StreamReader, events: _Events, how: Reader, clock: Clock | None) -> None:
     """Read an answer to its end."""
-    parser, events = h11.Connection(h11.CLIENT), _Events(reply)
+    parser, reply = h11.Connection(h11.CLIENT), events.reply
     parser.send(h11.Request(method="GET", target="/", headers=[("Host", "server")]))
     parser.send(h11.EndOfMessage())
     now = time.perf_counter if clock is None else lambda: clock.seconds
@@ -166,8 +170,8 @@ async def _read(incoming: asyncio.StreamReader, reply: Reply, how: Reader, clock
 class _Events:
     """Parses server-sent events as they come; `done` once the last has come."""
 
-    def __init__(self, reply: Reply) -> None:
-        self.reply, self.rest, self.done = reply, b"", False
+    def __init__(self, reply: Reply, arrived: Callable[[float], None] | None) -> None:
+        self.reply, self.arrived, self.rest, self.done = reply, arrived, b"", False
 
     def add(self, data: bytes, seconds: float) -> None:
         *blocks, self.rest = (self.rest + data).split(b"\n\n")
@@ -180,6 +184,8 @@ class _Events:
                 event = json.loads(block.removeprefix(b"data: "))
                 self.reply.events.append(event)
                 self.reply.times.append(seconds)
+                if self.arrived is not None:
+                    self.arrived(time.perf_counter())
 
 
 class Process:

@@ -199,13 +199,14 @@ def main(arguments: list[str] | None = None) -> int:
     two = modes.add_parser("speed", help="compare speeds with the library and with mlx-lm's server")
     two.add_argument("sources", nargs=1, metavar="SOURCE")
     two.add_argument("--rounds", type=int, default=3)
+    two.add_argument("--parts", nargs="+", help="throughput, latency, turns (all)")
     for each in (one, two):
         each.add_argument("--record", type=Path, metavar="FILE", help="write the figures as JSON")
     given = parser.parse_args(arguments)
     if given.mode == "speed":
-        from serve_speed import speed
+        from serve_speed import PARTS, speed
 
-        records: dict[str, Any] = speed(given.sources[0], given.rounds)
+        records: dict[str, Any] = speed(given.sources[0], given.rounds, given.parts or list(PARTS))
         problems: list[str] = []
     else:
         records = {source: correct(source, given) for source in given.sources}
