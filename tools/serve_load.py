@@ -134,13 +134,13 @@ def correct(source: str, arguments: argparse.Namespace) -> dict[str, Any]:
         with zoo_serve(source, log, *options, "--prompt-cache", arguments.prompt_cache) as server:
             warm = Planner(loaded, arguments.seed + 1, 0).conversations(1)[0]
 
-            async def measure() -> tuple[Load, float, dict[str, Any], dict[str, int]]:
+            async def measure() -> tuple[Load, float, dict[str, Any]]:
                 before = await warmed(server, warm.path, warm)
                 load = Load(server, conversations)
                 seconds = await load.run(arguments.clients)
-                return load, seconds, await settled(server, before), server.state()
+                return load, seconds, await settled(server, before)
 
-            load, seconds, left, state = asyncio.run(measure())
+            load, seconds, left = asyncio.run(measure())
     verdicts, seen, tokens, cached = Counter[str](), [], 0, 0
     alone = Alone(loaded)
     for conversation in conversations:

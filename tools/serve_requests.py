@@ -303,9 +303,9 @@ class Alone:
             ids, view = prompt.ids, prompt.loaded
         else:
             ids, view = encode_prompt(self.loaded, body["prompt"]), self.loaded
-        if self.context is not None and "max_kv_size" not in settings:
-            if len(ids) >= self.context:
-                raise ZooError(f"the prompt has {len(ids)} tokens, the context {self.context}")
+        bounded = self.context is not None and "max_kv_size" not in settings
+        if bounded and len(ids) >= self.context:
+            raise ZooError(f"the prompt has {len(ids)} tokens, the context {self.context}")
         if self.context is not None and isinstance(settings["max_tokens"], int):
             settings["max_tokens"] = min(settings["max_tokens"], max(self.context - len(ids), 1))
         return ids, settings, view

@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -236,7 +237,7 @@ def between(arrivals: list[float], start: float, end: float) -> list[float]:
     """Seconds between steps of texts that run side by side: their tokens come in bursts, one of each text."""
     times = [one for one in arrivals if start <= one <= end]
     steps = [a for a, b in zip(times, [0.0, *times], strict=False) if a - b > 2e-3]
-    return [b - a for a, b in zip(steps, steps[1:], strict=False)]
+    return [b - a for a, b in pairwise(steps)]
 
 
 def latency(source: str, rounds: int, logs: Path) -> dict[str, Any]:
