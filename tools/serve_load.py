@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -203,6 +204,7 @@ def main(arguments: list[str] | None = None) -> int:
     for each in (one, two):
         each.add_argument("--record", type=Path, metavar="FILE", help="write the figures as JSON")
     given = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server outlives this process
     if given.mode == "speed":
         from serve_speed import PARTS, speed
 

@@ -175,6 +175,7 @@ def throughput(source: str, rounds: int, logs: Path) -> dict[str, Any]:
         for number in range(1, rounds + 1):
             for name, run in ways.items():
                 found[name].append(run(number * CHATS))
+                print(f"{name}: {found[name][-1]:.1f} tokens/s", file=sys.stderr, flush=True)
         log = (logs / "mlx-lm").read_text(encoding="utf-8")
     ratios = {
         f"zoo serve / {name}": summary([a / b for a, b in zip(found["zoo serve"], found[name], strict=True)])
