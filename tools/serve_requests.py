@@ -264,7 +264,7 @@ class Alone:
                 if steps[-1].error is not None:
                     raise steps[-1].error
         except ZooError as error:
-            refused = "refused" if reply.status == 400 or reply.failed else "wrong"
+            refused = "refused" if reply.status in (400, 500) or reply.failed else "wrong"
             return refused, f"status {reply.status}, alone: {error}", []
         if reply.status != 200 or reply.failed:
             problem = str(reply.events[-1:]) if reply.is_stream else reply.body.decode()

@@ -36,6 +36,7 @@ from zoo.generation.loop.engine import SHARED_CHUNK
 
 CLIENTS, CHATS, NEW = 8, 16, 48
 LONG = 4000  # tokens of the long prompt, about
+FIRST = 400  # tokens of a conversation's first message, about
 SHORTS = 3  # short prompts in each measurement of latency
 MLX_LM = """
 import sys, zoo, runpy
@@ -264,7 +265,7 @@ def turns(source: str, rounds: int, logs: Path) -> dict[str, Any]:
     with zoo_serve(source, logs / "zoo") as server:
         asyncio.run(answers(server.address))
         for number in range(1, rounds + 1):
-            messages = [{"role": "user", "content": text_of(1000, 100 + number)}]
+            messages = [{"role": "user", "content": text_of(FIRST, 100 + number)}]
             for turn in ("first", "second"):
                 reply = asyncio.run(post(server.address, CHAT, body(messages, 24)))
                 counts: Mapping[str, Any] = usage(reply)
