@@ -195,15 +195,15 @@ async def first_token(address: str, number: int) -> float:
 
 async def latencies(address: str, number: int) -> dict[str, list[float]]:
     """Seconds to first tokens and between tokens, with and without a long prompt beside."""
-    arrivals: list[float] = []
+    arrivals: list[list[float]] = [[] for _ in range(CLIENTS)]
     new = 4000
     running = [
         asyncio.ensure_future(
-            post(address, CHAT, body(question(number * 100 + row), new, min_tokens=new), arrived=arrivals.append)
+            post(address, CHAT, body(question(number * 100 + row), new, min_tokens=new), arrived=arrivals[row].append)
         )
         for row in range(CLIENTS)
     ]  # fmt: skip
-    while len(arrivals) < 4 * CLIENTS:
+    while min(map(len, arrivals)) < 4:
         await asyncio.sleep(0.1)
 
     async def part() -> tuple[list[float], list[float]]:
@@ -235,11 +235,11 @@ async def latencies(address: str, number: int) -> dict[str, list[float]]:
     }
 
 
-def between(arrivals: list[float], start: float, end: float) -> list[float]:
-    """Seconds between steps of texts that run side by side: their tokens come in bursts, one of each text."""
-    times = [one for one in arrivals if start <= one <= end]
-    steps = [a for a, b in zip(times, [0.0, *times], strict=False) if a - b > 2e-3]
-    return [b - a for a, b in pairwise(steps)]
+def between(arrivals: list[list[float]], start: float, end: float) -> list[float]:
+    """Seconds between the events of each text that came from `start` to `end`."""
+    return [
+        later - one for times in arrivals for one, later in pairwise(times) if start <= one and later <= end
+    ]
 
 
 def latency(source: str, rounds: int, logs: Path) -> dict[str, Any]:
