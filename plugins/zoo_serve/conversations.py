@@ -31,11 +31,12 @@ class Conversations:
 
     def encode(self, messages: Messages, text: str) -> list[int]:
         """The ids of a conversation that the chat template rendered as `text`."""
+        ends = (n for n in range(len(messages) - 1, 0, -1) if messages[n - 1]["role"] == "assistant")
         with self._lock:
-            for end in range(len(messages) - 1, 0, -1):
-                if messages[end - 1]["role"] == "assistant":
-                    if (transcript := self._known.get(_key(messages[:end]))) is not None:
-                        return transcript.encode(text)
+            transcripts = (self._known.get(_key(messages[:end])) for end in ends)
+            transcript = next(filter(None, transcripts), None)
+        if transcript is not None:
+            return transcript.encode(text)
         return self._tokenizer.encode(text, special_tokens=False)
 
     def add(self, messages: Messages, answer: str, calls: Iterable[ToolCall], ids: Sequence[int]) -> None:
