@@ -5,22 +5,16 @@ import http.client
 import json
 import shutil
 import struct
-import threading
-from contextlib import nullcontext
 
 import jsonschema
 import pytest
 
+from tests.helpers.serving import Serving
 from zoo.host.registry import default_registry
 from zoo.loading import load
-from zoo_serve.app import ENDPOINTS, application
-from zoo_serve.http import Access
-from zoo_serve.metrics import Metrics
-from zoo_serve.models import ModelTable, Source
+from zoo_serve.app import ENDPOINTS
 from zoo_serve.openapi import MODELS
-from zoo_serve.server import Server
-from zoo_serve.service import Limits, Service
-from zoo_serve.worker import Worker
+from zoo_serve.service import Limits
 
 TEMPLATE = """{% for m in messages %}{{ m.role }}: {{ m.content }}
 {% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"""
@@ -34,24 +28,11 @@ def port(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served") / "chatty"
     shutil.copytree(default_registry().architecture("llama").preset("pocket").folder, folder)
     (folder / "chat_template.jinja").write_text(TEMPLATE)
-    sources = [
-        Source(name, lambda source=source: load(source), lambda loaded: {})
-        for name, source in (("chatty", str(folder)), ("bert", "bert"))
-    ]
-    table, metrics = ModelTable(sources, 2), Metrics()
-    worker = Worker(table, rows=4, prompt_cache=0)
-    service = Service(table, worker, Limits(4, 16, 60), metrics)
-    ready = threading.Event()
-    server = Server(application(service, Access()), service, "127.0.0.1", 0, lambda address: ready.set())
-    server.capture_signals = nullcontext  # signals belong to the main thread
-    worker.start()
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    assert ready.wait(60)
-    yield server.servers[0].sockets[0].getsockname()[1]
-    server.should_exit = True
-    thread.join(20)
-    worker.stop()
+    sources = {"chatty": folder, "bert": "bert"}
+    serving = Serving(tuple(sources), limits=Limits(4, 16, 60), most=2, load=lambda name: load(sources[name]))
+    serving.start()
+    yield serving.port
+    serving.stop()
 
 
 def send(port, method, path, body=None):
