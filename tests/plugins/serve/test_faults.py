@@ -1,12 +1,12 @@
 """Clients that vanish, send half of something, too much, or nothing, or that do not read."""
 
-import http.client
 import json
 import resource
 import socket
 import struct
 import threading
 import time
+from http.client import HTTPResponse
 
 import pytest
 
@@ -289,7 +289,7 @@ def test_a_head_that_comes_too_slowly_ends_its_connection(served, monkeypatch, h
 def test_half_a_head_after_a_response_ends_the_connection_too(served, monkeypatch):
     monkeypatch.setattr(server, "HEADER_SECONDS", 0.1)
     connection = served.open(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    response = http.client.HTTPResponse(connection)
+    response = HTTPResponse(connection)
     response.begin()
     assert response.status == 200 and response.read()
     connection.sendall(b"GET")
