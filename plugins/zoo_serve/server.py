@@ -231,7 +231,7 @@ class Server(uvicorn.Server):
         self.run(listen(self._host, self._port))
         self.service.worker.stop(2)
         if self.problem is not None:
-            say(f"Error: {in_words(self.problem)}")
+            say(f"zoo: error: {in_words(self.problem)}")
         # At once: a thread in a long call, for which nobody waits, would abort an interpreter that takes itself apart.
         os._exit(0 if self.problem is None else 1)
 

@@ -1,0 +1,70 @@
+"""The options of `zoo serve`: which models are offered, under which names, with which defaults."""
+
+import threading
+from pathlib import Path
+
+import click
+import mlx.core as mx
+import pytest
+
+from tests.checkpoint.test_adapter import adapter
+from zoo.cli.source_options import ModelOptions
+from zoo.host.registry import default_registry
+from zoo.loading import load
+from zoo_serve.command import ByteCount, model_name, serve, sources_of
+
+
+def offered(sources, adapters=(), settings=None):
+    with click.Context(serve):
+        return sources_of(sources, adapters, ModelOptions(), settings or {})
+
+
+def test_an_adapter_is_a_model_of_its_own_name(tmp_path):
+    adapter(tmp_path / "a")
+    plain, changed = offered(("llama",), (f"poet={tmp_path / 'a'}",))
+    assert (plain.name, changed.name) == ("llama", "llama:poet")
+    tokens, expected = mx.array([[1, 2, 3]]), load("llama", adapter=tmp_path / "a")
+    assert mx.array_equal(changed.load().model(tokens), expected.model(tokens))
+    assert not mx.allclose(plain.load().model(tokens), expected.model(tokens), atol=1e-3)
+
+
+def test_an_adapter_without_a_name_is_refused(tmp_path):
+    with pytest.raises(click.BadParameter, match="NAME=FOLDER"):
+        offered(("llama",), (str(tmp_path),))
+
+
+def test_a_folder_is_called_by_its_name_and_two_of_a_name_are_refused(tmp_path):
+    pocket = default_registry().architecture("llama").preset("pocket").folder
+    assert model_name(str(pocket)) == Path(pocket).name
+    assert model_name("org/model") == "org/model"
+    with pytest.raises(click.UsageError, match="two models"):
+        offered((str(pocket), str(pocket)))
+
+
+def test_settings_are_defaults_and_are_read_in_another_thread():
+    (source,) = offered(("llama",), settings={"max_tokens": 3})
+    found = []
+    thread = threading.Thread(target=lambda: found.append(source.settings(source.load())))
+    thread.start()
+    thread.join()
+    assert found == [{"max_tokens": 3}]
+
+
+def test_what_is_known_of_a_model_is_known_before_it_is_loaded():
+    (source,) = offered(("transformer",))
+    recipe = load("transformer").recipe
+    assert source.about["task"] == "translate" and source.about["parameters"] == recipe.parameters(recipe.dim)
+    assert source.about["chat"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("0", 0), ("500M", 500_000_000), ("4g", 4 * 10**9), ("2KB", 2000)]
+)
+def test_a_number_of_bytes(text, number):
+    assert ByteCount().convert(text, None, None) == number
+
+
+@pytest.mark.parametrize("text", ["", "-1", "4T", "1.5G", "G"])
+def test_what_is_no_number_of_bytes_is_refused(text):
+    with pytest.raises(click.BadParameter, match="500M"):
+        ByteCount().convert(text, None, None)
