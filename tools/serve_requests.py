@@ -216,6 +216,13 @@ def usage(reply: Reply) -> dict[str, Any] | None:
     return next((event["usage"] for event in reply.events if event.get("usage")), None)
 
 
+def is_refusal(reply: Reply) -> bool:
+    """Whether the server says that the request is at fault, by its status or in a stream."""
+    if reply.is_stream:
+        return reply.failed and reply.events[-1]["error"]["type"] == "invalid_request_error"
+    return reply.status == 400
+
+
 def said(path: str, turn: Turn) -> str:
     """The first answer of a turn that was answered, else an empty text."""
     reply = turn.reply
@@ -264,8 +271,7 @@ class Alone:
                 if steps[-1].error is not None:
                     raise steps[-1].error
         except ZooError as error:
-            refused = "refused" if reply.status in (400, 500) or reply.failed else "wrong"
-            return refused, f"status {reply.status}, alone: {error}", []
+            return "refused" if is_refusal(reply) else "wrong", f"status {reply.status}, alone: {error}", []
         if reply.status != 200 or reply.failed:
             problem = str(reply.events[-1:]) if reply.is_stream else reply.body.decode()
             return "wrong", f"status {reply.status}: {problem[:200]}", []

@@ -25,4 +25,4 @@ def test_answers_under_load_are_those_of_the_library_alone(tmp_path):
     assert sum(found["verdicts"].values()) == 60
     assert found["verdicts"]["equal"] > 30 and found["verdicts"]["cancelled"] > 0
     assert found["statuses"]["503, asked again"] > 0
-    assert found["cached_tokens"] > 0
+    assert found["tokens"]["cached"] > 0
