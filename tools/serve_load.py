@@ -38,6 +38,7 @@ SILENCE = HEARTBEAT_SECONDS + 5  # seconds in which a stream must send a byte
 WARM = 16  # requests before threads and files are counted
 TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
 FLAT = 8  # MB by which the memory may grow in the last quarter
+SIZES = ("clients", "rows", "queue", "prompt_cache", "longest", "stall", "seed")  # that a record has
 BUSY = "503, asked again"
 
 
@@ -129,12 +130,12 @@ def correct(source: str, arguments: argparse.Namespace) -> dict[str, Any]:
         if not has_chat_template(loaded):
             source = str(with_template(loaded, Path(made)))
             loaded = zoo.load(source)
-        planner = Planner(loaded, arguments.seed, arguments.stall)
+        planner = Planner(loaded, arguments.seed, arguments.stall, arguments.longest)
         conversations = planner.conversations(arguments.requests)
         options = ("--rows", str(arguments.rows), "--queue", str(arguments.queue))
         log = Path(arguments.log or Path(made) / "log")
         with zoo_serve(source, log, *options, "--prompt-cache", arguments.prompt_cache) as server:
-            warm = Planner(loaded, arguments.seed + 1, 0).conversations(1)[0]
+            warm = Planner(loaded, arguments.seed + 1, 0, 4).conversations(1)[0]
 
             async def measure() -> tuple[Load, float, dict[str, Any]]:
                 before = await warmed(server, warm.path, warm)
@@ -156,7 +157,7 @@ def correct(source: str, arguments: argparse.Namespace) -> dict[str, Any]:
                 tokens += _counted(turn.reply)
     return {
         "requests": load.total,
-        **{name: getattr(arguments, name) for name in ("clients", "rows", "queue", "prompt_cache", "seed")},
+        **{name: getattr(arguments, name) for name in SIZES},
         "verdicts": dict(verdicts),
         "statuses": dict(load.statuses),
         "seconds": round(seconds, 1),
@@ -240,6 +241,7 @@ def main(arguments: list[str] | None = None) -> int:
     one.add_argument(
         "--stall", type=float, default=40, help="seconds for which some readers read nothing (40)"
     )
+    one.add_argument("--longest", type=int, default=60, help="tokens of the longest answers (60)")
     one.add_argument("--log", help="file for the server's error stream")
     two = modes.add_parser("speed", help="compare speeds with the library and with mlx-lm's server")
     two.add_argument("sources", nargs=1, metavar="SOURCE")

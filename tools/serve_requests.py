@@ -100,9 +100,10 @@ class Conversation:
 class Planner:
     """Makes conversations of a seed, for what a model can do."""
 
-    def __init__(self, loaded: Loaded, seed: int, stall: float) -> None:
-        """`stall`: seconds for which a reader that stalls reads nothing."""
+    def __init__(self, loaded: Loaded, seed: int, stall: float, longest: int) -> None:
+        """`stall`: seconds for which a reader that stalls reads nothing; `longest`: the most tokens of other answers."""
         self.random, self.loaded, self.stall = random.Random(seed), loaded, stall
+        self.lengths = (1, max(longest // 8, 1), max(longest // 3, 1), longest)
         self.context = loaded.recipe.context
         self.chats = has_chat_template(loaded)
         model = loaded.model
@@ -122,7 +123,7 @@ class Planner:
 
     def _turn(self, path: str, short: bool) -> Turn:
         chance, choose = self.random.random, self.random.choice
-        fields: dict[str, Any] = {"max_tokens": choose((1, 8, 24, 60))}
+        fields: dict[str, Any] = {"max_tokens": choose(self.lengths)}
         fields |= {"temperature": 0} if chance() < 0.5 else self._sampling()
         for share, some in ((0.2, PENALTIES), (0.25, self.policies), (0.15, CONSTRAINTS), (0.02, WRONG)):
             if some and chance() < share:
