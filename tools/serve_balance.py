@@ -68,7 +68,8 @@ def balance(source: str, given: argparse.Namespace, logs: Path) -> dict[str, Any
         config = logs / "nginx.conf"
         config.write_text(NGINX.format(folder=logs, servers=lines, port=port), encoding="utf-8")
         proxy = subprocess.Popen([nginx, "-e", logs / "errors", "-c", config], text=True)
-        stack.callback(lambda: (proxy.terminate(), proxy.wait()))
+        stack.callback(proxy.wait)
+        stack.callback(proxy.terminate)
         behind = f"http://127.0.0.1:{port}"
         for address in (behind, *(server.address for server in servers.values())):
             answers(address)

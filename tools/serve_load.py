@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -188,13 +189,13 @@ def faults(record: dict[str, Any]) -> list[str]:
     return found + record["seen"]
 
 
-def _grown(record: dict[str, Any]) -> float:
+def _grown(record: Mapping[str, Any]) -> float:
     """The growth of the memory in the last quarter, in MB."""
     *_, before, last = record["memory_mb"]
     return float(last - before)
 
 
-def summary(records: dict[str, dict[str, Any]]) -> str:
+def summary(records: Mapping[str, Mapping[str, Any]]) -> str:
     """Records of `correct` as a table."""
     head = [
         "",
