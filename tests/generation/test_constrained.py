@@ -15,7 +15,7 @@ from mlx.utils import tree_map_with_path
 import zoo
 from tests.helpers import json_schemas
 from tests.helpers.tokenizer_kinds import tokenizer_of
-from zoo.errors import PromptError, ZooError
+from zoo.errors import PromptError
 from zoo.tokenizer import Tokenizer
 
 COUNT = int(os.environ.get("ZOO_SCHEMAS", 6))
