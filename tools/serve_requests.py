@@ -19,7 +19,7 @@ from zoo.generation.loop.step import Step
 from zoo.loading import Loaded
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-NO_CONTEXT = 600  # tokens of the longest prompts, of a model with a longer context or none
+NO_CONTEXT = 300  # tokens of the longest prompts, of a model with a longer context or none
 TEMPLATE = 24  # tokens that a chat template may add
 VERDICTS = ("equal", "refused", "cancelled", "tie", "wrong")
 TIE = 1e-3  # nats: a smaller gap between two tokens can be tipped by rounding
@@ -141,9 +141,9 @@ class Planner:
             reader = Reader(leaves=choose((0.0, 0.02, 0.2, 1.0)) * chance())
         elif dice < 0.14 and fields.get("stream"):
             reader = Reader(slow=min(self.stall, 8))
-        elif dice < 0.15:  # more than the buffers between the two processes hold
+        elif dice < 0.145:  # more than the buffers between the two processes hold
             reader = Reader(stalls=self.stall)
-            fields = {"stream": True, "n": 8, "max_tokens": 2000, "temperature": 0}
+            fields = {"stream": True, "n": 8, "max_tokens": 500, "temperature": 0}
             fields |= {"logprobs": True, "top_logprobs": 20} if path == CHAT else {"logprobs": 20}
         patience = 3 * chance() if chance() < 0.05 else None
         return Turn(self._text(path, short), fields, reader, patience)

@@ -206,12 +206,12 @@ def throughput(source: str, given: argparse.Namespace, logs: Path) -> dict[str, 
 
 
 def rounds_of(ways: Ways, rounds: int) -> dict[str, list[float]]:
-    """What each way gives in each round, called with the first number of chats that were not asked before."""
-    firsts, found = count(CHATS, CHATS), dict[str, list[float]]()
-    for _ in range(rounds):
+    """What each way gives in each round, called with the first number of the round's chats; it has not seen them before."""
+    found: dict[str, list[float]] = {}
+    for number in range(1, rounds + 1):
         for name, (run, processes) in ways.items():
-            began = time.perf_counter()
-            value = unpaused(lambda run=run: run(next(firsts)), processes)  # type: ignore[misc]
+            began, tries = time.perf_counter(), count(number, rounds)
+            value = unpaused(lambda run=run, tries=tries: run(CHATS * next(tries)), processes)  # type: ignore[misc]
             found.setdefault(name, []).append(value)
             seconds = time.perf_counter() - began
             print(f"{name}: {value:.1f} tokens/s in {seconds:.0f} s", file=sys.stderr, flush=True)
@@ -219,16 +219,21 @@ def rounds_of(ways: Ways, rounds: int) -> dict[str, list[float]]:
 
 
 async def latencies(address: str, number: int, long: int) -> dict[str, list[float]]:
-    """Seconds to first tokens and between tokens before, while and after a long prompt is read, and of reading alone."""
+    """Seconds to first tokens and between tokens before, while and after a long prompt is read.
+
+    Before that, the seconds of reading alone: about `SHARED_CHUNK` tokens at the start of a prompt, a long one, and as many
+    tokens at the end of one, of which the rest is cached.
+    """
     found: dict[str, list[float]] = {}
     prompt, rest = text_of(long, 2 * number), " " + text_of(SHARED_CHUNK, 0)
-    for name, text in (("start", rest), ("", prompt), ("end", prompt + rest)):
+    parts = {"a prompt's start": rest, "the long prompt": prompt, "a prompt's end": prompt + rest}
+    for name, text in parts.items():
         reply = await post(address, COMPLETIONS, {"prompt": f"{number}. {text}", **greedy(1)})
         counts = counts_of(reply)
-        name = f"of a prompt's {name}" if name else "of the long prompt"
-        read = counts["prompt_tokens"] - counts["prompt_tokens_details"]["cached_tokens"]
-        found[f"tokens {name}, alone"] = [read]
-        found[f"reading them, seconds {name}"] = [first_time(reply)]
+        found[f"tokens of {name}"] = [
+            counts["prompt_tokens"] - counts["prompt_tokens_details"]["cached_tokens"]
+        ]
+        found[f"reading {name} alone, seconds"] = [first_time(reply)]
 
     arrivals: list[list[float]] = [[] for _ in range(CLIENTS)]
     running = [
@@ -252,8 +257,8 @@ async def latencies(address: str, number: int, long: int) -> dict[str, list[floa
             reply = await post(address, CHAT, body(question(next(numbers)), 1))
             firsts.append(first_time(reply))
             await asyncio.sleep(REST)
-        found[f"first token, seconds {name}"] = firsts
-        found[f"between tokens, seconds {name}"] = between(arrivals, began, time.perf_counter())
+        found[f"to the first token {name}, seconds"] = firsts
+        found[f"between tokens {name}, seconds"] = between(arrivals, began, time.perf_counter())
 
     await phase("before")
     sent = asyncio.ensure_future(
@@ -261,7 +266,7 @@ async def latencies(address: str, number: int, long: int) -> dict[str, list[floa
     )
     await asyncio.sleep(0.1)
     await phase("while reading", sent)
-    found["reading the long prompt, seconds while others run"] = [first_time(await sent)]
+    found["reading the long prompt beside others, seconds"] = [first_time(await sent)]
     await phase("after")
     for one in running:
         one.cancel()
@@ -289,7 +294,7 @@ def latency(source: str, given: argparse.Namespace, logs: Path) -> dict[str, Any
 
             for name, values in unpaused(run, [server.process]).items():
                 found.setdefault(name, []).extend(values)
-    if (number := len(found["first token, seconds while reading"])) < SHORTS * given.rounds:
+    if (number := len(found["to the first token while reading, seconds"])) < SHORTS * given.rounds:
         print(f"only {number} short prompts came while the long ones were read", file=sys.stderr)
     return {name: spread(values) for name, values in found.items()}
 
