@@ -16,14 +16,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import h11
 
+Made = TypeVar("Made")
 START_SECONDS = 120  # for a server to load its model
 STOP_SECONDS = 40
+TRIES = 4
+PAUSE = 0.5  # seconds after which a thread that sleeps for a moment was paused
 SLOW_BUFFER = 4096  # bytes that the system receives for a reader that is slow
 
 
@@ -97,6 +100,7 @@ async def post(
     reader: Reader | None = None,
     clock: Clock | None = None,
     arrived: Callable[[float], None] | None = None,
+    key: str = "none",
 ) -> Reply:
     """Send one request on a connection of its own, and read its answer; a reader that leaves gets what it has by then.
 
@@ -112,7 +116,7 @@ async def post(
     incoming, outgoing = await asyncio.open_connection(sock=sock, limit=SLOW_BUFFER)
     try:
         async with asyncio.timeout(how.leaves):
-            outgoing.write(_head(url.netloc, path, body))
+            outgoing.write(_head(url.netloc, path, body, key))
             await outgoing.drain()
             await _read(incoming, _Events(reply, arrived), how, clock)
     except (TimeoutError, ConnectionError, h11.RemoteProtocolError):
@@ -122,11 +126,12 @@ async def post(
     return reply
 
 
-def _head(host: str, path: str, body: Mapping[str, Any]) -> bytes:
+def _head(host: str, path: str, body: Mapping[str, Any], key: str) -> bytes:
     data = json.dumps(body).encode()
     lines = (
         f"POST {path} HTTP/1.1",
         f"Host: {host}",
+        f"Authorization: Bearer {key}",
         "Content-Type: application/json",
         f"Content-Length: {len(data)}",
         "Connection: close",
@@ -191,14 +196,26 @@ class _Events:
 class Process:
     """A server in a process of its own; use it as a context. `address` is "http://127.0.0.1:8080"."""
 
-    def __init__(self, command: Sequence[str], address: re.Pattern[str], log: Path) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        address: re.Pattern[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """`address`: what finds the address in a line of the error stream, all of which `log` gets."""
         self.command, self._pattern, self._log = command, address, log
+        self._environment = {**os.environ, **(environment or {})}
         self._found: queue.Queue[str | None] = queue.Queue()
 
     def __enter__(self) -> Process:
         self.process = subprocess.Popen(
-            self.command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, encoding="utf-8"
+            self.command,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+            env=self._environment,
         )
         self._thread = threading.Thread(target=self._read_log, daemon=True)
         self._thread.start()
@@ -252,7 +269,48 @@ class Process:
         return {name: float(value) for name, value in pairs}
 
 
-def zoo_serve(source: str, log: Path, *options: str) -> Process:
-    """`zoo serve SOURCE` at a free port."""
+def zoo_serve(source: str, log: Path, *options: str, threads: int | None = None) -> Process:
+    """`zoo serve SOURCE` at a free port, with so many threads of the BLAS (its default)."""
     command = [sys.executable, "-m", "zoo", "serve", source, "--port", "0", *options]
-    return Process(command, re.compile(r"(?<= at )http://[^/]+(?=/$)"), log)
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    environment = {} if threads is None else dict.fromkeys(names, str(threads))
+    return Process(command, re.compile(r"(?<= at )http://[^/]+(?=/$)"), log, environment)
+
+
+def unpaused(run: Callable[[], Made], processes: Sequence[subprocess.Popen[str]]) -> Made:
+    """The value of `run`, which is called again where this process or one of these was paused (SIGSTOP) meanwhile.
+
+    SystemExit where that happens at each of `TRIES` calls.
+    """
+    for _ in range(TRIES):
+        with _Pauses([process.pid for process in processes]) as pauses:
+            value = run()
+        if not pauses.seen:
+            return value
+        print("a process was paused: measured again", file=sys.stderr, flush=True)
+    raise SystemExit(f"processes were paused in each of {TRIES} measurements")
+
+
+class _Pauses:
+    """Watches processes in a thread; `seen`: whether one of them, or this one, was paused."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self.pids, self.seen, self._ended = pids, False, threading.Event()
+
+    def __enter__(self) -> _Pauses:
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        last = time.monotonic()
+        while not self._ended.wait(0.05):
+            now = time.monotonic()
+            stats = (Path(f"/proc/{pid}/stat").read_text() for pid in self.pids)
+            stopped = any(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+            self.seen |= stopped or now - last > PAUSE
+            last = now

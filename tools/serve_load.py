@@ -12,32 +12,35 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import shutil
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter, deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import zoo
+from zoo.cli.terminal import table
 from zoo.files.writing import write_record
 from zoo.generation.loop.prompt import has_chat_template
 from zoo.loading import Loaded
 from zoo.runtime import versions
 from zoo_serve.http import HEARTBEAT_SECONDS
 
-from serve_client import Clock, Process, post, zoo_serve  # isort: skip
-from serve_requests import Alone, Conversation, Planner, Turn, usage  # isort: skip
+from serve_client import Clock, Process, Reply, post, zoo_serve  # isort: skip
+from serve_requests import VERDICTS, Alone, Conversation, Planner, Turn, usage  # isort: skip
 
 SILENCE = HEARTBEAT_SECONDS + 5  # seconds in which a stream must send a byte
 WARM = 16  # requests before threads and files are counted
 TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
-FLAT = 8e6  # bytes by which the memory may grow in the last quarter
+FLAT = 8  # MB by which the memory may grow in the last quarter
+SIZES = ("clients", "rows", "queue", "prompt_cache", "longest", "stall", "seed")  # that a record has
+BUSY = "503, asked again"
 
 
 class Load:
@@ -83,7 +86,7 @@ class Load:
                 turn.patience = None
                 continue
             if reply.status == 503 and "retry-after" in reply.headers:
-                self.statuses["503, asked again"] += 1
+                self.statuses[BUSY] += 1
                 await asyncio.sleep(int(reply.headers["retry-after"]))
                 continue
             turn.reply = reply
@@ -128,12 +131,12 @@ def correct(source: str, arguments: argparse.Namespace) -> dict[str, Any]:
         if not has_chat_template(loaded):
             source = str(with_template(loaded, Path(made)))
             loaded = zoo.load(source)
-        planner = Planner(loaded, arguments.seed, arguments.stall)
+        planner = Planner(loaded, arguments.seed, arguments.stall, arguments.longest)
         conversations = planner.conversations(arguments.requests)
         options = ("--rows", str(arguments.rows), "--queue", str(arguments.queue))
         log = Path(arguments.log or Path(made) / "log")
         with zoo_serve(source, log, *options, "--prompt-cache", arguments.prompt_cache) as server:
-            warm = Planner(loaded, arguments.seed + 1, 0).conversations(1)[0]
+            warm = Planner(loaded, arguments.seed + 1, 0, 4).conversations(1)[0]
 
             async def measure() -> tuple[Load, float, dict[str, Any]]:
                 before = await warmed(server, warm.path, warm)
@@ -142,31 +145,37 @@ def correct(source: str, arguments: argparse.Namespace) -> dict[str, Any]:
                 return load, seconds, await settled(server, before)
 
             load, seconds, left = asyncio.run(measure())
-    verdicts, seen, tokens, cached = Counter[str](), [], 0, 0
+    verdicts, seen, tokens = Counter[str](), [], Counter[str]()
     alone = Alone(loaded)
     for conversation in conversations:
         for turn, verdict, what in alone.verdicts(conversation):
             verdicts[verdict] += 1
-            if verdict in ("tie", "wrong"):
-                seen.append(f"{verdict}: {conversation.path}: {what}")
+            if verdict == "wrong":
+                seen.append(f"{conversation.path}: {what}")
+            elif verdict == "tie":
+                print(f"{source}: tie: {what}", file=sys.stderr)
             if turn.reply is not None and turn.reply.whole and turn.reply.status == 200:
-                counts = usage(turn.reply) or {"completion_tokens": 0, "prompt_tokens_details": {}}
-                tokens += counts["completion_tokens"]
-                cached += counts["prompt_tokens_details"].get("cached_tokens", 0)
+                tokens += _counted(turn.reply)
     return {
         "requests": load.total,
-        "clients": arguments.clients,
+        **{name: getattr(arguments, name) for name in SIZES},
         "verdicts": dict(verdicts),
         "statuses": dict(load.statuses),
         "seconds": round(seconds, 1),
-        "tokens": tokens,
-        "tokens_per_second": round(tokens / seconds, 1),
-        "cached_tokens": cached,
+        "tokens": dict(tokens),
         "longest_silence": {kind: round(value, 2) for kind, value in load.silence.items()},
-        "memory": load.memory,
+        "memory_mb": [round(one / 1e6, 1) for one in load.memory],
         "left": left,
         "seen": seen,
     }
+
+
+def _counted(reply: Reply) -> Counter[str]:
+    """The tokens of a reply that was read to its end."""
+    counts = usage(reply) or {}
+    cached = counts.get("prompt_tokens_details", {}).get("cached_tokens", 0)
+    names = {"prompt": counts.get("prompt_tokens", 0), "cached": cached}
+    return Counter({**names, "generated": counts.get("completion_tokens", 0)})
 
 
 def faults(record: dict[str, Any]) -> list[str]:
@@ -175,10 +184,47 @@ def faults(record: dict[str, Any]) -> list[str]:
     found += [f"{name}: {count} more than before" for name, count in record["left"].items() if count]
     if record["longest_silence"]["stream"] > SILENCE:
         found.append(f"a stream was silent for {record['longest_silence']['stream']} s")
-    memory = record["memory"]
-    if memory[-1] - memory[-2] > FLAT:
-        found.append(f"the memory grew by {(memory[-1] - memory[-2]) / 1e6:.1f} MB in the last quarter")
-    return found
+    if (grown := _grown(record)) > FLAT:
+        found.append(f"the memory grew by {grown:.1f} MB in the last quarter")
+    return found + record["seen"]
+
+
+def _grown(record: Mapping[str, Any]) -> float:
+    """The growth of the memory in the last quarter, in MB."""
+    *_, before, last = record["memory_mb"]
+    return float(last - before)
+
+
+def summary(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Records of `correct` as a table."""
+    head = [
+        "",
+        "requests",
+        *VERDICTS,
+        "503",
+        "tokens",
+        "cached",
+        "tokens/s",
+        "silence",
+        "last quarter",
+        "left",
+    ]
+    rows = []
+    for source, record in records.items():
+        tokens, verdicts = record["tokens"], record["verdicts"]
+        rows.append([
+            Path(source).name,
+            f"{record['requests']:,}",
+            *(f"{verdicts.get(name, 0):,}" for name in VERDICTS),
+            f"{record['statuses'].get(BUSY, 0):,}",
+            f"{tokens['generated']:,}",
+            f"{tokens['cached']:,}",
+            f"{tokens['generated'] / record['seconds']:.0f}",
+            f"{record['longest_silence']['stream']:.1f} s",
+            f"{_grown(record):+.1f} MB",
+            str(sum(map(abs, record["left"].values()))),
+        ])  # fmt: skip
+    return table(rows, head, repeated=1)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -196,24 +242,27 @@ def main(arguments: list[str] | None = None) -> int:
     one.add_argument(
         "--stall", type=float, default=40, help="seconds for which some readers read nothing (40)"
     )
+    one.add_argument("--longest", type=int, default=60, help="tokens of the longest answers (60)")
     one.add_argument("--log", help="file for the server's error stream")
     two = modes.add_parser("speed", help="compare speeds with the library and with mlx-lm's server")
     two.add_argument("sources", nargs=1, metavar="SOURCE")
+    two.add_argument("--part", required=True, choices=("throughput", "latency", "turns", "balance"))
     two.add_argument("--rounds", type=int, default=3)
-    two.add_argument("--parts", nargs="+", help="throughput, latency, turns (all)")
+    two.add_argument("--long", type=int, default=4000, help="tokens of the long prompt, about (4000)")
+    two.add_argument("--new", type=int, default=48, help="tokens of a chat's answer (48)")
     for each in (one, two):
         each.add_argument("--record", type=Path, metavar="FILE", help="write the figures as JSON")
     given = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server outlives this process
     if given.mode == "speed":
-        from serve_speed import PARTS, speed
+        from serve_speed import report, speed
 
-        records: dict[str, Any] = speed(given.sources[0], given.rounds, given.parts or list(PARTS))
+        records: dict[str, Any] = {given.part: speed(given.sources[0], given)}
         problems: list[str] = []
     else:
-        records = {source: correct(source, given) for source in given.sources}
+        report, records = summary, {source: correct(source, given) for source in given.sources}
         problems = [f"{source}: {what}" for source, one in records.items() for what in faults(one)]
-    print(json.dumps(records, ensure_ascii=False, indent=1))
+    print(report(records))
     for problem in problems:
         print(problem, file=sys.stderr)
     if given.record:

@@ -19,7 +19,7 @@ from zoo.generation.loop.step import Step
 from zoo.loading import Loaded
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-NO_CONTEXT = 600  # tokens of the longest prompts, of a model with a longer context or none
+NO_CONTEXT = 300  # tokens of the longest prompts, of a model with a longer context or none
 TEMPLATE = 24  # tokens that a chat template may add
 VERDICTS = ("equal", "refused", "cancelled", "tie", "wrong")
 TIE = 1e-3  # nats: a smaller gap between two tokens can be tipped by rounding
@@ -100,9 +100,10 @@ class Conversation:
 class Planner:
     """Makes conversations of a seed, for what a model can do."""
 
-    def __init__(self, loaded: Loaded, seed: int, stall: float) -> None:
-        """`stall`: seconds for which a reader that stalls reads nothing."""
+    def __init__(self, loaded: Loaded, seed: int, stall: float, longest: int) -> None:
+        """`stall`: seconds for which a reader that stalls reads nothing; `longest`: the most tokens of other answers."""
         self.random, self.loaded, self.stall = random.Random(seed), loaded, stall
+        self.lengths = (1, max(longest // 8, 1), max(longest // 3, 1), longest)
         self.context = loaded.recipe.context
         self.chats = has_chat_template(loaded)
         model = loaded.model
@@ -122,7 +123,7 @@ class Planner:
 
     def _turn(self, path: str, short: bool) -> Turn:
         chance, choose = self.random.random, self.random.choice
-        fields: dict[str, Any] = {"max_tokens": choose((1, 8, 24, 60))}
+        fields: dict[str, Any] = {"max_tokens": choose(self.lengths)}
         fields |= {"temperature": 0} if chance() < 0.5 else self._sampling()
         for share, some in ((0.2, PENALTIES), (0.25, self.policies), (0.15, CONSTRAINTS), (0.02, WRONG)):
             if some and chance() < share:
@@ -140,9 +141,9 @@ class Planner:
             reader = Reader(leaves=choose((0.0, 0.02, 0.2, 1.0)) * chance())
         elif dice < 0.14 and fields.get("stream"):
             reader = Reader(slow=min(self.stall, 8))
-        elif dice < 0.15:  # more than the buffers between the two processes hold
+        elif dice < 0.145:  # more than the buffers between the two processes hold
             reader = Reader(stalls=self.stall)
-            fields = {"stream": True, "n": 8, "max_tokens": 2000, "temperature": 0}
+            fields = {"stream": True, "n": 8, "max_tokens": 500, "temperature": 0}
             fields |= {"logprobs": True, "top_logprobs": 20} if path == CHAT else {"logprobs": 20}
         patience = 3 * chance() if chance() < 0.05 else None
         return Turn(self._text(path, short), fields, reader, patience)
@@ -216,6 +217,13 @@ def usage(reply: Reply) -> dict[str, Any] | None:
     return next((event["usage"] for event in reply.events if event.get("usage")), None)
 
 
+def is_refusal(reply: Reply) -> bool:
+    """Whether the server says that the request is at fault, by its status or in a stream."""
+    if reply.is_stream:
+        return reply.failed and reply.events[-1]["error"]["type"] == "invalid_request_error"
+    return reply.status == 400
+
+
 def said(path: str, turn: Turn) -> str:
     """The first answer of a turn that was answered, else an empty text."""
     reply = turn.reply
@@ -264,8 +272,7 @@ class Alone:
                 if steps[-1].error is not None:
                     raise steps[-1].error
         except ZooError as error:
-            refused = "refused" if reply.status in (400, 500) or reply.failed else "wrong"
-            return refused, f"status {reply.status}, alone: {error}", []
+            return "refused" if is_refusal(reply) else "wrong", f"status {reply.status}, alone: {error}", []
         if reply.status != 200 or reply.failed:
             problem = str(reply.events[-1:]) if reply.is_stream else reply.body.decode()
             return "wrong", f"status {reply.status}: {problem[:200]}", []

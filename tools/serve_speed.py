@@ -1,17 +1,20 @@
 """The speed of `zoo serve` beside the library in one process and mlx-lm's server, for `tools/serve_load.py speed`.
 
-Three parts, each measured in rounds, the ways of one part one after the other in each round:
+Each part is measured in rounds; its processes load the model once, for all rounds. A measurement during which a process was
+paused is made again.
 
-- `throughput`: tokens a second of 8 clients that stream 16 chats of 48 tokens.
-- `latency`: the time to the first token of a short prompt, and the time between the tokens of 8 running texts, with and
-  without a prompt of 4,000 tokens being read beside.
+- `throughput`: tokens a second of 8 clients that stream 16 chats, of three ways one after the other in each round.
+- `latency`: the time to the first token of short prompts and the time between the tokens of 8 running texts, before, while
+  and after a long prompt is read; beside the time of reading about 128 tokens.
 - `turns`: what the second turn of a conversation reads, and the time to its first token.
+- `balance`: described in `tools/serve_balance.py`.
 
 All use the BLAS that the zoo loads, mlx-lm's server too: it is started by a script that imports the zoo first.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import re
@@ -21,23 +24,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
-from serve_client import Process, Reply, post, zoo_serve
-from serve_requests import CHAT
+from serve_client import Process, Reply, post, unpaused, zoo_serve
+from serve_requests import CHAT, COMPLETIONS, usage
 
 import zoo
+from zoo.cli.terminal import table
 from zoo.generation.chat.conversation import chat_prompt
 from zoo.generation.loop.engine import SHARED_CHUNK
 
-CLIENTS, CHATS, NEW = 8, 16, 48
-LONG = 4000  # tokens of the long prompt, about
+CLIENTS, CHATS = 8, 16
 FIRST = 400  # tokens of a conversation's first message, about
-SHORTS = 3  # short prompts in each measurement of latency
+SHORTS = 3  # short prompts before and after the long one; at least as many while it is read
+REST = 1.0  # seconds between two short prompts
+Ways = Mapping[str, tuple[Callable[[int], float], Sequence[subprocess.Popen[str]]]]  # and their processes
+RUNNING = 4000  # tokens of a text that runs as long as a measurement
 MLX_LM = """
 import sys, zoo, runpy
 from zoo.machine import blas
@@ -59,49 +65,60 @@ def text_of(tokens: int, number: int) -> str:
 
 def body(messages: list[dict[str, str]], new: int, **more: Any) -> dict[str, Any]:
     """A streaming request for a greedy answer of at most so many tokens."""
-    how = {"stream": True, "stream_options": {"include_usage": True}, "temperature": 0, "max_tokens": new}
-    return {"messages": messages, **how, **more}
+    return {"messages": messages, **greedy(new), **more}
 
 
-def content_times(reply: Reply) -> list[float]:
-    """When the parts of an answer with text came."""
-    return [
-        seconds
-        for event, seconds in zip(reply.events, reply.times, strict=True)
-        if any(part["delta"].get("content") for part in event.get("choices", ()))
-    ]
+def greedy(new: int) -> dict[str, Any]:
+    """The fields of a streaming request for a greedy answer of at most so many tokens."""
+    return {"stream": True, "stream_options": {"include_usage": True}, "temperature": 0, "max_tokens": new}
 
 
-def usage(reply: Reply) -> dict[str, Any]:
+def first_time(reply: Reply) -> float:
+    """When the first part of an answer with text, or its end, came. SystemExit for an answer that failed."""
+    for event, seconds in zip(reply.events, reply.times, strict=True):
+        for part in event.get("choices", ()):
+            if part.get("text") or part.get("delta", {}).get("content") or part["finish_reason"]:
+                return seconds
+    raise SystemExit(f"an answer has no text: {reply.status} {reply.events}")
+
+
+def counts_of(reply: Reply) -> dict[str, Any]:
     """The numbers of tokens of an answer. SystemExit for one that failed."""
-    for event in reply.events:
-        if event.get("usage"):
-            return event["usage"]
-    raise SystemExit(f"status {reply.status}: {reply.body.decode()[:300]} {reply.events[-1:]}")
+    counts = usage(reply) if reply.is_stream else None
+    if counts is None:
+        raise SystemExit(f"status {reply.status}: {reply.body.decode()[:300]} {reply.events[-1:]}")
+    return counts
 
 
-async def chats(address: str, first: int) -> float:
-    """Tokens a second of the clients' chats, whose numbers begin with `first`."""
+async def chats(address: str, first: int, new: int) -> tuple[float, list[Reply]]:
+    """Tokens a second of the clients' chats, whose numbers begin with `first`, and the answers in their order.
+
+    Each client has a key of its own.
+    """
+    replies: dict[int, Reply] = {}
     left = list(range(first, first + CHATS))
-    tokens = 0
 
-    async def client() -> None:
-        nonlocal tokens
+    async def client(key: str) -> None:
         while left:
-            reply = await post(address, CHAT, body(question(left.pop(0)), NEW))
-            tokens += usage(reply)["completion_tokens"]
+            number = left.pop(0)
+            replies[number] = await post(address, CHAT, body(question(number), new), key=key)
 
     began = time.perf_counter()
-    await asyncio.gather(*(client() for _ in range(CLIENTS)))
-    return tokens / (time.perf_counter() - began)
+    await asyncio.gather(*(client(f"client-{number}") for number in range(CLIENTS)))
+    seconds = time.perf_counter() - began
+    ordered = [replies[number] for number in sorted(replies)]
+    return sum(counts_of(reply)["completion_tokens"] for reply in ordered) / seconds, ordered
 
 
 class Library:
     """The library's engine in a process of its own, that runs the same chats."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, new: int) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__, source], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, source, str(new)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self._line()
 
@@ -125,7 +142,7 @@ class Library:
         self.process.wait()
 
 
-def serve_library(source: str) -> None:
+def serve_library(source: str, new: int) -> None:
     """The process of `Library`: a line with the first number of some chats is answered with their tokens a second."""
     loaded = zoo.load(source)
     print(0, flush=True)
@@ -133,106 +150,128 @@ def serve_library(source: str) -> None:
         began, tokens = time.perf_counter(), 0
         engine = zoo.Engine(loaded, rows=CLIENTS)
         for number in range(int(line), int(line) + CHATS):
-            engine.add(chat_prompt(loaded, question(number)).ids, max_tokens=NEW, temperature=0)
+            engine.add(chat_prompt(loaded, question(number)).ids, max_tokens=new, temperature=0)
         for _, step in engine.run():
             tokens += step.token is not None
         print(tokens / (time.perf_counter() - began), flush=True)
 
 
-def mlx_lm_server(source: str, log: Path) -> Process:
-    """mlx-lm's server of a folder, at a free port."""
+def free_port() -> int:
+    """A port of the loopback address at which nothing listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-c", MLX_LM, "--model", source, "--port", str(port)]
+        return int(free.getsockname()[1])
+
+
+def mlx_lm_server(source: str, log: Path) -> Process:
+    """mlx-lm's server of a folder, at a free port."""
+    command = [sys.executable, "-c", MLX_LM, "--model", source, "--port", str(free_port())]
     return Process(command, re.compile(r"(?<= at )http://[^/]+(?=/$)"), log)
 
 
-async def answers(address: str) -> None:
-    """Wait until a server answers, and let it warm up."""
+def answers(address: str) -> None:
+    """Wait until a server answers, and let it warm up. SystemExit where it does not."""
     for _ in range(120):
         try:
-            return usage(await post(address, CHAT, body(question(0), 4))) and None
+            counts_of(asyncio.run(post(address, CHAT, body(question(0), 4))))
+            return
         except OSError:
-            await asyncio.sleep(0.5)
+            time.sleep(0.5)
     raise SystemExit(f"no answer from {address}")
 
 
-def throughput(source: str, rounds: int, logs: Path) -> dict[str, Any]:
+def throughput(source: str, given: argparse.Namespace, logs: Path) -> dict[str, Any]:
     """Tokens a second of the three ways."""
     with ExitStack() as stack:
         served = stack.enter_context(zoo_serve(source, logs / "zoo"))
         other = stack.enter_context(mlx_lm_server(source, logs / "mlx-lm"))
-        library = stack.enter_context(Library(source))
-        ways: dict[str, Callable[[int], float]] = {
-            "zoo serve": lambda first: asyncio.run(chats(served.address, first)),
-            "zoo.Engine": library.chats,
-            "mlx_lm.server": lambda first: asyncio.run(chats(other.address, first)),
-        }
+        library = stack.enter_context(Library(source, given.new))
         for server in (served, other):
-            asyncio.run(answers(server.address))
+            answers(server.address)
         library.chats(0)
-        found: dict[str, list[float]] = {name: [] for name in ways}
-        for number in range(1, rounds + 1):
-            for name, run in ways.items():
-                found[name].append(run(number * CHATS))
-                print(f"{name}: {found[name][-1]:.1f} tokens/s", file=sys.stderr, flush=True)
+        ways: Ways = {
+            "zoo serve": (lambda first: asyncio.run(chats(served.address, first, given.new))[0], [served.process]),
+            "zoo.Engine": (library.chats, [library.process]),
+            "mlx_lm.server": (lambda first: asyncio.run(chats(other.address, first, given.new))[0], [other.process]),
+        }  # fmt: skip
+        found = rounds_of(ways, given.rounds)
         log = (logs / "mlx-lm").read_text(encoding="utf-8")
     ratios = {
-        f"zoo serve / {name}": summary([a / b for a, b in zip(found["zoo serve"], found[name], strict=True)])
+        f"zoo serve / {name}": spread([a / b for a, b in zip(found["zoo serve"], found[name], strict=True)])
         for name in ("zoo.Engine", "mlx_lm.server")
     }
     started = next(line for line in log.splitlines() if line.startswith("BLAS"))
-    return {name: summary(values) for name, values in found.items()} | ratios | {"mlx-lm's BLAS": started}
+    speeds = {f"{name}, tokens/s": spread(values) for name, values in found.items()}
+    return speeds | ratios | {"mlx-lm's": started.partition(",")[0]}
 
 
-async def first_token(address: str, number: int) -> float:
-    """Seconds to the first token of a short prompt."""
-    reply = await post(address, CHAT, body(question(number), 1))
-    usage(reply)
-    return content_times(reply)[0]
+def rounds_of(ways: Ways, rounds: int) -> dict[str, list[float]]:
+    """What each way gives in each round, called with the first number of the round's chats; it has not seen them before."""
+    found: dict[str, list[float]] = {}
+    for number in range(1, rounds + 1):
+        for name, (run, processes) in ways.items():
+            began, tries = time.perf_counter(), count(number, rounds)
+            value = unpaused(lambda run=run, tries=tries: run(CHATS * next(tries)), processes)  # type: ignore[misc]
+            found.setdefault(name, []).append(value)
+            seconds = time.perf_counter() - began
+            print(f"{name}: {value:.1f} tokens/s in {seconds:.0f} s", file=sys.stderr, flush=True)
+    return found
 
 
-async def latencies(address: str, number: int) -> dict[str, list[float]]:
-    """Seconds to first tokens and between tokens, with and without a long prompt beside."""
+async def latencies(address: str, number: int, long: int) -> dict[str, list[float]]:
+    """Seconds to first tokens and between tokens before, while and after a long prompt is read.
+
+    Before that, the seconds of reading alone: about `SHARED_CHUNK` tokens at the start of a prompt, a long one, and as many
+    tokens at the end of one, of which the rest is cached.
+    """
+    found: dict[str, list[float]] = {}
+    prompt, rest = text_of(long, 2 * number), " " + text_of(SHARED_CHUNK, 0)
+    parts = {"a prompt's start": rest, "the long prompt": prompt, "a prompt's end": prompt + rest}
+    for name, text in parts.items():
+        reply = await post(address, COMPLETIONS, {"prompt": f"{number}. {text}", **greedy(1)})
+        counts = counts_of(reply)
+        found[f"tokens of {name}"] = [
+            counts["prompt_tokens"] - counts["prompt_tokens_details"]["cached_tokens"]
+        ]
+        found[f"reading {name} alone, seconds"] = [first_time(reply)]
+
     arrivals: list[list[float]] = [[] for _ in range(CLIENTS)]
-    new = 4000
     running = [
         asyncio.ensure_future(
-            post(address, CHAT, body(question(number * 100 + row), new, min_tokens=new), arrived=arrivals[row].append)
+            post(
+                address,
+                CHAT,
+                body(question(number * 100 + row), RUNNING, min_tokens=RUNNING),
+                arrived=times.append,
+            )
         )
-        for row in range(CLIENTS)
-    ]  # fmt: skip
+        for row, times in enumerate(arrivals)
+    ]
     while min(map(len, arrivals)) < 4:
         await asyncio.sleep(0.1)
+    numbers = count(number * 1000)
 
-    async def part() -> tuple[list[float], list[float]]:
-        began = time.perf_counter()
-        firsts = [await first_token(address, next(numbers)) for _ in range(SHORTS)]
-        return firsts, [began, time.perf_counter()]
+    async def phase(name: str, reading: asyncio.Future[Reply] | None = None) -> None:
+        began, firsts = time.perf_counter(), list[float]()
+        while len(firsts) < SHORTS if reading is None else not reading.done():
+            reply = await post(address, CHAT, body(question(next(numbers)), 1))
+            firsts.append(first_time(reply))
+            await asyncio.sleep(REST)
+        found[f"to the first token {name}, seconds"] = firsts
+        found[f"between tokens {name}, seconds"] = between(arrivals, began, time.perf_counter())
 
-    numbers = iter(range(number * 1000, number * 1000 + 100))
-    without, (start, middle) = await part()
-    long = asyncio.ensure_future(
-        post(address, CHAT, body([{"role": "user", "content": text_of(LONG, number)}], 1))
+    await phase("before")
+    sent = asyncio.ensure_future(
+        post(address, COMPLETIONS, {"prompt": text_of(long, 2 * number + 1), **greedy(1)})
     )
-    await asyncio.sleep(0.5)
-    beside, _ = await part()
-    still = not long.done()
-    reply = await long
-    end = time.perf_counter()
+    await asyncio.sleep(0.1)
+    await phase("while reading", sent)
+    found["reading the long prompt beside others, seconds"] = [first_time(await sent)]
+    await phase("after")
     for one in running:
         one.cancel()
     await asyncio.gather(*running, return_exceptions=True)
-    return {
-        "first token": without,
-        "first token, long prompt beside": beside,
-        "between tokens": between(arrivals, start, middle),
-        "between tokens, long prompt beside": between(arrivals, middle, end),
-        "long prompt read": [end - middle],
-        "long prompt tokens": [usage(reply)["prompt_tokens"]],
-        "long prompt outlasted the short ones": [float(still)],
-    }
+    return found
 
 
 def between(arrivals: list[list[float]], start: float, end: float) -> list[float]:
@@ -242,63 +281,88 @@ def between(arrivals: list[list[float]], start: float, end: float) -> list[float
     ]
 
 
-def latency(source: str, rounds: int, logs: Path) -> dict[str, Any]:
-    """The figures of `latencies`, and the time of one chunk of a long prompt with nothing beside."""
+def latency(source: str, given: argparse.Namespace, logs: Path) -> dict[str, Any]:
+    """The figures of `latencies`."""
+    found: dict[str, list[float]] = {}
     with zoo_serve(source, logs / "zoo") as server:
-        asyncio.run(answers(server.address))
-        found: dict[str, list[float]] = {}
-        for number in range(1, rounds + 1):
-            for name, values in asyncio.run(latencies(server.address, number)).items():
+        answers(server.address)
+        numbers = count(1)
+        for _ in range(given.rounds):
+
+            def run() -> dict[str, list[float]]:
+                return asyncio.run(latencies(server.address, next(numbers), given.long))
+
+            for name, values in unpaused(run, [server.process]).items():
                 found.setdefault(name, []).extend(values)
-            alone = body([{"role": "user", "content": text_of(LONG, 50 + number)}], 1)
-            began = time.perf_counter()
-            tokens = usage(asyncio.run(post(server.address, CHAT, alone)))["prompt_tokens"]
-            took = time.perf_counter() - began
-            found.setdefault("long prompt alone", []).append(took)
-            found.setdefault(f"{SHARED_CHUNK} tokens of a prompt", []).append(took * SHARED_CHUNK / tokens)
-    return {name: summary(values) for name, values in found.items()}
+    if (number := len(found["to the first token while reading, seconds"])) < SHORTS * given.rounds:
+        print(f"only {number} short prompts came while the long ones were read", file=sys.stderr)
+    return {name: spread(values) for name, values in found.items()}
 
 
-def turns(source: str, rounds: int, logs: Path) -> dict[str, Any]:
+def turns(source: str, given: argparse.Namespace, logs: Path) -> dict[str, Any]:
     """Tokens of two turns of a conversation, those of them that were cached, and seconds to the first token."""
     found: dict[str, list[float]] = {}
     with zoo_serve(source, logs / "zoo") as server:
-        asyncio.run(answers(server.address))
-        for number in range(1, rounds + 1):
-            messages = [{"role": "user", "content": text_of(FIRST, 100 + number)}]
-            for turn in ("first", "second"):
-                reply = asyncio.run(post(server.address, CHAT, body(messages, 24)))
-                counts: Mapping[str, Any] = usage(reply)
-                parts = [part["delta"].get("content") or "" for e in reply.events for part in e["choices"]]
-                messages += [
-                    {"role": "assistant", "content": "".join(parts)},
-                    {"role": "user", "content": "And in one sentence?"},
-                ]
-                for name, value in (
-                    ("prompt tokens", counts["prompt_tokens"]),
-                    ("cached tokens", counts["prompt_tokens_details"]["cached_tokens"]),
-                    ("first token", content_times(reply)[0]),
-                ):
-                    found.setdefault(f"{turn} turn, {name}", []).append(value)
-    return {name: summary(values) for name, values in found.items()}
+        answers(server.address)
+        numbers = count(101)
+        for _ in range(given.rounds):
+            both = unpaused(lambda: two_turns(server.address, next(numbers)), [server.process])
+            for name, value in both.items():
+                found.setdefault(name, []).append(value)
+    return {name: spread(values) for name, values in found.items()}
 
 
-def summary(values: list[float]) -> dict[str, float]:
-    """Median, mean, least and most of some values, and their number."""
+def two_turns(address: str, number: int) -> dict[str, float]:
+    """The figures of the two turns of a conversation."""
+    messages = [{"role": "user", "content": text_of(FIRST, number)}]
+    found: dict[str, float] = {}
+    for turn in ("first", "second"):
+        reply = asyncio.run(post(address, CHAT, body(messages, 24)))
+        counts = counts_of(reply)
+        parts = [part["delta"].get("content") or "" for e in reply.events for part in e["choices"]]
+        messages += [
+            {"role": "assistant", "content": "".join(parts)},
+            {"role": "user", "content": "And in one sentence?"},
+        ]
+        found[f"{turn} turn, prompt tokens"] = counts["prompt_tokens"]
+        found[f"{turn} turn, cached tokens"] = counts["prompt_tokens_details"]["cached_tokens"]
+        found[f"{turn} turn, seconds to the first token"] = first_time(reply)
+    return found
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median, 95th percentile, least and most of some values, and their number."""
     if not values:
         return {"number": 0}
-    figures = {"median": statistics.median(values), "mean": statistics.fmean(values), "min": min(values), "max": max(values)}  # fmt: skip
+    ordered = sorted(values)
+    figures = {
+        "median": statistics.median(ordered),
+        "p95": ordered[round(0.95 * (len(ordered) - 1))],
+        "min": ordered[0],
+        "max": ordered[-1],
+    }
     return {name: round(value, 4) for name, value in figures.items()} | {"number": len(values)}
 
 
-PARTS = {"throughput": throughput, "latency": latency, "turns": turns}
+def report(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """The figures of a part as a table."""
+    names = ("median", "p95", "min", "max", "number")
+    rows = []
+    for record in records.values():
+        for what, value in record.items():
+            cells = [f"{value[name]:g}" if name in value else "–" for name in names] if isinstance(value, dict) else [str(value)]  # fmt: skip
+            rows.append([what, *cells, *[""] * (len(names) - len(cells))])
+    return table(rows, ["", *names], repeated=1)
 
 
-def speed(source: str, rounds: int, parts: list[str]) -> dict[str, Any]:
-    """Measure these parts of `PARTS`; gives a record."""
+def speed(source: str, given: argparse.Namespace) -> dict[str, Any]:
+    """Measure a part; gives a record."""
+    from serve_balance import balance
+
+    parts = {"throughput": throughput, "latency": latency, "turns": turns, "balance": balance}
     with tempfile.TemporaryDirectory() as logs:
-        return {name: PARTS[name](source, rounds, Path(logs)) for name in parts}
+        return parts[given.part](source, given, Path(logs))
 
 
 if __name__ == "__main__":
-    serve_library(sys.argv[1])
+    serve_library(sys.argv[1], int(sys.argv[2]))

@@ -76,13 +76,20 @@ class Field(Frozen):
 class Fields:
     """The fields of one kind of request by their names; `required` are those that must be there.
 
-    With `settings`, each setting of generation whose name is not taken is a field under its own name.
+    With `settings`, each setting of generation whose name is not taken is a field under its own name, except those in
+    `without`: what they ask for would not be returned.
     """
 
     def __init__(
-        self, fields: Mapping[str, Field], *, required: Iterable[str] = (), settings: bool = False
+        self,
+        fields: Mapping[str, Field],
+        *,
+        required: Iterable[str] = (),
+        settings: bool = False,
+        without: Iterable[str] = (),
     ) -> None:
         self.own, self.required, self._settings = dict(fields), tuple(required), settings
+        self._taken = {*fields, *without}
 
     @property
     def all(self) -> dict[str, Field]:
@@ -91,7 +98,7 @@ class Fields:
             {
                 name: Field(schema_of(setting), setting=name, about=setting.help)
                 for name, setting in request_settings().items()
-                if name not in self.own
+                if name not in self._taken
             }
             if self._settings
             else {}

@@ -76,14 +76,8 @@ class Generation:
         self._parsers = [prompt.step_parser() for prompt in prompts]
         self._tokens: list[list[int]] = [[] for _ in sequences]
         self._last: list[float | None] = [None] * len(sequences)
-        self._begun, self._ended = False, 0
+        self._ended = 0
         self.answer.usage.prompt = sum({id(prompt): len(prompt.ids) for prompt in prompts}.values())
-
-    async def begun(self) -> None:
-        """Wait until the worker has begun it; RequestError for what the model refuses."""
-        if not self._begun:
-            await self._mailbox.next()
-            self._begun = True
 
     @property
     def ended(self) -> bool:

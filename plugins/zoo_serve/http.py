@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from zoo.files.reading import parse_json
 from zoo_serve.endpoint import Endpoint, Event, EventStream
-from zoo_serve.generation import Generation
 from zoo_serve.log import RequestLog
 from zoo_serve.requests import (
+    Answer,
     DetokenizeRequest,
     EmbeddingRequest,
     GenerationRequest,
@@ -34,6 +34,11 @@ BODY_SECONDS = 30  # for all of a body
 DISCARD_SECONDS = 2  # in which the rest of a refused body is read, so that its client sees why
 HEARTBEAT_SECONDS = 10  # of silence in a stream, after which a comment is sent
 HEARTBEAT = b": waiting\n\n"
+STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx
+]
 
 
 class ClientGone(Exception):
@@ -59,7 +64,7 @@ class Exchange:
         self.endpoint, self.service, self.log = endpoint, service, RequestLog(endpoint.path)
         self._scope, self._receive, self._sender = scope, receive, send
         self._body_bytes, self._body_read = 0, False
-        self._events: EventStream | None = None  # once a stream has begun
+        self._events: EventStream | None = None  # of a request for a stream
 
     async def run(self) -> None:
         """Answer the request, with an error where it cannot be; nothing is raised."""
@@ -143,12 +148,11 @@ class Exchange:
     async def _respond(self, request: Any) -> None:
         service = self.service
         if isinstance(request, GenerationRequest):
+            if request.stream and self.endpoint.stream is not None:
+                await self._stream(request)
+                return
             async with service.generate(request) as generation:
                 self.log.generation = generation
-                if request.stream and self.endpoint.stream is not None:
-                    await self._stream(request, generation)
-                    return
-                await generation.begun()
                 while not generation.ended:
                     await generation.next()
                 await generation.remember()
@@ -163,28 +167,24 @@ class Exchange:
             result = await service.detokenize(request)
         await self._json(self.endpoint.respond(request, result))
 
-    async def _stream(self, request: GenerationRequest, generation: Generation) -> None:
-        """Send what is generated as events."""
+    async def _stream(self, request: GenerationRequest) -> None:
+        """Send what is generated as events. An error before anything was sent has its own status."""
         assert self.endpoint.stream is not None
-        # What the model refuses should be an error with its status, unless the request has to wait.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(HEARTBEAT_SECONDS):
-                await generation.begun()
-        events = self.endpoint.stream(request, generation.answer)
-        headers = [
-            (b"content-type", b"text/event-stream; charset=utf-8"),
-            (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),  # nginx
-        ]
-        self._events = events
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self._kept_alive(generation.begun)
-        await self._write(encoded(events.start()))
-        while not generation.ended:
-            deltas = await self._kept_alive(generation.next)
-            await self._write(encoded(event for delta in deltas for event in events.add(delta)))
-        await generation.remember()
-        await self._write(encoded(events.end()), last=True)
+        self._events = self.endpoint.stream(request, Answer(request.model or "", []))  # for an error
+        async with AsyncExitStack() as stack:
+            beginning = asyncio.ensure_future(stack.enter_async_context(self.service.generate(request)))
+            try:
+                await self._kept_alive(lambda: asyncio.wait({beginning}))
+            finally:
+                await cancel(beginning)
+            generation = self.log.generation = beginning.result()
+            self._events = events = self.endpoint.stream(request, generation.answer)
+            await self._write(encoded(events.start()))
+            while not generation.ended:
+                deltas = await self._kept_alive(generation.next)
+                await self._write(encoded(event for delta in deltas for event in events.add(delta)))
+            await generation.remember()
+            await self._write(encoded(events.end()), last=True)
 
     async def _kept_alive(self, work: Callable[[], Awaitable[Made]]) -> Made:
         """The value of `work`, while comments keep the connection open. Work that is cancelled must be able to start anew."""
@@ -196,6 +196,9 @@ class Exchange:
                 await self._write(HEARTBEAT)
 
     async def _write(self, data: bytes, last: bool = False) -> None:
+        """Send a part of a body, after the head of a stream where no head was sent."""
+        if self.log.status is None:
+            await self._send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
         if data or last:
             await self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
@@ -208,15 +211,15 @@ class Exchange:
 
     async def _fail(self, error: RequestError) -> None:
         """Send an error in the form of the endpoint's interface, as an event where a stream has begun."""
-        if self._events is not None:
-            await self._write(encoded(self._events.failed(error)), last=True)
-        elif self.log.status is None:
+        if self.log.status is None:
             headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
             if not self._body_read:
                 headers["connection"] = "close"
                 await self._discard()
             response = JSONResponse(self.endpoint.error(error), error.status, headers)
             await response(self._scope, self._receive, self._send)
+        elif self._events is not None:
+            await self._write(encoded(self._events.failed(error)), last=True)
 
     async def _discard(self) -> None:
         """Read what is left of the body and forget it, within bounds: who still sends does not see a response."""
@@ -246,11 +249,15 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Made]) -> Made
             raise ClientGone
         return task.result()
     finally:
-        for one in (task, watch):
-            if not one.cancel():
-                continue
+        await cancel(task, watch)
+
+
+async def cancel(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks that have not ended, and wait until they have."""
+    for task in tasks:
+        if task.cancel():
             with suppress(asyncio.CancelledError, Exception):
-                await one
+                await task
 
 
 def encoded(events: Iterable[Event]) -> bytes:

@@ -15,7 +15,7 @@ from mlx.utils import tree_map_with_path
 import zoo
 from tests.helpers import json_schemas
 from tests.helpers.tokenizer_kinds import tokenizer_of
-from zoo.errors import PromptError, ZooError
+from zoo.errors import PromptError
 from zoo.tokenizer import Tokenizer
 
 COUNT = int(os.environ.get("ZOO_SCHEMAS", 6))
@@ -127,7 +127,7 @@ def test_a_model_without_an_end_token_ends_when_nothing_can_follow(llama):
 
 
 def test_settings_that_leave_no_token_are_an_error(llama):
-    with pytest.raises(ZooError, match=r"token 1: no token is left to choose: `banned`, `regex`"):
+    with pytest.raises(PromptError, match=r"token 1: no token is left to choose: `banned`, `regex`"):
         zoo.generate(llama, "a", regex="x", banned=["x"])
 
 

@@ -112,10 +112,10 @@ FIELDS = Fields(
         "metadata": openai.IGNORED["metadata"],
         "service_tier": openai.IGNORED["service_tier"],
         "logprobs": Field(FLAG, only=(False,)),
-        "prompt_logprobs": Field(FLAG, only=(False,)),
     },
     required=("messages", "max_tokens"),
     settings=True,
+    without=openai.NOT_IN_CHAT,
 )
 COUNT_FIELDS = Fields(
     {**PROMPT, "tool_choice": Field(TOOL_CHOICE, ignored="it adds no token")}, required=("messages",)

@@ -91,6 +91,7 @@ FIELDS = Fields(
     },
     required=("messages",),
     settings=True,
+    without=openai.NOT_IN_CHAT,
 )
 
 

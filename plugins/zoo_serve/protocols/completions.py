@@ -35,6 +35,7 @@ FIELDS = Fields(
     },
     required=("prompt",),
     settings=True,
+    without=("prompt_logprobs",),  # `echo` with `logprobs` returns them
 )
 
 
@@ -108,14 +109,16 @@ class CompletionStream:
         return iter(())
 
     def add(self, delta: Delta) -> Iterator[Event]:
-        if not (delta.text or delta.tokens or delta.finish_reason):
+        if not (delta.text or delta.tokens or delta.finish_reason or delta.candidate):
             return
-        choice = {
+        choice: dict[str, Any] = {
             "index": delta.index,
             "text": delta.text,
             "logprobs": self.logprobs[delta.index].add(delta.tokens),
             "finish_reason": delta.finish_reason,
         }
+        if delta.candidate is not None:
+            choice["candidates"] = [delta.candidate]
         yield None, {**openai.head(self.answer, "cmpl", "text_completion"), "choices": [choice]}
 
     def end(self) -> Iterator[Event]:

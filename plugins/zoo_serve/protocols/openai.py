@@ -56,6 +56,8 @@ CHAT = {
     ),
     "strategy": Field(TEXT, about="Generation strategy."),
 }
+# Settings whose results a conversation's answer has no place for; /v1/completions has `echo` and `candidates`.
+NOT_IN_CHAT = ("prompt_logprobs", "return_sequences")
 # A text, token ids, or several of either.
 PROMPTS: Schema = {
     "anyOf": [TEXT, TOKENS, {"type": "array", "items": {"anyOf": [TEXT, TOKENS]}, "minItems": 1}]

@@ -117,7 +117,6 @@ FIELDS = Fields(
         ),
         "top_logprobs": Field(WHOLE, only=(0,), about="/v1/chat/completions has log-probabilities."),
         "logprobs": Field(FLAG, only=(False,)),
-        "prompt_logprobs": Field(FLAG, only=(False,)),
         "truncation": Field(TEXT, only=("disabled",)),
         "previous_response_id": Field({"type": "null"}, about="Nothing is stored."),
         "conversation": Field({"type": "null"}, about="Nothing is stored."),
@@ -126,6 +125,7 @@ FIELDS = Fields(
     },
     required=("input",),
     settings=True,
+    without=openai.NOT_IN_CHAT,
 )
 
 # Fields of a request that its response repeats, and their values where they are left out.

@@ -272,7 +272,7 @@ def test_a_grammar_that_is_whole_ends_a_text_that_is_too_short():
 
 def test_where_no_token_is_left_it_is_said():
     made = sampler(mask=Mask(3), spelled=TokenStrings(banned=((3,),)), banned=("x",), regex="y")
-    with pytest.raises(ZooError, match="token 1: no token is left to choose: `banned`, `regex`"):
+    with pytest.raises(PromptError, match="token 1: no token is left to choose: `banned`, `regex`"):
         taken(made, 1)
     made = sampler(no_repeat_ngram_size=1, temperature=1.0, top_k=2, seed=0)
     with pytest.raises(ZooError, match=r"token 8: .* `no_repeat_ngram_size`"):

@@ -71,6 +71,17 @@ def test_a_field_that_nothing_serves_is_refused_by_name(endpoint):
     assert (caught.value.status, caught.value.param) == (400, "frobnicate")
 
 
+@pytest.mark.parametrize("name", ["prompt_logprobs", "return_sequences"])
+@BY_PATH
+def test_a_setting_whose_result_is_not_returned_is_refused_by_name(endpoint, name):
+    if (endpoint.path, name) == ("/v1/completions", "return_sequences"):
+        assert endpoint.parse({"prompt": "Hi", name: 2}).settings == {name: 2}
+        return
+    with pytest.raises(RequestError, match=f"`{name}`") as caught:
+        endpoint.parse({**BASES[endpoint.path], name: 2})
+    assert caught.value.param == name
+
+
 @BY_PATH
 def test_a_required_field_that_is_missing_is_named(endpoint):
     for name in endpoint.fields.required:

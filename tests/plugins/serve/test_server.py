@@ -93,6 +93,27 @@ def test_streams_give_the_answer_of_the_response(port):
     assert sent[-2]["usage"]["output_tokens"] == message["usage"]["output_tokens"] == 3
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": "The capital is", "strategy": "beam", "beams": 3, "return_sequences": 2, "max_tokens": 3},
+        {"model": "bert", "prompt": "The capital is [MASK]."},
+    ],
+)
+def test_candidates_are_returned_and_streamed(port, body):
+    candidates = post(port, "/v1/completions", body)["choices"][0]["candidates"]
+    assert len(candidates) > 1
+    sent = [json.loads(data) for _, data in events(port, "/v1/completions", body)[:-1]]
+    assert [each for event in sent for each in event["choices"][0].get("candidates", ())] == candidates
+
+
+def test_settings_that_leave_no_token_are_an_error_of_the_request(port):
+    body = {"prompt": "Hi", "regex": "x", "banned": ["x"], "max_tokens": 3}
+    status, _, text = send(port, "POST", "/v1/completions", body)
+    assert status == 400
+    assert "no token is left to choose: `banned`, `regex`" in text
+
+
 def test_a_stop_sequence_ends_a_message_and_is_named(port):
     whole = post(port, "/v1/messages", {"messages": HI, **SHORT})["content"][0]["text"]
     stop = whole[1:3]

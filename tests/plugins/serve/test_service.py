@@ -212,7 +212,6 @@ def test_requests_that_are_cancelled_anywhere_leave_nothing(seed):
             model=name, prompts=(PROMPT,), settings={"min_tokens": 12, "max_tokens": 12}, count=count
         )
         async with service.generate(request) as generation:
-            await generation.begun()
             while not generation.ended:
                 await generation.next()
             await generation.remember()

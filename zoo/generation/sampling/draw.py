@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import mlx.core as mx
 
-from zoo.errors import ZooError
+from zoo.errors import PromptError, ZooError
 from zoo.generation.sampling.custom import CustomFunction, CustomProcessor, PluginSampler, filters_from
 from zoo.generation.sampling.guidance import Guidance
 from zoo.generation.sampling.logits import (
@@ -280,7 +280,7 @@ class TokenSampler:
         return token
 
     def update(self, token: int) -> None:
-        """The token that was chosen. ZooError where every token was removed, and none could be."""
+        """The token that was chosen. PromptError where the settings removed every token, and none could be."""
         if self.is_greedy:
             return
         unread = self._unread.popleft() if self._unread else (self._best, self._stages)
@@ -291,7 +291,7 @@ class TokenSampler:
             if not largest.item() > NEG_INF:  # or a sampler's NaN
                 removing = [f"`{each}`" for each in REMOVING if getattr(self.settings, each)]
                 names = name or ", ".join(removing) or "generation_config.json forbids all"
-                raise ZooError(f"token {self._updated + 1}: no token is left to choose: {names}")
+                raise PromptError(f"token {self._updated + 1}: no token is left to choose: {names}")
         if self._record is not None and stages is not None:
             self._record(stages, mx.array([token]))
         self.processors.update(token)
