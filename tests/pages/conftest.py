@@ -17,15 +17,20 @@ FLAGS = (
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """A Chromium of this machine; without one the tests fail."""
+def launch():
+    """Start the Chromium of this machine with these flags, too; without one the tests fail."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.exit(f"no browser: put one of {', '.join(BROWSERS)} on the PATH", returncode=1)
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
-        yield chromium
-        chromium.close()
+        yield lambda *flags: playwright.chromium.launch(executable_path=found, args=[*FLAGS, *flags])
+
+
+@pytest.fixture(scope="session")
+def browser(launch):
+    chromium = launch()
+    yield chromium
+    chromium.close()
 
 
 @pytest.fixture

@@ -1,16 +1,17 @@
 """A hostile page in a browser reaches nothing of a server on this machine."""
 
-import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from tests.helpers.serving import serving
 from zoo_serve.access import Access
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--host-resolver-rules=MAP evil.example 127.0.0.1",
+    "--disable-features=LocalNetworkAccessChecks,BlockInsecurePrivateNetworkRequests",
+)
 TRIES = """async (url) => {
   const body = JSON.stringify({prompt: "a", max_tokens: 2});
   const read = async (options) => {
@@ -59,17 +60,13 @@ class Page(BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def evil():
+def evil(launch):
     """A Chromium that finds this machine at evil.example, and the port of a page that is not the server's."""
     site = ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=site.serve_forever, daemon=True).start()
-    found = next(filter(None, map(shutil.which, BROWSERS)))
-    flags = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP evil.example 127.0.0.1"]
-    flags.append("--disable-features=LocalNetworkAccessChecks,BlockInsecurePrivateNetworkRequests")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=found, args=flags)
-        yield chromium, site.server_port
-        chromium.close()
+    chromium = launch(*FLAGS)
+    yield chromium, site.server_port
+    chromium.close()
     site.shutdown()
 
 
