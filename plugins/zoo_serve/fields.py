@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from zoo.architecture import Setting
-from zoo.architecture.settings import SHARED
+from zoo.architecture.settings import GROUPS, SHARED
 from zoo.errors import PromptError, did_you_mean
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import default_registry
@@ -140,18 +140,20 @@ class Fields:
         return values, settings
 
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of such a request."""
-        properties = {}
+        """The JSON Schema of such a request; `setting_groups` says under what title a page shows a setting."""
+        properties, settings, groups = {}, request_settings(), setting_groups()
         for name, field in self.all.items():
             only = {"enum": list(field.only)} if field.only else {}
+            helps = field.about or (settings[field.setting].help if field.setting else "")
             about = " ".join(
-                filter(None, (field.about, field.ignored and f"Changes nothing here: {field.ignored}."))
+                filter(None, (helps, field.ignored and f"Changes nothing here: {field.ignored}."))
             )
             inner = {**field.schema, **only}
             properties[name] = {
                 **(inner if name in self.required else or_null(inner)),
                 **({"description": about} if about else {}),
                 **({"deprecated": True} if field.ignored else {}),
+                **groups.get(field.setting, {}),
             }
         return {
             "type": "object",
@@ -167,6 +169,15 @@ def request_settings() -> dict[str, Setting]:
     for strategy in default_registry().strategies.values():
         found |= {setting.name: setting for setting in strategy.own_settings if setting.name not in found}
     return {name: setting for name, setting in found.items() if name not in SERVER_ONLY}
+
+
+def setting_groups() -> dict[str | None, dict[str, str]]:
+    """Keywords of each setting's schema by its name: "x-group", the title of its group, or "x-strategy", whose own it is."""
+    groups: dict[str | None, dict[str, str]] = {}
+    for label, strategy in default_registry().strategies.items():
+        for setting in strategy.own_settings:
+            groups.setdefault(setting.name, {"x-strategy": label})
+    return groups | {one.name: {"x-group": title} for title, group in GROUPS.items() for one in group}
 
 
 def checked_settings(settings: Mapping[str, Any], fields: Fields) -> dict[str, Any]:

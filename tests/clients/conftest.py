@@ -1,58 +1,13 @@
 """Server processes, each started once by `zoo serve`, and the models that they serve, in this process."""
 
 import importlib.util
-import os
-import re
-import subprocess
-import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 import zoo
 from tests.clients import chat_model
-
-ADDRESS = re.compile(r"serving .* at (http://[\d.:]+)/")
-
-
-class Server:
-    """`zoo serve ARGUMENTS…` at a free port. `url` is its address, `lines` what it has printed."""
-
-    def __init__(self, *arguments, key=None):
-        self.lines, self._printed = [], threading.Event()
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1"} | ({"ZOO_API_KEY": key} if key else {})
-        command = [sys.executable, "-m", "zoo", "serve", "--port", "0", *map(str, arguments)]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        self._url = None
-
-    def _read(self):
-        for line in self.process.stderr:
-            self.lines.append(line)
-            if found := ADDRESS.match(line):
-                self._url = found[1]
-                self._printed.set()
-        self._printed.set()
-
-    @property
-    def url(self):
-        """The address, once the first model is loaded."""
-        self._printed.wait()
-        assert self._url, "".join(self.lines)
-        return self._url
-
-    @property
-    def v1(self):
-        """The base address of OpenAI's interface."""
-        return f"{self.url}/v1"
-
-    def stop(self):
-        """End the process as a service manager does."""
-        self.process.terminate()
-        self.process.wait()
-        self._reader.join()
+from tests.helpers.server_process import Server
 
 
 @pytest.fixture(scope="session")

@@ -53,6 +53,7 @@ SETTINGS = {
     "repetition_penalty": {
         **optional("number", minimum=0.001),
         "description": "Penalty on tokens that the text already has.",
+        "x-group": "Penalties and bans",
     },
     "temperature": {
         "anyOf": [{"anyOf": [{"type": "number", "minimum": 1e-30}, {"enum": [0]}]}, {"type": "null"}],
@@ -60,12 +61,15 @@ SETTINGS = {
     },
     "top_p": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
     "top_k": optional("integer", minimum=0),
-    "early_stopping": {"anyOf": [{"anyOf": [{"type": "boolean"}, {"enum": ["never"]}]}, {"type": "null"}]},
+    "early_stopping": {
+        "anyOf": [{"anyOf": [{"type": "boolean"}, {"enum": ["never"]}]}, {"type": "null"}],
+        "x-strategy": "beam",
+    },
     "min_p": {"type": "number", "minimum": 0, "maximum": 1, "default": 0},
     "max_tokens": {**optional("integer", minimum=1), "description": "Maximum number of tokens to generate."},
     "stop": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
     "logit_bias": {**optional("object"), "description": "Numbers to add to logits by token id."},
-    "ignore_eos": {"type": "boolean", "default": False},
+    "ignore_eos": {"type": "boolean", "default": False, "x-group": "Length and stops"},
     "reasoning_effort": {"$ref": "#/components/schemas/Effort"},
     "user": {"type": "string", "deprecated": True},
     "store": {"type": "boolean", "enum": [False]},

@@ -7,6 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.helpers.fake_server import ANSWERS, KEY, MODELS, PAGE, running
+from zoo.architecture.settings import GROUPS
 
 REFUSED = "Failed to load resource: the server responded with a status of"
 PLAIN = {"model": "small", "stream": True, "stream_options": {"include_usage": True}}
@@ -120,9 +121,13 @@ def test_settings_are_those_of_the_schema_and_are_sent_with_their_types(opened, 
     names = page.locator("#chat .field code").all_text_contents()
     assert names == [
         *("temperature", "top_p", "top_k", "min_p", "max_tokens", "seed", "stop"),
-        *("repetition_penalty", "early_stopping", "logit_bias", "ignore_eos", "reasoning_effort"),
+        *("repetition_penalty", "early_stopping", "logit_bias", "reasoning_effort", "ignore_eos"),
     ]
     page.click("#chat .settings summary")
+    groups = page.locator("#chat .group summary")
+    assert groups.all_inner_texts() == ["Penalties and bans", "Strategy beam", "Request", "Length and stops"]
+    for group in groups.all():
+        group.click()
     field = {name: page.get_by_label(name, exact=True).first for name in names}
     for name, text in (("temperature", "0"), ("top_k", "40"), ("stop", 'END\n"\\n"'), ("logit_bias", "{")):
         field[name].fill(text)
@@ -286,7 +291,8 @@ def test_both_languages_have_every_text_and_no_other():
         re.findall(r'"(\w+)"', source)
     )
     made = {f"{kind}_kind" for kind in ("chat", "continuation", "translation")}
-    assert set(texts["en"]) - written - made == set()
+    made |= {re.sub(r"\W+", "_", f"{title.lower()} group") for title in ("request", *GROUPS)}
+    assert made <= set(texts["en"]) <= written | made
 
 
 def test_the_language_is_the_browsers_until_it_is_switched(opened):

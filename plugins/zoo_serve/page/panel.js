@@ -65,10 +65,15 @@ export class Panel {
       field(property, this.server.openapi, before.get(property[0])),
     );
     this.common.replaceChildren();
-    this.others.replaceChildren();
-    for (const { name, element } of this.fields) (isCommon(name) ? this.common : this.others).append(element);
-    this.more.hidden = !this.others.children.length;
-    word(this.summary, "text", "more", { count: this.others.children.length });
+    const groups = new Map();
+    for (const { name, group, element } of this.fields) {
+      const id = JSON.stringify(group);
+      if (isCommon(name)) this.common.append(element);
+      else groups.set(id, [...(groups.get(id) ?? [word(make("summary"), "text", ...group)]), element]);
+    }
+    this.others.replaceChildren(...[...groups.values()].map((all) => make("details", { class: "group" }, ...all)));
+    this.more.hidden = !groups.size;
+    word(this.summary, "text", "more", { count: this.others.querySelectorAll(".field").length });
   }
 
   // Whether all fields hold what they may; the first that does not is shown.

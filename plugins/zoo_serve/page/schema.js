@@ -52,7 +52,13 @@ function variantsOf(schema, openapi) {
   return [{ ...rest, enum: rest.enum ?? ("const" in rest ? [rest.const] : undefined) }];
 }
 
-// A field of a form: its `name`, its `control`, its `element`, and `value()`, undefined where nothing was set.
+// The title of a property's group: the key of a text and its values, as `word` takes them.
+function groupOf({ "x-group": title = "request", "x-strategy": name }) {
+  if (name) return ["strategy_group", { name }];
+  return [`${title.toLowerCase().replaceAll(/\W+/g, "_")}_group`];
+}
+
+// A field of a form: its `name`, its `group`, its `control`, its `element`, and `value()`, undefined where nothing was set.
 export function field([name, schema], openapi, kept) {
   const { control, read } = controlOf(summary(schema, openapi));
   const { default: preset, description } = schema;
@@ -65,7 +71,8 @@ export function field([name, schema], openapi, kept) {
   if (description) control.setAttribute("aria-describedby", about.id);
   const label = make("label", { for: control.id, title: description }, make("code", {}, name));
   const element = make("div", { class: "field" }, label, control, about);
-  return { name, control, element, value: () => (control.value === "" ? undefined : read(control.value)) };
+  const group = groupOf(schema);
+  return { name, group, control, element, value: () => (control.value === "" ? undefined : read(control.value)) };
 }
 field.count = 0; // makes ids unique: several panels have the same fields
 
