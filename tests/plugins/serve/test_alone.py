@@ -63,7 +63,7 @@ def poisoned(tmp_path_factory):
     ("content", "words"),
     [
         pytest.param("loop", "processor time", marks=pytest.mark.slow),
-        ("memory", "memory"),
+        pytest.param("memory", "memory", marks=pytest.mark.slow),
         ("output", "wrote more than"),
         ("error", "no"),
     ],
