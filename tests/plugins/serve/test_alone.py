@@ -152,8 +152,9 @@ def fails_later(loaded, prompt, *, max_tokens=4):
 
 def fails_to_end(loaded, prompt, *, max_tokens=4):
     try:
-        yield Step(5, "x")
         yield "no step"
+        while True:
+            yield Step(5, "x")
     finally:
         raise KeyError("a secret")
 
