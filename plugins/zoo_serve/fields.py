@@ -6,13 +6,14 @@ The handlers check requests by these tables, and the OpenAPI document is written
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from zoo.architecture import Setting
 from zoo.architecture.settings import GROUPS, SHARED
 from zoo.errors import PromptError, did_you_mean
 from zoo.frozen import Frozen, frozen
-from zoo.host.registry import default_registry
+from zoo.host.registry import Registry, default_registry
 from zoo_serve.requests import RequestError
 
 Schema = Mapping[str, Any]
@@ -94,15 +95,8 @@ class Fields:
     @property
     def all(self) -> dict[str, Field]:
         """The fields, those of settings among them."""
-        return self.own | (
-            {
-                name: Field(schema_of(setting), setting=name, about=setting.help)
-                for name, setting in request_settings().items()
-                if name not in self._taken
-            }
-            if self._settings
-            else {}
-        )
+        settings = setting_fields(default_registry()) if self._settings else {}
+        return self.own | {name: field for name, field in settings.items() if name not in self._taken}
 
     def checked(self, body: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """The values of the fields that are read, and the settings; RequestError, 400, names a field that is wrong."""
@@ -141,7 +135,7 @@ class Fields:
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of such a request; `setting_groups` says under what title a page shows a setting."""
-        properties, settings, groups = {}, request_settings(), setting_groups()
+        properties, settings, groups = {}, request_settings(default_registry()), setting_groups()
         for name, field in self.all.items():
             only = {"enum": list(field.only)} if field.only else {}
             helps = field.about or (settings[field.setting].help if field.setting else "")
@@ -163,10 +157,19 @@ class Fields:
         }
 
 
-def request_settings() -> dict[str, Setting]:
+@cache
+def setting_fields(registry: Registry) -> dict[str, Field]:
+    """The fields of all settings that a request may give, by name."""
+    return {
+        name: Field(schema_of(setting), setting=name, about=setting.help)
+        for name, setting in request_settings(registry).items()
+    }
+
+
+def request_settings(registry: Registry) -> dict[str, Setting]:
     """The settings that a request may give, by name: the shared ones and those of installed strategies."""
     found = dict(SHARED)
-    for strategy in default_registry().strategies.values():
+    for strategy in registry.strategies.values():
         found |= {setting.name: setting for setting in strategy.own_settings if setting.name not in found}
     return {name: setting for name, setting in found.items() if name not in SERVER_ONLY}
 
@@ -182,7 +185,10 @@ def setting_groups() -> dict[str | None, dict[str, str]]:
 
 def checked_settings(settings: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
     """Settings, each in its kind; RequestError, 400, with the name of the field that gave a bad one."""
-    known, names = request_settings(), {f.setting: name for name, f in fields.all.items() if f.setting}
+    known, names = (
+        request_settings(default_registry()),
+        {f.setting: name for name, f in fields.all.items() if f.setting},
+    )
     try:
         return {name: known[name].checked(value) for name, value in settings.items()}
     except PromptError as error:

@@ -8,9 +8,11 @@ import mlx.core as mx
 import pytest
 
 from tests.checkpoint.test_adapter import adapter
+from tests.helpers.invoked import invoke
 from zoo.cli.source_options import ModelOptions
 from zoo.host.registry import default_registry
 from zoo.loading import load
+from zoo_serve import command
 from zoo_serve.command import ByteCount, model_name, serve, sources_of
 
 
@@ -68,3 +70,12 @@ def test_a_number_of_bytes(text, number):
 def test_what_is_no_number_of_bytes_is_refused(text):
     with pytest.raises(click.BadParameter, match="500M"):
         ByteCount().convert(text, None, None)
+
+
+def test_a_library_that_is_missing_is_named_with_what_installs_it(tmp_path, monkeypatch):
+    find = command.find_spec
+    monkeypatch.setattr(command, "find_spec", lambda name: None if name == "starlette" else find(name))
+    result = invoke(tmp_path, ["serve", "llama"])
+    assert result.returncode == 2 and result.stdout == ""
+    [line] = [line for line in result.stderr.splitlines() if "mlx-zoo" in line]
+    assert "it needs starlette, which the extra `serve` installs: pip install 'mlx-zoo[serve]'" in line

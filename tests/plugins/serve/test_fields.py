@@ -110,3 +110,13 @@ def test_two_names_of_one_setting_may_agree_and_may_not_differ():
 def test_the_openapi_document_has_every_endpoint():
     paths = json.loads(json.dumps(openapi_document()))["paths"]
     assert set(BASES) | {"/v1/models"} <= set(paths)
+
+
+def test_each_setting_of_a_request_has_a_help_and_the_title_of_its_group():
+    chat = openapi_document()["paths"]["/v1/chat/completions"]["post"]["requestBody"]
+    fields = chat["content"]["application/json"]["schema"]["properties"]
+    assert fields["top_k"]["x-group"] == fields["top_p"]["x-group"] == "Sampling"
+    assert fields["max_completion_tokens"]["x-group"] == "Length and stops"
+    assert fields["early_stopping"]["x-strategy"] == "beam"
+    assert "x-group" not in fields["tools"]
+    assert all("description" in field for field in fields.values() if {"x-group", "x-strategy"} & {*field})
