@@ -43,7 +43,7 @@ class Source(Frozen):
 class ServedModel:
     """A model in memory, with its engine, prompt cache and defaults. Made and run by the worker's thread alone."""
 
-    def __init__(self, source: Source, *, rows: int, prompt_cache: int | None) -> None:
+    def __init__(self, source: Source, *, rows: int, prompt_cache: int) -> None:
         self.name = source.name
         self.loaded = source.load()
         runtime.unwire_memory()  # concurrent streams with wired memory have panicked machines

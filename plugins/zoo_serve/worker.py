@@ -17,6 +17,7 @@ from zoo import runtime
 from zoo.architecture import Strategy
 from zoo.errors import PromptError, TokenizerError, ZooError, in_words
 from zoo.generation.loop.step import Step
+from zoo.generation.prefix_cache import default_budget
 from zoo.generation.settings import Settings
 from zoo.loading import Loaded
 from zoo_serve.models import ModelTable, ServedModel
@@ -69,7 +70,8 @@ class Job:
 class Worker:
     """Runs jobs in a thread of its own. `failed` has the error that ended the thread, if one did.
 
-    `counts` has the values of the metrics' gauges, as of the last step.
+    `counts` has the values of the metrics' gauges, as of the last step. `prompt_cache` is the bytes of all prompt caches
+    together; each model of the table gets an equal part.
     """
 
     def __init__(
@@ -82,7 +84,8 @@ class Worker:
         on_failure: Callable[[BaseException], None] = lambda error: None,
         after_step: Callable[[], None] = lambda: None,
     ) -> None:
-        self.table, self.rows, self.prompt_cache, self.unload_after = table, rows, prompt_cache, unload_after
+        self.table, self.rows, self.unload_after = table, rows, unload_after
+        self.prompt_cache = (default_budget() if prompt_cache is None else prompt_cache) // table.most
         self.failed: BaseException | None = None
         self.on_failure, self._after_step = on_failure, after_step
         self._lock = threading.Lock()

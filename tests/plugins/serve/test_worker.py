@@ -11,8 +11,10 @@ import pytest
 import zoo
 from tests.helpers.serving import LONG, PROMPT, serving, wait_until
 from tests.plugins.serve.test_faults import in_background
+from zoo import runtime
 from zoo.cache import CachePolicy
 from zoo_serve.service import Limits
+from zoo_serve.worker import memory_for_caches
 
 EXPECTED = {
     name: zoo.generate(zoo.load(name), PROMPT, min_tokens=60, max_tokens=60).text
@@ -157,6 +159,16 @@ def test_what_can_never_fit_is_refused_and_what_fits_later_waits(monkeypatch):
         assert [other() for other in others] == [EXPECTED["llama"]] * 8
         assert one < max(most) <= 3 * one
         made.rest()
+
+
+def test_the_prompt_caches_of_all_models_share_one_budget(monkeypatch):
+    monkeypatch.setattr(runtime, "total_memory", lambda: 2**34)
+    for given, budget in ((None, 2**32), (2**20, 2**20)):
+        with serving(EXPECTED, most=8, prompt_cache=given) as made:
+            assert made.text({**LONG, "model": "qwen3"}) == EXPECTED["qwen3"]
+            models = list(made.table.served.values())
+            assert [model.prompt_cache.budget for model in models] == [budget // 8] * 2
+            assert memory_for_caches(models * 4) > 2**33
 
 
 def test_an_idle_server_does_not_wake():

@@ -74,6 +74,11 @@ class Match(Frozen):
                 cache.restore(snapshot)
 
 
+def default_budget() -> int:
+    """The bytes of a prompt cache where nothing else is asked for."""
+    return (runtime.total_memory() or DEFAULT_MEMORY) // MEMORY_SHARE
+
+
 class PromptCache:
     """A prefix tree of token ids for each cache policy, with the contents of one model's caches for them.
 
@@ -93,7 +98,7 @@ class PromptCache:
 
     def __init__(self, loaded: Loaded, budget: int | None = None) -> None:
         if budget is None:
-            budget = (runtime.total_memory() or DEFAULT_MEMORY) // MEMORY_SHARE
+            budget = default_budget()
         if type(budget) is not int or budget < 0:
             raise PromptError(f"`budget` must be a number of bytes of at least 0, got {budget!r:.60}")
         self.loaded, self.budget = loaded, budget
