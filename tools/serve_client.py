@@ -23,7 +23,7 @@ from urllib.request import urlopen
 import h11
 
 Made = TypeVar("Made")
-START_SECONDS = 120  # for a server to load its model
+START_SECONDS = 600  # for a server to load its model, pauses of the process included
 STOP_SECONDS = 40
 TRIES = 4
 PAUSE = 0.5  # seconds after which a thread that sleeps for a moment was paused

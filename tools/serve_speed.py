@@ -202,7 +202,7 @@ def throughput(source: str, given: argparse.Namespace, logs: Path) -> dict[str, 
     }
     started = next(line for line in log.splitlines() if line.startswith("BLAS"))
     speeds = {f"{name}, tokens/s": spread(values) for name, values in found.items()}
-    return speeds | ratios | {"mlx-lm's": started.partition(",")[0]}
+    return speeds | ratios | {"BLAS of mlx_lm.server": started.split()[1].rstrip(",")}
 
 
 def rounds_of(ways: Ways, rounds: int) -> dict[str, list[float]]:
