@@ -24,7 +24,7 @@ from zoo.loading import Loaded
 from zoo_serve.conversations import Conversations
 
 MOST_MOMENTS = 100  # that are waited for who still holds a model
-PREFILL_SHARE = 1 / 3  # of the time, while answers are generated
+PREFILL_SHARE = 1 / 4  # of the time, while answers are generated
 
 
 @frozen()
