@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import socket
 import subprocess
 import sys
@@ -41,3 +42,6 @@ def stop() -> None:
         process = _running.pop()
         process.terminate()
         process.wait()
+
+
+atexit.register(stop)
