@@ -49,10 +49,11 @@ class Server:
         return f"{self.url}/v1"
 
     def stop(self):
-        """End the process as a service manager does."""
+        """End the process as a service manager does; it has to end in order."""
         self.process.terminate()
-        self.process.wait()
+        status = self.process.wait()
         self._reader.join()
+        assert status == 0, "".join(self.lines)
 
 
 @pytest.fixture(scope="session")
@@ -110,6 +111,12 @@ def locked(smollm2_file):
 def loaded_chatter(chat_folder):
     """The model that chats, in this process."""
     return zoo.load(chat_folder)
+
+
+@pytest.fixture(scope="session")
+def loaded_smollm2(smollm2_file):
+    """SmolLM2, in this process."""
+    return zoo.load(smollm2_file)
 
 
 @pytest.fixture(scope="session")
