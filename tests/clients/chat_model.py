@@ -26,7 +26,8 @@ TEMPLATE = """\
 {%- if add_generation_prompt %}<|assistant|>
 {%- if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}{% endif %}"""
 
-PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+CITY = {"type": "string", "enum": ["Rome", "Oslo"]}
+PARAMETERS = {"type": "object", "properties": {"city": CITY}, "required": ["city"]}
 ABOUT = "What the weather will be."
 TOOL = {"type": "function", "function": {"name": "weather", "description": ABOUT, "parameters": PARAMETERS}}
 

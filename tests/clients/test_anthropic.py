@@ -96,7 +96,8 @@ def test_a_choice_of_tools_forces_a_call(client, choice):
     message = ask(client, QUESTION, tools=[TOOL], tool_choice=choice)
     *thoughts, call = message.content
     assert [block.type for block in thoughts] == ["thinking"] and message.stop_reason == "tool_use"
-    assert (call.type, call.name, call.input) == ("tool_use", "weather", chat_model.ARGUMENTS)
+    assert (call.type, call.name) == ("tool_use", "weather")
+    assert call.input["city"] in chat_model.CITY["enum"] and call.input.keys() == {"city"}
 
 
 def test_thinking_blocks_may_come_back_in_the_next_turn(client):

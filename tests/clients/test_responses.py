@@ -60,16 +60,24 @@ def test_an_answer_is_parsed_as_a_pydantic_model(responses):
     assert isinstance(answer.output_parsed, City)
 
 
-@pytest.mark.parametrize("choice", ["auto", "required", {"type": "function", "name": "weather"}])
-def test_a_tool_is_called_and_its_result_is_answered(responses, choice):
+def test_a_tool_is_called_and_its_result_is_answered(responses):
     question = [chat_model.QUESTION]
-    answer = ask(responses, question, tools=[TOOL], tool_choice=choice)
+    answer = ask(responses, question, tools=[TOOL])
     _, call = answer.output
-    assert answer.output_text == "" and call.type == "function_call"
     assert (call.name, json.loads(call.arguments)) == ("weather", chat_model.ARGUMENTS)
     result = {"type": "function_call_output", "call_id": call.call_id, "output": chat_model.RESULT["content"]}
     second = ask(responses, [*question, *answer.output, result], tools=[TOOL])
     assert second.output_text == chat_model.FORECAST
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "weather"}])
+def test_a_forced_answer_is_calls_and_nothing_else(responses, choice):
+    answer = ask(responses, [chat_model.QUESTION], tools=[TOOL], tool_choice=choice)
+    _, *calls = answer.output
+    assert answer.output_text == "" and calls
+    for call in calls:
+        assert (call.type, call.name) == ("function_call", "weather")
+        assert json.loads(call.arguments)["city"] in chat_model.CITY["enum"]
 
 
 def test_stored_state_is_refused_by_name(responses):
