@@ -13,7 +13,7 @@ os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # read as it is imported: e
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "serve.md"
 BLOCK = re.compile(r"^```(python|yaml|)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-BLOCKS = BLOCK.findall(GUIDE.read_text(encoding="utf-8").partition("\n## Clients\n")[2])
+BLOCKS = BLOCK.findall(GUIDE.read_text(encoding="utf-8").partition("\n## Clients\n")[2].partition("\n## ")[0])
 PYTHON = {re.findall(r"(?:import|from) (\w+)", code)[0]: code for kind, code in BLOCKS if kind == "python"}
 
 
