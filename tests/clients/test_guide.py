@@ -23,7 +23,7 @@ def adapted(smollm2, smollm2_file):
 
     def change(code):
         assert "http://127.0.0.1:8080" in code and "smollm2" in code
-        return code.replace("http://127.0.0.1:8080", smollm2.url).replace("smollm2", smollm2_file.stem)
+        return code.replace("http://127.0.0.1:8080", smollm2.url).replace("smollm2", smollm2_file.name)
 
     return change
 
@@ -42,7 +42,7 @@ def test_an_example_in_python_prints_an_answer(adapted, capsys, library):
 def test_the_example_of_llm_prints_an_answer(adapted, smollm2_file, tmp_path):
     settings, command = (code for kind, code in BLOCKS if kind != "python")
     (tmp_path / "extra-openai-models.yaml").write_text(adapted(settings))
-    arguments = shlex.split(command.replace("smollm2", smollm2_file.stem))
+    arguments = shlex.split(command.replace("smollm2", smollm2_file.name))
     environment = {
         **os.environ,
         "LLM_USER_PATH": str(tmp_path),
