@@ -37,7 +37,7 @@ def prepare(
     prompts: list[ChatPrompt] = []
     for prompt in _prompts(model, request):
         for number in range(request.count):
-            settings = prompt.constrained({**model.settings, **seeded(request.settings, number)})
+            settings = {**model.settings, **seeded(request.settings, number)}
             sequences.append(_sequence(model, request, prompt, settings, most_seconds))
             prompts.append(prompt)
     return sequences, prompts

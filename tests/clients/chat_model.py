@@ -1,4 +1,4 @@
-"""A small model that chats: the embedded LLaMA, trained until it knows a few conversations by heart.
+"""A small model that chats: a LLaMA of two layers, trained until it knows a few conversations by heart.
 
 It thinks, calls a tool and reads its result, as large models do, so that clients are tested with all of it.
 """
@@ -10,7 +10,9 @@ import mlx.nn as nn
 import mlx.optimizers as optim
 
 import zoo
+from zoo.assemble import assemble
 from zoo.checkpoint.convert import save
+from zoo.config import Config
 from zoo.generation.chat.conversation import chat_prompt
 
 TEMPLATE = """\
@@ -24,7 +26,8 @@ TEMPLATE = """\
 {%- if add_generation_prompt %}<|assistant|>
 {%- if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}{% endif %}"""
 
-PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+CITY = {"type": "string", "enum": ["Rome", "Oslo"]}
+PARAMETERS = {"type": "object", "properties": {"city": CITY}, "required": ["city"]}
 ABOUT = "What the weather will be."
 TOOL = {"type": "function", "function": {"name": "weather", "description": ABOUT, "parameters": PARAMETERS}}
 
@@ -53,12 +56,23 @@ LESSONS = [  # messages, tools, template variables, and the answer
     ([SYSTEM, RIVER], [], {}, BRIEF_ANSWER),
     (SECOND, [], {}, SECOND_ANSWER),
 ]
-STEPS, RATE = 110, 2e-3
+STEPS, RATE = 80, 5e-3
+NUMBERS = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 512,
+    "torch_dtype": "float32",
+}
 
 
 def write(folder):
-    """Train the model and write it as a Hugging Face folder."""
-    loaded = zoo.load("llama", dtype="float32")
+    """Train the model and write it as a Hugging Face folder, with the tokenizer of the embedded LLaMA."""
+    loaded = zoo.load("llama")
+    numbers = {**loaded.config, **NUMBERS}
+    recipe = loaded.architecture.recipe(Config(numbers))
+    mx.random.seed(0)
+    trained = assemble(recipe, loaded.registry)
     loaded.tokenizer.chat_template = TEMPLATE
     rows, places, targets = [], [], []
     for number, (messages, tools, variables, answer) in enumerate(LESSONS):
@@ -71,19 +85,22 @@ def write(folder):
     tokens = mx.array([ids + [0] * (length - len(ids)) for ids in rows])  # (B, T)
     row, column = mx.array(places).T  # (N,) each: where the tokens of answers are predicted
 
+    expected = mx.array(targets)
+
+    def answers(model):
+        return model.head(model.backbone(tokens)[row, column])  # (N, V)
+
     def loss(model):
-        return nn.losses.cross_entropy(
-            model.head(model.backbone(tokens)[row, column]), mx.array(targets)
-        ).mean()
+        return nn.losses.cross_entropy(answers(model), expected).mean()
 
     optimizer = optim.Adam(RATE)
-    step = nn.value_and_grad(loaded.model, loss)
+    step = nn.value_and_grad(trained, loss)
     for _ in range(STEPS):
-        _, gradients = step(loaded.model)
-        optimizer.update(loaded.model, gradients)
-        mx.eval(loaded.model.parameters(), optimizer.state)
-    numbers = {**loaded.config, "max_position_embeddings": 512}
-    save(folder, loaded.model, loaded.architecture, loaded.recipe, numbers)
+        _, gradients = step(trained)
+        optimizer.update(trained, gradients)
+        mx.eval(trained.parameters(), optimizer.state)
+    assert mx.all(answers(trained).argmax(-1) == expected).item(), "the model has not learnt its answers"
+    save(folder, trained, loaded.architecture, recipe, numbers)
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (folder / file).write_bytes((loaded.folder / file).read_bytes())
     (folder / "chat_template.jinja").write_text(TEMPLATE)

@@ -68,6 +68,12 @@ def loaded_chatter(chat_folder):
 
 
 @pytest.fixture(scope="session")
+def loaded_smollm2(smollm2_file):
+    """SmolLM2, in this process."""
+    return zoo.load(smollm2_file)
+
+
+@pytest.fixture(scope="session")
 def loaded_llama():
     """The decoder of the pockets, in this process."""
     return zoo.load("llama")

@@ -93,8 +93,23 @@ def test_a_call_in_a_stream_is_put_together(client):
 
 @pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "weather"}])
 def test_a_choice_of_tools_forces_a_call(client, choice):
-    call = ask(client, tools=[TOOL], tool_choice=choice).content[-1]
-    assert (call.type, call.name, list(call.input)) == ("tool_use", "weather", ["city"])
+    message = ask(client, QUESTION, tools=[TOOL], tool_choice=choice)
+    *thoughts, call = message.content
+    assert [block.type for block in thoughts] == ["thinking"] and message.stop_reason == "tool_use"
+    assert (call.type, call.name) == ("tool_use", "weather")
+    assert call.input["city"] in chat_model.CITY["enum"] and call.input.keys() == {"city"}
+
+
+def test_thinking_blocks_may_come_back_in_the_next_turn(client):
+    first = ask(client, QUESTION, tools=[TOOL])
+    result = {
+        "type": "tool_result",
+        "tool_use_id": first.content[-1].id,
+        "content": [{"type": "text", "text": "Rain."}],
+    }
+    turns = [{"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
+    assert [block.type for block in first.content] == ["thinking", "tool_use"]
+    assert text_of(ask(client, [*QUESTION, *turns], tools=[TOOL])) == chat_model.FORECAST
 
 
 def test_no_choice_of_tools_hides_them(client, loaded_chatter):

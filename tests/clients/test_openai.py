@@ -15,6 +15,7 @@ from zoo.generation.chat.conversation import chat_prompt
 
 RIVER, QUESTION, TOOL = [chat_model.RIVER], [chat_model.QUESTION], chat_model.TOOL
 ENDLESS = {"max_tokens": 2000, "logit_bias": {"0": -100, "2": -100}}  # SmolLM2's tokens that end a text
+CITIES = chat_model.CITY["enum"]
 PROMPT = "The capital city of China is"
 
 
@@ -104,6 +105,37 @@ def test_a_tool_is_called_and_its_result_is_answered(chat):
     second = ask(chat, [*QUESTION, answer.choices[0].message, result], tools=[TOOL])
     assert second.choices[0].message.content == chat_model.FORECAST
     assert second.choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
+@pytest.mark.parametrize("thinks", [True, False])
+def test_a_forced_answer_is_a_call_and_nothing_else(chat, choice, thinks):
+    how = {} if thinks else {"chat_template_kwargs": {"enable_thinking": False}}
+    answer = ask(chat, QUESTION, tools=[TOOL], tool_choice=choice, extra_body=how).choices[0]
+    (call,) = answer.message.tool_calls
+    assert answer.message.content is None and answer.finish_reason == "tool_calls"
+    assert call.function.name == "weather" and json.loads(call.function.arguments)["city"] in CITIES
+    stream = ask(chat, QUESTION, tools=[TOOL], tool_choice=choice, extra_body=how, stream=True)
+    assert not any(chunk.choices[0].delta.content for chunk in stream)
+
+
+def test_a_named_tool_is_called_whatever_is_asked(chat):
+    choice = {"type": "function", "function": {"name": "weather"}}
+    answer = ask(chat, RIVER, tools=[TOOL], tool_choice=choice, max_tokens=400).choices[0]
+    (call,) = answer.message.tool_calls
+    assert answer.message.content is None and json.loads(call.function.arguments)["city"] in CITIES
+
+
+def test_the_same_seed_gives_the_same_choices_of_a_chat(chat):
+    how = {"n": 3, "temperature": 2.0, "max_tokens": 12}
+    first, again, other = ([text_of(c) for c in ask(chat, seed=s, **how).choices] for s in (5, 5, 6))
+    assert len(first) == 3 and len(set(first)) > 1
+    assert first == again != other
+
+
+def text_of(choice):
+    """The thinking and the text of a choice."""
+    return (getattr(choice.message, "reasoning_content", None) or "") + "|" + (choice.message.content or "")
 
 
 def test_calls_in_a_stream_are_put_together_by_the_helper(chat):

@@ -42,7 +42,8 @@ class Server:
         return f"{self.url}/v1"
 
     def stop(self):
-        """End the process as a service manager does."""
+        """End the process as a service manager does; it has to end in order."""
         self.process.terminate()
-        self.process.wait()
+        status = self.process.wait()
         self._reader.join()
+        assert status == 0, "".join(self.lines)

@@ -169,6 +169,16 @@ def test_a_constraint_that_cannot_be_is_named_as_it_was_given(answer):
 
 
 HERMES = NamedTemplate("qwen-2-5").chat_template
+TOOLS_LAST = """\
+{% for m in messages %}<|{{ m.role }}|>{{ m.content or '' }}
+{%- for call in m.tool_calls or [] %}
+<tool_call>
+{"name": {{ call.function.name | tojson }}, "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}<|endoftext|>
+{% endfor %}
+{%- if tools %}<|tools|>{{ tools[0].function.name }}{% endif %}
+{%- if add_generation_prompt %}<|assistant|>
+{%- if enable_thinking is defined %}<think></think>{% endif %}{% endif %}"""
 
 
 @pytest.fixture
@@ -190,6 +200,16 @@ def test_a_model_calls_the_tool_that_it_has_to_call(pocket, choice):
     for call in calls:
         jsonschema.validate(call.arguments, WEATHER["function"]["parameters"])
     assert not "".join(step.text for step in steps).strip()
+
+
+def test_a_call_follows_the_header_where_the_template_writes_tools_after_the_messages(pocket):
+    pocket.tokenizer.chat_template = TOOLS_LAST
+    how = {"tools": [WEATHER], "tool_choice": "weather"}
+    assert "assistant" not in chat_prompt(pocket, QUESTION, **how).calls
+    how["variables"] = {"enable_thinking": False}  # the pocket would think without an end
+    steps = list(zoo.chat(pocket, QUESTION, **how, max_tokens=200))
+    assert [call.name for step in steps for call in step.tool_calls] == ["weather"]
+    assert not "".join(step.text for step in steps)
 
 
 def test_a_call_that_is_cut_off_comes_as_text(pocket):

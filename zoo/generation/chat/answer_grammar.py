@@ -111,6 +111,12 @@ class AnswerSyntax(Frozen):
         question = {"role": "user", "content": QUESTION}
         prompt, text = self._rendered([question]), self._rendered([question, message], prompt=False)
         start = common_prefix(prompt, text)
+        without = self._rendered([question], prompt=False)
+        if start < len(prompt) and prompt.startswith(
+            without
+        ):  # the template may write more at the end of a prompt
+            header = prompt[len(without) :]
+            start = max(start, sum(max((common_prefix(header, text[at:]), at) for at in range(start + 1))))
         # A prompt that ends with "<think>" shares "<t" with a "<tool_call>".
         spans = (found.span() for found in self._all_tags.finditer(text))
         return text[next((a for a, b in spans if a < start < b), start) :]
