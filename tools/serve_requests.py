@@ -24,7 +24,7 @@ TEMPLATE = 24  # tokens that a chat template may add
 VERDICTS = ("equal", "refused", "cancelled", "tie", "wrong")
 TIE = 1e-3  # nats: a smaller gap between two tokens can be tipped by rounding
 QUANTIZED_TIE = 0.2  # the same where a number of the cache can be rounded to the next of 15 or 255 values
-NUDGE = 1e-4  # of a temperature: a draw that so small a change tips can be tipped by rounding, too
+NUDGE = 1e-5  # of a temperature: a draw that so small a change tips can be tipped by rounding, too
 LOGPROB = 1e-2  # nats by which a log-probability may differ; QUANTIZED_TIE where the cache is quantized
 
 TEXTS = (
