@@ -335,7 +335,7 @@ class Alone:
         quantized = any("bits" in name for name in settings)
         if got.text == text and got.reason == reason:
             if got.logprobs is not None:
-                own = [step.logprob for step in steps if step.token is not None]
+                own = [step.logprob for step in steps if step.logprob is not None]
                 worst = max((abs(a - b) for a, b in zip(got.logprobs, own, strict=False)), default=0)
                 if len(own) != len(got.logprobs) or worst > (QUANTIZED_TIE if quantized else LOGPROB):
                     return "wrong", f"log-probabilities differ by {worst:.3g} nats, {settings}"
