@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import shutil
 import signal
 import sys
@@ -40,6 +41,8 @@ WARM = 16  # requests before threads and files are counted
 TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
 FLAT = 8  # MB by which the memory may grow in the last quarter
 SIZES = ("clients", "rows", "queue", "prompt_cache", "longest", "stall", "seed")  # that a record has
+# What asyncio may start or open late: its threads for work in the background.
+POOLS = {"threads": min(32, (os.cpu_count() or 1) + 4), "files": 0}
 BUSY = "503, asked again"
 
 
@@ -97,21 +100,21 @@ class Load:
 
 
 async def settled(server: Process, before: dict[str, int], seconds: float = 60) -> dict[str, Any]:
-    """What a server still holds once it has ended all it did, or after so many seconds."""
+    """What a server holds beyond `before` and `POOLS` once it has ended all it did, or after so many seconds."""
     for _ in range(int(seconds)):
         gauges, state = await asyncio.to_thread(server.gauges), server.state()
         held = {name: gauges[f"zoo_{name}"] for name in ("waiting", "prefilling", "running")}
-        held |= {name: state[name] - before[name] for name in ("threads", "files")}
+        held |= {name: max(state[name] - before[name] - POOLS[name], 0) for name in POOLS}
         if not any(held.values()):
             break
         await asyncio.sleep(1)
     return held
 
 
-async def warmed(server: Process, path: str, conversation: Conversation) -> dict[str, int]:
-    """The state of a server after some requests at once, so that all its threads run."""
-    body = conversation.body(0) | {"max_tokens": 4}
-    await asyncio.gather(*(post(server.address, path, body) for _ in range(WARM)))
+async def warmed(server: Process, conversations: list[Conversation]) -> dict[str, int]:
+    """The state of a server after some requests at once."""
+    asked = [(one.path, one.body(0) | {"max_tokens": 4}) for one in conversations]
+    await asyncio.gather(*(post(server.address, *one) for one in asked))
     await asyncio.sleep(1)
     return server.state()
 
@@ -136,10 +139,10 @@ def correct(source: str, arguments: argparse.Namespace) -> dict[str, Any]:
         options = ("--rows", str(arguments.rows), "--queue", str(arguments.queue))
         log = Path(arguments.log or Path(made) / "log")
         with zoo_serve(source, log, *options, "--prompt-cache", arguments.prompt_cache) as server:
-            warm = Planner(loaded, arguments.seed + 1, 0, 4).conversations(1)[0]
+            warm = Planner(loaded, arguments.seed + 1, 0, 4).conversations(WARM)
 
             async def measure() -> tuple[Load, float, dict[str, Any]]:
-                before = await warmed(server, warm.path, warm)
+                before = await warmed(server, warm)
                 load = Load(server, conversations)
                 seconds = await load.run(arguments.clients)
                 return load, seconds, await settled(server, before)

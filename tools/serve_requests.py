@@ -24,6 +24,7 @@ TEMPLATE = 24  # tokens that a chat template may add
 VERDICTS = ("equal", "refused", "cancelled", "tie", "wrong")
 TIE = 1e-3  # nats: a smaller gap between two tokens can be tipped by rounding
 QUANTIZED_TIE = 0.2  # the same where a number of the cache can be rounded to the next of 15 or 255 values
+NUDGE = 1e-5  # of a temperature: a draw that so small a change tips can be tipped by rounding, too
 LOGPROB = 1e-2  # nats by which a log-probability may differ; QUANTIZED_TIE where the cache is quantized
 
 TEXTS = (
@@ -334,11 +335,17 @@ class Alone:
         quantized = any("bits" in name for name in settings)
         if got.text == text and got.reason == reason:
             if got.logprobs is not None:
-                own = [step.logprob for step in steps if step.token is not None]
+                own = [step.logprob for step in steps if step.logprob is not None]
                 worst = max((abs(a - b) for a, b in zip(got.logprobs, own, strict=False)), default=0)
                 if len(own) != len(got.logprobs) or worst > (QUANTIZED_TIE if quantized else LOGPROB):
                     return "wrong", f"log-probabilities differ by {worst:.3g} nats, {settings}"
             return "equal", ""
+        if settings["temperature"]:
+            for change in (-NUDGE, NUDGE):
+                nudged = settings["temperature"] * (1 + change)
+                drawn = self._alone(view, ids, settings, number, temperature=nudged)
+                if "".join(step.text for step in drawn) == got.text and drawn[-1].finish_reason == got.reason:
+                    return "tie", f"temperature {change:+g}, {settings}"
         steps = self._alone(view, ids, settings, number, logprobs=20)
         place, before = 0, ""
         while place < len(steps) - 1 and got.text.startswith(before + steps[place].text):
