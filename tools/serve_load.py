@@ -225,7 +225,7 @@ def summary(records: Mapping[str, Mapping[str, Any]]) -> str:
             f"{tokens['generated'] / record['seconds']:.0f}",
             f"{record['longest_silence']['stream']:.1f} s",
             f"{_grown(record):+.1f} MB",
-            str(sum(map(abs, record["left"].values()))),
+            f"{sum(record['left'].values()):.0f}",
         ])  # fmt: skip
     return table(rows, head, repeated=1)
 
