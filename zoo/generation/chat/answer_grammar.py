@@ -112,9 +112,7 @@ class AnswerSyntax(Frozen):
         prompt, text = self._rendered([question]), self._rendered([question, message], prompt=False)
         start = common_prefix(prompt, text)
         without = self._rendered([question], prompt=False)
-        if start < len(prompt) and prompt.startswith(
-            without
-        ):  # the template may write more at the end of a prompt
+        if start < len(prompt) and prompt.startswith(without):  # a prompt may end with more than an answer begins with
             header = prompt[len(without) :]
             start = max(start, sum(max((common_prefix(header, text[at:]), at) for at in range(start + 1))))
         # A prompt that ends with "<think>" shares "<t" with a "<tool_call>".
@@ -150,6 +148,9 @@ class AnswerSyntax(Frozen):
 
     @cached_property
     def _text_head(self) -> str:
+        question = [{"role": "user", "content": QUESTION}]
+        if self._rendered(question) == self._rendered(question, prompt=False):
+            return ""  # of a template that does not begin answers: what it writes before one is not the model's
         return self.after_thinking(self._written_text[0]).strip()
 
     @cached_property
