@@ -62,6 +62,9 @@ class AnswerSyntax(Frozen):
         head = self._text_head if len(forms) == 1 else ""
         if len(forms) != 1 or not (self._thinking or head):
             return dict(settings)  # of two constraints the settings say that they cannot be given together
+        written = str(forms.get("regex") or forms.get("grammar") or "")
+        if self.format.thinking is not None and self.format.thinking[0].strip() in written:
+            return dict(settings)  # one that writes the thinking itself
         compiled = compile_grammar(**forms)
         assert compiled is not None
         rest = {name: value for name, value in settings.items() if name not in forms}
