@@ -115,7 +115,8 @@ class AnswerSyntax(Frozen):
         prompt, text = self._rendered([question]), self._rendered([question, message], prompt=False)
         start = common_prefix(prompt, text)
         without = self._rendered([question], prompt=False)
-        if start < len(prompt) and prompt.startswith(without):  # a prompt may end with more than an answer begins with
+        # A prompt may end with more than an answer begins with.
+        if start < len(prompt) and prompt.startswith(without):
             header = prompt[len(without) :]
             start = max(start, sum(max((common_prefix(header, text[at:]), at) for at in range(start + 1))))
         # A prompt that ends with "<think>" shares "<t" with a "<tool_call>".
@@ -153,7 +154,7 @@ class AnswerSyntax(Frozen):
     def _text_head(self) -> str:
         question = [{"role": "user", "content": QUESTION}]
         if self._rendered(question) == self._rendered(question, prompt=False):
-            return ""  # of a template that does not begin answers: what it writes before one is not the model's
+            return ""  # what a template that begins no answers writes before one is not the model's
         return self.after_thinking(self._written_text[0]).strip()
 
     @cached_property
