@@ -76,12 +76,16 @@ class Reader:
                 assert "VENV := .venv\n" in (ROOT / "Makefile").read_text()
             case ["pip", "install", "."]:
                 assert (ROOT / "pyproject.toml").exists()  # `make wheel` installs it in a new environment
+            case ["pip", "install", ".[serve]"]:
+                assert re.search(r"^serve = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
             case ["pip", "install", "-e", package]:
                 self.site.install(self.folder / package)
             case ["zoo", "chat", "llama"]:
                 self.talk()
             case ["zoo", "chat", name]:
                 assert line == GENERAL  # there is no network here
+                assert describe(name, default_registry()).preset.hub is not None
+            case ["zoo", "serve", name]:  # which runs until it is stopped
                 assert describe(name, default_registry()).preset.hub is not None
             case ["echo", text, ">", file]:
                 (self.folder / file).write_text(text + "\n", encoding="utf-8")
