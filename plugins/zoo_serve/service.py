@@ -179,7 +179,11 @@ class Service:
         """
         async with self._admitted(request.model) as model:
             arguments = (model, request, self.limits.seconds)
-            sequences, prompts = await self._prepared(model, prepare, *arguments)
+            self.worker.arriving += 1
+            try:
+                sequences, prompts = await self._prepared(model, prepare, *arguments)
+            finally:
+                self.worker.arriving -= 1
             mailbox = Mailbox(asyncio.get_running_loop())
             generation = Generation(request, model, sequences, prompts, mailbox, self.metrics)
             job = Job(model, mailbox.deliver, sequences)

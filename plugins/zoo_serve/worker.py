@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ from zoo_serve.models import ModelTable, ServedModel
 from zoo_serve.requests import RequestError
 
 MEMORY_SHARE = 0.8  # of the machine's memory, for weights and caches
+GATHER_SECONDS = 0.03  # in which requests that arrive together reach an idle worker, to be read together
 
 
 @dataclass
@@ -87,6 +89,7 @@ class Worker:
         self.table, self.rows, self.unload_after = table, rows, unload_after
         self.prompt_cache = (default_budget() if prompt_cache is None else prompt_cache) // table.most
         self.failed: BaseException | None = None
+        self.arriving = 0  # requests that are being prepared, as the service says
         self.on_failure, self._after_step = on_failure, after_step
         self._lock = threading.Lock()
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -156,6 +159,9 @@ class Worker:
         idle = not (self._jobs or self._waiting or self._engines_hold())
         with suppress(queue.Empty):
             self._inbox.get(block=idle, timeout=due)()
+            end = time.monotonic() + GATHER_SECONDS
+            while idle and self.arriving and (rest := end - time.monotonic()) > 0:
+                self._inbox.get(timeout=rest)()
             while True:
                 self._inbox.get_nowait()()
         self._forget_ended()
