@@ -269,7 +269,11 @@ def main(arguments: list[str] | None = None) -> int:
     for problem in problems:
         print(problem, file=sys.stderr)
     if given.record:
-        about = {"versions": versions(), "date": time.strftime("%Y-%m-%d"), "command": sys.argv[1:]}
+        about = {
+            "versions": versions(),
+            "date": time.strftime("%Y-%m-%d"),
+            "command": [word.rpartition("/")[2] for word in sys.argv[1:]],
+        }
         write_record(given.record, {**about, given.mode: records}, overwrite=None, indent=1)
     return bool(problems)
 
