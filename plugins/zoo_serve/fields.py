@@ -273,9 +273,8 @@ def check(value: Any, schema: Schema, where: str) -> None:
         raise fail(f"at most {schema['maxLength']} characters")
     if isinstance(value, list):
         if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
-            raise fail(
-                f"a list of {schema.get('minItems', 0)} to {schema.get('maxItems', 'any number of')} values"
-            )
+            least, most = schema.get("minItems", 0), schema.get("maxItems")
+            raise fail(f"a list of at least {least}{f' and at most {most}' if most else ''} values")
         if "items" in schema:
             for number, item in enumerate(value):
                 check(item, schema["items"], f"{where}[{number}]")

@@ -70,7 +70,7 @@ class Job:
 
 
 class Worker:
-    """Runs jobs in a thread of its own. `failed` has the error that ended the thread, if one did.
+    """Runs jobs in one thread. `failed` is the error that ended the thread, or None.
 
     `counts` has the values of the metrics' gauges, as of the last step. `prompt_cache` is the bytes of all prompt caches
     together; each model of the table gets an equal part.

@@ -20,7 +20,7 @@ NUMBER = struct.Struct("i")  # as in chat_worker.py
 
 
 class ForkServer:
-    """A script that runs in a process of its own and forks it for each request.
+    """Runs a script in a separate process, which forks once for each request.
 
     The script is started by the first request, and by the next one after it has died. Threads may share it. It ends with
     this process, and a fork of this process starts its own. The script reads a number from the socket that is its

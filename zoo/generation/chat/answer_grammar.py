@@ -92,7 +92,7 @@ class AnswerSyntax(Frozen):
         return " ".join(written) or '""'
 
     def until(self, name: str, closing: str, pattern: str = ANY) -> str:
-        """The rules, `name` first, of a text that fits a pattern and ends with the first `closing` after it."""
+        """Grammar rules, the first called `name`, for a text that matches `pattern` and ends at the first `closing`."""
         special = next(
             (m.start() for m in self._tags.finditer(closing) if self._is_special(m[0])), len(closing)
         )

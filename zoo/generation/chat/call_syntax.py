@@ -82,7 +82,7 @@ class CallSyntax:
         return self.parsed(f"{self.before}{NAME}{inner}", {"type": kind}) == [{KEY: value}]
 
     def _sample(self, arguments: Sequence[Mapping[str, Any]], id: str = "") -> str:
-        """What the template writes of calls with these arguments, from the answer's beginning to its end."""
+        """The answer that the template renders for calls with these arguments."""
         id = id or self.id
         calls = [
             {"id": id[:-1] + str(n), "type": "function", "function": {"name": NAME, "arguments": values}}

@@ -80,7 +80,10 @@ class Expression:
         self._before = ""  # the end of what was passed on, for what an expression asks of the text before it
 
     def found(self, new: int, pending: str) -> tuple[int, str] | None:
-        """Where in the pending text, whose last `new` characters are new, the first match to be complete begins, and it."""
+        """The start in the pending text, and the text, of the first complete match; None without one.
+
+        The last `new` characters of the pending text were added since the last call.
+        """
         text, begin = self._before + pending, len(self._before)
         for end in range(len(text) - new + 1, len(text) + 1):
             self._seconds = min(SECONDS, self._seconds + MORE_SECONDS)
