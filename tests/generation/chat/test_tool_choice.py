@@ -20,7 +20,7 @@ from zoo.generation.chat.session import ChatSession
 from zoo.generation.chat.tool_choice import call_grammar, chosen_tools
 from zoo.generation.grammar import token_mask
 from zoo.generation.prompts_file import answer_prompts, read_prompts
-from zoo.tokenizer import load_tokenizer
+from zoo.tokenizer import chat, load_tokenizer
 
 TEXT, WHOLE = {"type": "string", "maxLength": 4}, {"type": "integer", "minimum": 0, "maximum": 99}
 QUESTION = [{"role": "user", "content": "Q"}]
@@ -67,7 +67,7 @@ def answer(llama, tmp_path, monkeypatch):
         return rendered(current[0], messages, more.get("tools"), prompt=prompt)
 
     current = [""]
-    monkeypatch.setattr(answer_grammar, "render_chat", render)
+    monkeypatch.setattr(chat, "render_chat", render)
 
     def make(name, special=False):
         current[0] = name

@@ -20,9 +20,7 @@ from zoo.generation.grammar import compile_grammar
 from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.generation.settings import ONE_OF
 from zoo.loading import Loaded
-from zoo.tokenizer.chat import render_chat
 from zoo.tokenizer.chat_messages import Message
-from zoo.tokenizer.chat_process import plain_json
 
 QUESTION, TEXT = (
     "zoo question",
@@ -124,6 +122,8 @@ class AnswerSyntax(Frozen):
         return text[next((a for a, b in spans if a < start < b), start) :]
 
     def _rendered(self, messages: Sequence[Message], prompt: bool = True) -> str:
+        from zoo.tokenizer.chat_process import plain_json
+
         tokenizer = self.loaded.tokenizer
         assert tokenizer is not None
         tools = {"tools": [SAMPLE_TOOL]} if self.variables.get("tools") else {}
@@ -199,6 +199,8 @@ class AnswerSyntax(Frozen):
 @lru_cache(maxsize=256)
 def _rendered(template: str, request: str) -> str | TokenizerError:
     """Messages as a template writes them, or its error; `request` has them and the variables as JSON."""
+    from zoo.tokenizer.chat import render_chat
+
     messages, variables = json.loads(request)
     try:
         return render_chat(template, messages, special_tokens={}, **variables)
