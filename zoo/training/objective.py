@@ -26,6 +26,7 @@ from zoo.errors import PluginError, ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.tokenizer import Tokenizer
 from zoo.training.corpora import TextCorpus
+from zoo.training.example_objective import ExampleObjective
 from zoo.training.loop import Batch, Loss
 from zoo.training.loss import IGNORED, cross_entropy, next_token_loss
 from zoo.training.record import TrainingSettings
@@ -49,6 +50,7 @@ class TrainingObjective:
     in pieces that fit a row. With `sentences` they see the corpus's sentences one by one, where it has them so. `vocab`
     is the size of the tokenizer that is trained when none is given. With `names` each name of the corpus is one token of
     it, and the batches are made with the corpus's `names` and `answers`: a whole answer is masked, by one mask.
+    `examples` is the objective of single examples that tuning uses; without one it makes batches of their texts.
     """
 
     training: Batches
@@ -62,6 +64,7 @@ class TrainingObjective:
     running: bool = False
     names: bool = False
     vocab: int = 2048
+    examples: ExampleObjective | None = None
 
 
 def next_tokens(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSettings) -> Iterator[Batch]:
