@@ -164,7 +164,7 @@ def save_state(
     files: Mapping[str, bytes],
 ) -> None:
     """Write the state under a temporary name, then rename it; ZooError when it cannot be written."""
-    arrays = {f"model.{name}": array for name, array in tree_flatten(model.parameters())}
+    arrays = {f"model.{name}": array for name, array in tree_flatten(model.trainable_parameters())}
     arrays |= {f"optimizer.{name}": array for name, array in tree_flatten(optimizer.state)}
     arrays |= {f"file.{name}": mx.array(memoryview(data), mx.uint8) for name, data in files.items()}
     metadata = {"zoo_state": FORMAT, "step": str(step), "record": json.dumps(asdict(record))}
