@@ -20,7 +20,7 @@ from zoo.training.loss import IGNORED
 
 
 class Row(Protocol):
-    """An encoded example. `length`: tokens of its longest sequence; `cut`: tokens left out because it was too long."""
+    """A sequence, or several, of an encoded example. `length`: tokens of its longest sequence; `cut`: tokens left out because it was too long."""
 
     @property
     def length(self) -> int: ...
@@ -38,15 +38,16 @@ def scored_targets(batch: Batch) -> float:
 class ExampleObjective:
     """An objective that takes single examples.
 
-    `takes` are the kinds of example. `encode(example, loaded, length)` gives the row of an example, cut to `length`
-    tokens; it raises ZooError, without the example's origin, for one that cannot be used. `collate(rows, loaded, order)`
-    pads rows to a batch; what it draws comes from `order`. `loss(model, *batch)` is a mean over `weight(batch)` items.
+    `takes` are the kinds of example. `encode(example, loaded, length)` gives the rows of an example, each cut to `length`
+    tokens; most give one, a conversation several where its template writes earlier answers otherwise. It raises
+    ZooError, without the example's origin, for an example that cannot be used. `collate(rows, loaded, order)` pads rows to
+    a batch; what it draws comes from `order`. `loss(model, *batch)` is a mean over `weight(batch)` items.
     `prepare(loaded, rows, stop)`, if any, is called once with the rows and the model before it is changed, and gives the
     rows in their place: with the log-probabilities of a reference model, for example.
     """
 
     takes: tuple[type[Example], ...]
-    encode: Callable[[Example, Loaded, int], Row]
+    encode: Callable[[Example, Loaded, int], Sequence[Row]]
     collate: Callable[[Sequence[Any], Loaded, random.Random], Batch]
     loss: Loss
     weight: Callable[[Batch], float] = scored_targets
