@@ -5,4 +5,4 @@ from zoo.architecture import Command, hookimpl
 
 @hookimpl
 def zoo_commands():
-    yield Command("tune", "zoo_tune.command:tune", "Teach a model by examples.", group="Make a model")
+    yield Command("tune", "zoo_tune.command:tune", "Teach a model by examples.", group="Make")

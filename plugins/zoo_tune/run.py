@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import mlx.nn as nn
 from mlx.utils import tree_flatten
+from zoo.training.data import FORMS, Data, read_examples
 
 from zoo import runtime
 from zoo.checkpoint.adapter import CONFIG
@@ -23,7 +24,6 @@ from zoo.recipe import Model, learned_context
 from zoo.training import run_folder
 from zoo.training.adapters import AdapterSettings, adapter_files, add_adapters, write_adapter
 from zoo.training.corpora import UserText, user_corpus
-from zoo.training.data import FORMS, Data, read_examples
 from zoo.training.example_objective import ExampleBatches, ExampleObjective, Row
 from zoo.training.examples import Example, TextExample, TranslationPair
 from zoo.training.loop import Batch, Trainer, TrainingCallbacks
@@ -178,7 +178,9 @@ def example_batches(
         raise ZooError(f"{data.path}: holds no example to train on")
     cut = [row.cut for part in parts for row in part if row.cut]
     if cut:
-        warn(f"{data.path}: {len(cut)} examples are longer than {length} tokens: {sum(cut):,} tokens were left out")
+        warn(
+            f"{data.path}: {len(cut)} examples are longer than {length} tokens: {sum(cut):,} tokens were left out"
+        )
     if objective.prepare is not None:
         callbacks.phase("running the untouched model on the data")
         parts = [objective.prepare(loaded, part, callbacks.stop) for part in parts]
