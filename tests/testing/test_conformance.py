@@ -11,13 +11,13 @@ from zoo.checkpoint.open import make_recipe
 from zoo.host.registry import default_registry
 from zoo.testing import (
     CHECKS,
-    check_architecture,
     checks_of,
     generation_checks,
     model_checks,
     outcome,
     randomise,
     subject,
+    tuning_checks,
 )
 
 ARCHITECTURES = default_registry().architectures
@@ -28,8 +28,19 @@ ARCHITECTURES = default_registry().architectures
     [pytest.param(name, marks=[pytest.mark.slow] * bool(one.base)) for name, one in ARCHITECTURES.items()],
 )
 def test_conforms(name):
-    results = check_architecture(name)
-    assert "parameters_equal_the_recipes" in {result.name for result in results}
+    made = subject(name)
+    checks = [check for check in checks_of(made) if check.run.__module__ != tuning_checks.__name__]
+    assert "parameters_equal_the_recipes" in {check.name for check in checks}
+    assert [result for check in checks if not (result := outcome(check, made)).passed] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_is_tuned(name):
+    made = subject(name)
+    checks = [check for check in checks_of(made) if check.run.__module__ == tuning_checks.__name__]
+    assert len(checks) == 4
+    assert [result for check in checks if not (result := outcome(check, made)).passed] == []
 
 
 class Changed:
@@ -246,6 +257,9 @@ FAULTS = [
         model(moved_when_translating),
         "below the largest",
     ),
+    ("llama", "lora_learns_and_is_kept", with_a_rule_of_one_way, "logits of the fused model"),
+    ("llama", "dora_learns_and_is_kept", with_a_rule_of_one_way, "logits of the fused model"),
+    ("llama", "full_tuning_learns_and_is_kept", with_a_rule_of_one_way, "logits"),
     ("transformer", "half_precision_translates", model(always_float32), "give logits of mlx.core.float32"),
 ]
 
