@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import mlx.nn as nn
 from mlx.utils import tree_flatten
-from zoo.training.data import FORMS, Data, read_examples
 
 from zoo import runtime
 from zoo.checkpoint.adapter import CONFIG
@@ -24,6 +23,8 @@ from zoo.recipe import Model, learned_context
 from zoo.training import run_folder
 from zoo.training.adapters import AdapterSettings, adapter_files, add_adapters, write_adapter
 from zoo.training.corpora import UserText, user_corpus
+from zoo.training.data import Data, read_examples
+from zoo.training.example_lines import keys_of
 from zoo.training.example_objective import ExampleBatches, ExampleObjective, Row
 from zoo.training.examples import Example, TextExample, TranslationPair
 from zoo.training.loop import Batch, Trainer, TrainingCallbacks
@@ -140,10 +141,10 @@ def batches_of(
     parallel = loaded.architecture.task == "translate"
     wanted = TranslationPair if parallel else TextExample
     if data.kind is not wanted:
-        raise ZooError(f"{data.path}: has {in_words(data.kind)}; this objective takes {in_words(wanted)}")
-    parts = [tuple(document(example) for example in part) for part in (data.train, data.valid)]
+        raise ZooError(f"{data.path}: has {keys_of(data.kind)}; this objective takes {keys_of(wanted)}")
+    trained, held_out = (tuple(map(document, part)) for part in (data.train, data.valid))
     training = settings.with_rows(len(data.train))
-    texts = user_corpus(UserText(Path(data.path), *parts, parallel, data.digest))
+    texts = user_corpus(UserText(Path(data.path), trained, held_out, parallel, data.digest))
     training = replace(training, length=min(training.length, loaded.recipe.context or training.length))
     texts = fitting_texts(texts, loaded.tokenizer, training, objective)
     return CorpusBatches(objective, texts, loaded.tokenizer, training), training
@@ -152,11 +153,6 @@ def batches_of(
 def document(example: Any) -> Any:
     """An example as a document of a corpus: a text, or a source and its target."""
     return example.text if isinstance(example, TextExample) else (example.source, example.target)
-
-
-def in_words(kind: type[Example]) -> str:
-    """The keys of a kind of example in words."""
-    return next(form.what for form in FORMS if form.kind is kind)
 
 
 def example_batches(
@@ -168,24 +164,26 @@ def example_batches(
 ) -> tuple[ExampleBatches, TrainingSettings]:
     """The batches of the encoded examples, and the settings for so many rows; warns of what was cut off."""
     if data.kind not in objective.takes:
-        wanted = " or ".join(in_words(kind) for kind in objective.takes)
-        raise ZooError(f"{data.path}: has {in_words(data.kind)}; this objective takes {wanted}")
+        wanted = " or ".join(keys_of(kind) for kind in objective.takes)
+        raise ZooError(f"{data.path}: has {keys_of(data.kind)}; this objective takes {wanted}")
     length = settings.with_rows(1).length
     context = learned_context(loaded.recipe) if isinstance(loaded.recipe, Model) else None
     length = min(length, context or length)
-    parts = [rows_of(objective, loaded, part, length) for part in (data.train, data.valid)]
-    if not parts[0]:
+    trained, held_out = (rows_of(objective, loaded, part, length) for part in (data.train, data.valid))
+    if not trained:
         raise ZooError(f"{data.path}: holds no example to train on")
-    cut = [row.cut for part in parts for row in part if row.cut]
+    cut = [row.cut for row in (*trained, *held_out) if row.cut]
     if cut:
         warn(
             f"{data.path}: {len(cut)} examples are longer than {length} tokens: {sum(cut):,} tokens were left out"
         )
     if objective.prepare is not None:
         callbacks.phase("running the untouched model on the data")
-        parts = [objective.prepare(loaded, part, callbacks.stop) for part in parts]
-    training = replace(settings.with_rows(len(parts[0])), length=length)
-    return ExampleBatches(objective, loaded, *parts, training.batch, training.seed), training
+        trained, held_out = (
+            list(objective.prepare(loaded, part, callbacks.stop)) for part in (trained, held_out)
+        )
+    training = replace(settings.with_rows(len(trained)), length=length)
+    return ExampleBatches(objective, loaded, trained, held_out, training.batch, training.seed), training
 
 
 def rows_of(

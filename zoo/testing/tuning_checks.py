@@ -59,7 +59,9 @@ def check_tuning(subject: Subject, kind: str, packed: bool = False) -> None:
         folder = Path(place)
         base = _saved(subject, folder / "base", packed)
         model, chosen, losses = tuned(subject, base, settings, folder / "run")
-        assert min(losses[-3:]) < losses[0], f"the loss went from {losses[0]:.4g} to {losses[-1]:.4g} in {STEPS} steps"
+        assert min(losses[-3:]) < losses[0], (
+            f"the loss went from {losses[0]:.4g} to {losses[-1]:.4g} in {STEPS} steps"
+        )
         expected = answer(subject, model)
         tensors, config = adapter_files(model, settings, chosen, subject.architecture, subject.recipe)
         adapter = folder / "adapter"
@@ -102,8 +104,8 @@ def tuned(
         steps=STEPS, rate=RATES[settings.kind], warmup=2, decay=0.0, schedule="constant"
     )
     losses: list[float] = []
-    state = None
-    while True:
+
+    def attempt(state: Any = None, stop: int | None = None) -> tuple[nn.Module, list[str]]:
         model = _load(subject, base)
         chosen = add_adapters(model, settings)
         callbacks = TrainingCallbacks(
@@ -111,12 +113,13 @@ def tuned(
         )
         record = TrainingRecord(subject.architecture.name, 0, vars(training))
         trainer = Trainer(model, loss, training, record, run / "state.safetensors", callbacks=callbacks)
-        try:
-            trainer.run(batches(), state)
-        except Stopped:
-            state, stop = open_state(run / "state.safetensors"), None
-            continue
-        return model, chosen, losses
+        trainer.run(batches(), state)
+        return model, chosen
+
+    try:
+        return *attempt(stop=stop), losses
+    except Stopped:
+        return *attempt(open_state(run / "state.safetensors")), losses
 
 
 def trained(model: nn.Module) -> list[tuple[str, mx.array]]:
