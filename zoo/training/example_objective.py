@@ -43,7 +43,8 @@ class ExampleObjective:
     ZooError, without the example's origin, for an example that cannot be used. `collate(rows, loaded, order)` pads rows to
     a batch; what it draws comes from `order`. `loss(model, *batch)` is a mean over `weight(batch)` items.
     `prepare(loaded, rows, stop)`, if any, is called once with the rows and the model before it is changed, and gives the
-    rows in their place: with the log-probabilities of a reference model, for example.
+    rows in their place: with the log-probabilities of a reference model, for example. It raises `Stopped` when `stop()`
+    says so.
     """
 
     takes: tuple[type[Example], ...]
