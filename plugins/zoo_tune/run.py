@@ -22,13 +22,20 @@ from zoo.loading import Loaded, load
 from zoo.recipe import Model, learned_context
 from zoo.training import run_folder
 from zoo.training.adapters import AdapterSettings, adapter_files, add_adapters, write_adapter
+from zoo.training.answers import left_out
 from zoo.training.corpora import UserText, user_corpus
 from zoo.training.data import Data, read_examples
 from zoo.training.example_lines import keys_of
 from zoo.training.example_objective import ExampleBatches, ExampleObjective, Row
 from zoo.training.examples import Example, TextExample, TranslationPair
 from zoo.training.loop import Batch, Trainer, TrainingCallbacks
-from zoo.training.objective import CorpusBatches, TrainingObjective, fitting_texts, objective_of
+from zoo.training.objective import (
+    CorpusBatches,
+    TrainingObjective,
+    example_objective,
+    fitting_texts,
+    objective_of,
+)
 from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, settings_in, svg
 from zoo.training.run_folder import State, open_state, state_path
 
@@ -39,7 +46,12 @@ RATES = {"lora": 1e-4, "dora": 1e-4, "full": 1e-5}  # peak learning rates
 
 
 class Batches(Protocol):
-    """The batches of a run: to train on, and the loss of those held out."""
+    """The batches of a run: to train on, how much each counts, and the loss of those held out."""
+
+    @property
+    def objective(self) -> ExampleObjective | TrainingObjective: ...
+
+    def weight(self, batch: Batch) -> float: ...
 
     def training(self) -> Iterator[Batch]: ...
 
@@ -101,9 +113,8 @@ def tune_folder(
         examples = read_examples(data)
         callbacks.phase("loading the model")
         loaded = load(source, registry=registry, **how)
-        objective = objective_of(loaded.architecture, settings.objective, registry)
         callbacks.phase("encoding the data")
-        batches, training = batches_of(objective, loaded, examples, settings, callbacks)
+        batches, training = batches_of(loaded, examples, settings, callbacks)
         if state is not None:
             training = resumed(out, state, training, settings, examples)
         chosen = add_adapters(loaded.model, settings.adapter, training.seed)
@@ -111,11 +122,11 @@ def tune_folder(
         run_folder.check_writable(out, record.parameters * (2 * 3 + 1) * 4)
         Trainer(
             loaded.model,
-            objective.examples.loss if objective.examples else objective.loss,
+            batches.objective.loss,
             training,
             record,
             state_path(out),
-            weight=objective.examples.weight if objective.examples else lambda batch: 1.0,
+            weight=batches.weight,
             validate=partial(batches.held_out_loss, loaded.model, stop=callbacks.stop),
             callbacks=callbacks,
         ).run(batches.training(), state)
@@ -127,7 +138,6 @@ def tune_folder(
 
 
 def batches_of(
-    objective: TrainingObjective,
     loaded: Loaded,
     data: Data,
     settings: TuneSettings,
@@ -136,8 +146,10 @@ def batches_of(
     """The batches that the objective makes of the data, and the settings for so many of them."""
     if loaded.tokenizer is None:
         raise ZooError(f"{loaded.folder}: has no tokenizer to read examples with")
-    if objective.examples is not None:
-        return example_batches(objective.examples, loaded, data, settings, callbacks)
+    found = example_objective(loaded, settings.objective, settings.options)
+    if found is not None:
+        return example_batches(found, loaded, data, settings, callbacks)
+    objective = objective_of(loaded.architecture, settings.objective, loaded.registry)
     parallel = loaded.architecture.task == "translate"
     wanted = TranslationPair if parallel else TextExample
     if data.kind is not wanted:
@@ -172,11 +184,8 @@ def example_batches(
     trained, held_out = (rows_of(objective, loaded, part, length) for part in (data.train, data.valid))
     if not trained:
         raise ZooError(f"{data.path}: holds no example to train on")
-    cut = [row.cut for row in (*trained, *held_out) if row.cut]
-    if cut:
-        warn(
-            f"{data.path}: {len(cut)} examples are longer than {length} tokens: {sum(cut):,} tokens were left out"
-        )
+    if (cut := left_out((*trained, *held_out), length)) is not None:
+        warn(f"{data.path}: {cut}")
     if objective.prepare is not None:
         callbacks.phase("running the untouched model on the data")
         trained, held_out = (

@@ -19,7 +19,7 @@ from zoo.generation.loop.prompt import eos_ids_of, has_chat_template
 from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
-from zoo.tokenizer.chat_messages import Message, text_of, with_thinking
+from zoo.tokenizer.chat_messages import Message, with_thinking
 from zoo.training.example_objective import ExampleObjective, padded_ids
 from zoo.training.examples import Completion, Conversation, Example, TextExample
 from zoo.training.loop import Batch
