@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
+from zoo.architecture import Objective
 from zoo.cli.source_options import (
     FOLDER,
     architecture_option,
     complete_source,
     dtype_option,
     force_option,
+    named_values,
     revision_option,
     yes_option,
 )
@@ -51,7 +53,11 @@ def _parts(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     help="Addresses within a layer: mixer.query, feedforward, … (default: all linear layers).",
 )
 @click.option("--layers", type=int, metavar="N", help="Train the last N layers alone.")
-@click.option("--objective", metavar="NAME", help="What to train for (default: what suits the model's task).")
+@click.option(
+    "--objective",
+    metavar="NAME[:KEY=VALUE,…]",
+    help="What to train for: dpo, orpo, contrastive, distill, … (default: what suits the model's task).",
+)
 @click.option("--steps", type=int, help="Steps in all (default: three rounds of the data).")
 @click.option("--batch", type=int, help="Rows a batch (default: 4).")
 @click.option(
@@ -96,13 +102,17 @@ def tune(
 
     mlx-lm loads it, too. Ctrl-C saves the run, and --resume goes on with it, as if it had not been interrupted.
     """
+    from zoo.host.registry import default_registry
     from zoo.training.adapters import AdapterSettings
     from zoo_tune.run import TuneSettings, tune_folder
 
     check_resume(resume, overwrite)
     asked = {key: value for key, value in given.items() if value is not None}
     adapter = AdapterSettings(**{key: asked.pop(key) for key in ADAPTER if key in asked})
-    settings = TuneSettings(adapter, objective, training=asked)
+    name, values = (
+        named_values(default_registry(), Objective, "--objective", objective) if objective else (None, {})
+    )
+    settings = TuneSettings(adapter, name, values, asked)
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, dtype=dtype, force=force)
     folder: dict[str, Any] = dict(resume=resume, overwrite=overwrite, keep=not forget)
     record = run_training(

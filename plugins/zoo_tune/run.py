@@ -22,7 +22,7 @@ from zoo.loading import Loaded, load
 from zoo.recipe import Model, learned_context
 from zoo.training import run_folder
 from zoo.training.adapters import AdapterSettings, adapter_files, add_adapters, write_adapter
-from zoo.training.answers import left_out
+from zoo.training.answers import TokenRow, left_out
 from zoo.training.corpora import UserText, user_corpus
 from zoo.training.data import Data, read_examples
 from zoo.training.example_lines import keys_of
@@ -37,6 +37,7 @@ from zoo.training.objective import (
     objective_of,
 )
 from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, settings_in, svg
+from zoo.training.run import beginnings, sample
 from zoo.training.run_folder import State, open_state, state_path
 
 ROUNDS = 3  # of the examples, where no number of steps is asked for
@@ -128,6 +129,7 @@ def tune_folder(
             state_path(out),
             weight=batches.weight,
             validate=partial(batches.held_out_loss, loaded.model, stop=callbacks.stop),
+            sample=samples(loaded, examples, batches, record),
             callbacks=callbacks,
         ).run(batches.training(), state)
         finish(out, loaded, settings.adapter, chosen, record)
@@ -206,6 +208,23 @@ def rows_of(
         except ZooError as error:
             raise type(error)(f"{example.origin}: {error}") from error
     return rows
+
+
+def samples(loaded: Loaded, data: Data, batches: Batches, record: TrainingRecord) -> Callable[[], str | None]:
+    """A function that completes another of the held-out examples at each call: the answer to a prompt, or a text."""
+    held_out = batches.held_out if isinstance(batches, ExampleBatches) else ()
+    prompts: list[str | list[int]] = [
+        list(row.ids[:start])
+        for row in held_out
+        if isinstance(row, TokenRow) and (start := row.prompt_length) > 1
+    ]
+    if data.kind in (TextExample, TranslationPair):
+        prompts = list(beginnings(map(document, data.valid), loaded.architecture.task))
+
+    def make() -> str | None:
+        return sample(loaded, prompts[len(record.validation) % len(prompts)]) if prompts else None
+
+    return make
 
 
 def resumed(

@@ -39,6 +39,11 @@ class TokenRow:
         """The number of ids."""
         return len(self.ids)
 
+    @property
+    def prompt_length(self) -> int:
+        """The number of ids before the first target."""
+        return next(number for number, target in enumerate(self.targets, 1) if target != IGNORED)
+
 
 def encode(example: Example, loaded: Loaded, length: int) -> list[TokenRow]:
     """The rows of a text, a completion or a conversation, each of at most `length` tokens.

@@ -48,7 +48,7 @@ class TrainingObjective:
     is the size of the tokenizer that is trained when none is given. With `names` each name of the corpus is one token of
     it, and the batches are made with the corpus's `names` and `answers`: a whole answer is masked, by one mask.
     `examples` is the objective of single examples that tuning uses, or a function that returns it, called with the
-    `Loaded` and the options of the objective's record; without one it makes batches of their texts.
+    `Loaded` and the settings of the objective's record; without one it makes batches of their texts.
     """
 
     training: Batches
@@ -203,12 +203,12 @@ def example_objective(
 ) -> ExampleObjective | None:
     """The objective `name` of single examples, made for a model, else that of the model's task and causality.
 
-    `options` are those that the objective's record declares (`registry.objective(loaded.architecture, name).options`), by
+    `options` are those that the objective's record declares (`registry.objective(loaded.architecture, name).settings`), by
     name; the others have their defaults. None where the objective has only batches of texts. PluginError when no
     objective has that name, PromptError, which names the option, for one that is unknown, missing or out of bounds.
     """
     record = loaded.registry.objective(loaded.architecture, name)
-    given = checked_settings(f"objective {record.name}", record.options, options or {})
+    given = checked_settings(f"objective {record.name}", record.settings, options or {})
     target = record.load()
     found = target.examples if isinstance(target, TrainingObjective) else target
     if callable(found):
