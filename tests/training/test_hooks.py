@@ -46,8 +46,8 @@ def half_of(loaded, share=0.5):
     return share
 
 
-def halved(loaded, share):
-    """An objective that only tunes; `share` has no default."""
+def halved(loaded, share=0.5):
+    """An objective that only tunes; the record declares no default of `share`."""
 
     def loss(model, *batch):
         return share * NEXT_TOKEN.loss(model, *batch)
@@ -131,7 +131,9 @@ def test_the_zoos_own_stays_the_choice_unless_asked(mine):
     assert objective_of(llama, registry=mine) is NEXT_TOKEN and objective_of(llama, "half", mine) is HALF
     with pytest.raises(PluginError, match=r"objective 'half': none of that name trains .*: fill-mask"):
         objective_of(mine.architecture("bert"), "half", mine)
-    with pytest.raises(PluginError, match=r"objective .haff.: none of that name.*known: .*half, .*next-token"):
+    with pytest.raises(
+        PluginError, match=r"objective .haff.: none of that name.*known: .*half, .*next-token"
+    ):
         objective_of(llama, "haff", mine)
 
 
@@ -139,14 +141,16 @@ def test_an_objective_that_only_tunes_is_made_with_its_checked_options(mine):
     loaded = SimpleNamespace(architecture=mine.architecture("llama"), registry=mine)
     made = example_objective(loaded, "halved", {"share": 1})
     assert isinstance(made, ExampleObjective) and made.takes == (TextExample,)
+    assert isinstance(example_objective(loaded, "halved"), ExampleObjective)
     for options, words in (
-        ({}, "objective halved needs its setting share"),
         ({"share": "much"}, "`share` must be a number, got 'much'"),
         ({"share": 1, "shar": 1}, "objective halved has no setting 'shar'; did you mean share"),
     ):
         with pytest.raises(PromptError, match=words):
             example_objective(loaded, "halved", options)
-    with pytest.raises(PluginError, match=r"objective halved-wrongly: .* gave float, not an ExampleObjective"):
+    with pytest.raises(
+        PluginError, match=r"objective halved-wrongly: .* gave float, not an ExampleObjective"
+    ):
         example_objective(loaded, "halved-wrongly")
     assert example_objective(loaded, "half") is None
 
