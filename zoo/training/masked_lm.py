@@ -23,8 +23,8 @@ from zoo.tokenizer import Tokenizer
 from zoo.training.example_objective import ExampleObjective, padded_ids
 from zoo.training.examples import TextExample
 from zoo.training.loop import Batch
-from zoo.training.loss import IGNORED, cross_entropy
-from zoo.training.objective import END, TrainingObjective, alike, mask_of, split_end, token, true_positions
+from zoo.training.loss import IGNORED, scored_loss
+from zoo.training.objective import END, TrainingObjective, alike, mask_of, split_end, token
 from zoo.training.record import TrainingSettings
 
 MASKED, MASKED_NAMES = 0.15, 0.5  # shares of the words, and of the names, that BERT is asked for
@@ -75,9 +75,7 @@ def masked_lm_loss(
 
     `padding_mask` (B, S) is 1 for a token, 0 for padding.
     """
-    positions = true_positions(targets != IGNORED)
-    hidden_states = model.encode(inputs, padding_mask).reshape(targets.size, -1)[positions]  # (P, D)
-    return cross_entropy(model.head(hidden_states[None]), targets.reshape(-1)[positions][None])
+    return scored_loss(model.encode(inputs, padding_mask), model.head, targets)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-import numpy as np
 
 from zoo.architecture import Architecture, Objective
 from zoo.architecture.settings import checked_settings
@@ -23,6 +22,7 @@ from zoo.errors import PluginError, ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
+from zoo.training.answers import ANSWERS
 from zoo.training.corpora import TextCorpus
 from zoo.training.example_objective import ExampleObjective
 from zoo.training.loop import Batch, Loss
@@ -133,15 +133,6 @@ def split_end(ids: list[int], end: int) -> tuple[list[int], list[int]]:
     return ids[:length], ids[length:]
 
 
-def true_positions(which: mx.array) -> mx.array:
-    """The flat indices of the positions that are true, (B, T) -> (P,); index 0 if none is.
-
-    No position at all would be a product of no rows, which the CPU backend cannot take; that one is ignored, or weighs 0.
-    """
-    positions = np.flatnonzero(np.array(which))
-    return mx.array(positions if positions.size else [0])
-
-
 def alike(
     texts: Iterable[str],
     tokenizer: Tokenizer,
@@ -191,7 +182,7 @@ def mask_of(tokenizer: Tokenizer) -> int:
     return token(tokenizer, tokenizer.special_tokens.get("mask_token", "[MASK]"))
 
 
-NEXT_TOKEN = TrainingObjective(next_tokens, documents, next_token_loss, running=True)
+NEXT_TOKEN = TrainingObjective(next_tokens, documents, next_token_loss, running=True, examples=ANSWERS)
 
 
 def objective_of(

@@ -11,6 +11,7 @@ import mlx.nn as nn
 from zoo.errors import PromptError
 from zoo.generation.vocabulary import load_same_vocabulary
 from zoo.loading import Loaded
+from zoo.training.answers import ANSWERS
 from zoo.training.example_objective import ExampleObjective
 from zoo.training.loss import IGNORED
 
@@ -29,7 +30,7 @@ def distill(loaded: Loaded, temperature: float, teacher: Any = None) -> ExampleO
         given = mx.stop_gradient(model(inputs))  # (B, T, V)
         return divergence(given, student(inputs), targets, temperature)
 
-    return replace(NEXT, loss=loss)
+    return replace(ANSWERS, loss=loss)
 
 
 def divergence(teacher: mx.array, student: mx.array, targets: mx.array, temperature: float) -> mx.array:
