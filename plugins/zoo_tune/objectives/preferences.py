@@ -44,11 +44,11 @@ class PreferenceRow:
 
 def encode(example: Preference, loaded: Loaded, length: int) -> list[PreferenceRow]:
     """The two rows of a preference, each of at most `length` tokens."""
-    rows = [
+    chosen, rejected = (
         answers.encode(answer_to(example.origin, example.prompt, answer), loaded, length)[-1]
         for answer in (example.chosen, example.rejected)
-    ]
-    return [PreferenceRow(*rows)]
+    )
+    return [PreferenceRow(chosen, rejected)]
 
 
 def collate(rows: Sequence[PreferenceRow], loaded: Loaded, order: random.Random) -> Batch:
