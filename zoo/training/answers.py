@@ -7,7 +7,7 @@ the model would be given, up to the token that ends it. Axes: B rows, T tokens a
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -241,3 +241,17 @@ def left_out(rows: Sequence[Any], length: int) -> str | None:
 
 
 ANSWERS = ExampleObjective((TextExample, Completion, Conversation), encode, collate, loss)
+
+
+def answer_to(
+    origin: str, prompt: str | Sequence[Mapping[str, Any]], answer: str
+) -> Completion | Conversation:
+    """The example whose one target is the answer to a prompt, a text or messages."""
+    if isinstance(prompt, str):
+        return Completion(origin, prompt, answer)
+    return Conversation(origin, (*without_targets(prompt), {"role": "assistant", "content": answer}))
+
+
+def without_targets(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """The messages, none of which is a target."""
+    return [{**message, "weight": 0} for message in messages]

@@ -48,7 +48,7 @@ class ExampleObjective:
     """
 
     takes: tuple[type[Example], ...]
-    encode: Callable[[Example, Loaded, int], Sequence[Row]]
+    encode: Callable[[Any, Loaded, int], Sequence[Row]]  # of an example of these kinds
     collate: Callable[[Sequence[Any], Loaded, random.Random], Batch]
     loss: Loss
     weight: Callable[[Batch], float] = scored_targets

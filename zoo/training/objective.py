@@ -205,10 +205,10 @@ def example_objective(
 
     `options` are those that the objective's record declares (`registry.objective(loaded.architecture, name).settings`), by
     name; the others have their defaults. None where the objective has only batches of texts. PluginError when no
-    objective has that name, PromptError, which names the option, for one that is unknown, missing or out of bounds.
+    objective has that name, PromptError, which names the option, for one that is unknown or out of bounds.
     """
     record = loaded.registry.objective(loaded.architecture, name)
-    given = checked_settings(f"objective {record.name}", record.settings, options or {})
+    given = checked_settings(f"objective {record.name}", record.settings, options or {}, complete=False)
     target = record.load()
     found = target.examples if isinstance(target, TrainingObjective) else target
     if callable(found):
