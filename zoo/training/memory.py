@@ -5,8 +5,6 @@ Axes: B rows, T tokens a row, D width, H heads, V vocabulary.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlx.utils import tree_flatten
 
 from zoo import runtime
@@ -18,6 +16,7 @@ from zoo.training.record import TrainingSettings
 # What a step holds, as multiples: of the inputs and outputs of the matrices of a layer, (B, T, ·); of the scores of
 # attention, (B, H, T, T); of the logits, (B, T, V). Fitted to the peak of steps of LLaMA's pocket and SmolLM2-135M.
 MATRICES, SCORES, LOGITS = 1.25, 1.5, 3.0
+AGAIN = 2.5  # layers that hold their activations at a time where these are computed again
 
 
 def check_step(loaded: Loaded, rows: int, length: int, settings: TrainingSettings) -> None:
@@ -46,16 +45,17 @@ def step_memory(loaded: Loaded, rows: int, length: int, settings: TrainingSettin
     gradients = sum(array.nbytes for array in trained)
     layers = [_activations(layer, loaded.recipe.dim, rows, length) for layer in loaded.recipe.layers]
     kept = sum(layers)
-    if settings.checkpoint:  # the input of each layer, and all of the one that is computed again
-        kept = max(layers) + len(layers) * rows * length * loaded.recipe.dim
-    head = loaded.recipe.head
-    vocab = (head.vocab or loaded.recipe.vocab) if head is not None and hasattr(head, "vocab") else 0
+    if settings.checkpoint:  # the input of each layer, and all of those that are computed again
+        kept = min(kept, AGAIN * max(layers) + len(layers) * rows * length * loaded.recipe.dim)
+    vocab = getattr(loaded.recipe.head, "vocab", None) or 0
+    activations, logits = int(kept * size), int(LOGITS * rows * length * vocab * size)
     return {
         "model": runtime.active_memory(),
         "gradients": gradients * (2 if settings.accumulate > 1 else 1),
         "optimizer": 2 * gradients,
-        "activations": int(kept * size),
-        "logits": int(LOGITS * rows * length * vocab * 4),
+        # Clipped gradients are others than the gradients; by then there are no activations.
+        "activations": max(activations, gradients - logits),
+        "logits": logits,
     }
 
 
