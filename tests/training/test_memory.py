@@ -21,7 +21,7 @@ def loaded():
     return zoo.load("llama")
 
 
-@pytest.mark.parametrize(("rows", "length"), [(4, 64), (1, 256), (4, 256)])
+@pytest.mark.parametrize(("rows", "length"), [(4, 64), (1, 128), (2, 128)])
 def test_the_estimate_is_near_the_peak_of_a_step(loaded, rows, length):
     parts = step_memory(loaded, rows, length, PLAIN)
     tokens = mx.zeros((rows, length), mx.int32)
