@@ -213,11 +213,18 @@ def memory_shortage(weights: int, recipe: Any, width: int, context: int | None =
 
     `width`: bytes of a number in the cache.
     """
-    room = runtime.total_memory()
     tokens, cache = _cache(recipe, width, context)
-    if room is None or weights + cache <= room:
+    return shortage({"weights": weights, f"cache of {tokens} tokens": cache})
+
+
+def shortage(parts: Mapping[str, int]) -> str | None:
+    """The sum in words when parts of so many bytes exceed the machine's memory together, None when they fit."""
+    room = runtime.total_memory()
+    if room is None or sum(parts.values()) <= room:
         return None
-    return f"weights {weights / GB:.1f} GB, cache of {tokens} tokens {cache / GB:.1f} GB, this machine {room / GB:.1f} GB"
+    return ", ".join(
+        f"{name} {nbytes / GB:.1f} GB" for name, nbytes in {**parts, "this machine": room}.items()
+    )
 
 
 def memory_needed(recipe: Any) -> int:
