@@ -73,6 +73,7 @@ def test_vectors_are_those_of_embed_pooled_as_the_folder_says_whatever_the_paddi
     assert loss_of(objective, loaded, rows) == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert", "llama", "llada"])
 def test_pairs_are_learned(name):
     loaded = zoo.load(name)

@@ -154,6 +154,7 @@ def test_orpo_raises_the_better_answer_above_the_worse_one(llama):
     assert losses[-1] < 0.8 * losses[0] and margins() > before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mamba", "gpt2", "mixtral"])
 def test_other_decoders_learn_preferences_too(tokenizer, tmp_path, name):
     loaded = small(name, tokenizer, tmp_path)
