@@ -119,7 +119,9 @@ def encode(example: Example, loaded: Loaded, length: int) -> list[DiffusionRow]:
             for place in target_messages(example.messages)
         ]
     return [
-        DiffusionRow([*row.ids, row.targets[-1]], 0 if isinstance(one, TextExample) else row.first, row.cut)
+        DiffusionRow(
+            [*row.ids, row.targets[-1]], 0 if isinstance(one, TextExample) else row.prompt_length, row.cut
+        )
         for one in asked
         for row in answers.encode(one, loaded, max(length - 1, 1))
     ]

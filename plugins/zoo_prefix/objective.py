@@ -70,7 +70,9 @@ class PrefixRow(TokenRow):
 def encode(example: TextExample | Completion, loaded: Loaded, length: int) -> list[PrefixRow]:
     """The rows of a text, or the row of a prompt and its completion, each of at most `length` tokens."""
     return [
-        PrefixRow(row.ids, row.targets, row.cut, row.first if isinstance(example, Completion) else None)
+        PrefixRow(
+            row.ids, row.targets, row.cut, row.prompt_length if isinstance(example, Completion) else None
+        )
         for row in answers.encode(example, loaded, length)
     ]
 

@@ -262,7 +262,7 @@ def zoo_objectives():
         "zoo_translation.objective:TRANSLATION",
         tasks=("translate",),
         summary="the next token of a translation",
-        options=(
+        settings=(
             Setting(
                 "source_language", str, help="Language of the sources, for models with several: eng_Latn."
             ),

@@ -1,8 +1,13 @@
-"""Tuning: objectives on the examples of a data file that several families share. Imports no mlx."""
+"""`zoo tune`: an existing model taught by examples, and the objectives of tuning that families share. Imports no mlx."""
 
-from zoo.architecture import Objective, Setting, hookimpl
+from zoo.architecture import Command, Objective, Setting, hookimpl
 
 OBJECTIVES = "zoo_tune.objectives"
+
+
+@hookimpl
+def zoo_commands():
+    yield Command("tune", "zoo_tune.command:tune", "Teach a model by examples.", group="Make")
 
 
 @hookimpl
@@ -12,7 +17,7 @@ def zoo_objectives():
         f"{OBJECTIVES}.dpo:dpo",
         tasks=("generate",),
         summary="the better of two answers, against the model before tuning",
-        options=(
+        settings=(
             Setting(
                 "beta",
                 float,
@@ -27,7 +32,7 @@ def zoo_objectives():
         f"{OBJECTIVES}.orpo:orpo",
         tasks=("generate",),
         summary="the better of two answers, and the next token of it",
-        options=(
+        settings=(
             Setting(
                 "beta",
                 float,
@@ -42,7 +47,7 @@ def zoo_objectives():
         f"{OBJECTIVES}.distill:distill",
         tasks=("generate",),
         summary="a larger model's distribution of the next token",
-        options=(
+        settings=(
             Setting("teacher", object, metavar="SOURCE", help="Model to learn from: what `zoo run` takes."),
             Setting(
                 "temperature",
@@ -59,7 +64,7 @@ def zoo_objectives():
         tasks=("fill-mask", "generate", "denoise"),
         causalities=("full", "causal", "prefix"),
         summary="sentence vectors: close for a pair, apart from the others of a batch",
-        options=(
+        settings=(
             Setting(
                 "temperature",
                 float,

@@ -74,7 +74,7 @@ class Mine:
     def zoo_objectives(self):
         yield Objective("half", f"{ME}:HALF", tasks=("generate",))
         yield Objective("wrong", f"{ME}:ME", tasks=("generate",))
-        yield Objective("halved", f"{ME}:halved", tasks=("generate",), options=(Setting("share", float),))
+        yield Objective("halved", f"{ME}:halved", tasks=("generate",), settings=(Setting("share", float),))
         yield Objective("halved-wrongly", f"{ME}:half_of", tasks=("generate",))
 
 
@@ -210,7 +210,7 @@ def test_what_a_plugin_gives_wrong_is_one_line(mine, tmp_path, tokenizer_folder,
         (lambda: Corpus("a", "m:f", tasks=("generate",), questions="x"), "corpus a: questions: expected"),
         (lambda: Objective("a", "m:f", ("generate",), ("sideways",)), "causality 'sideways' is not one of"),
         (lambda: Objective("a", 3, ("generate",)), "expected"),
-        (lambda: Objective("a", "m:f", ("generate",), options=("b",)), "options is a tuple of Setting"),
+        (lambda: Objective("a", "m:f", ("generate",), settings=("b",)), "settings is a tuple of Setting"),
     ],
 )
 def test_a_record_is_checked_when_it_is_made(make, words):

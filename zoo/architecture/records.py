@@ -275,8 +275,8 @@ class Objective(TargetRecord):
 
     It is imported only when it is used. `tasks` and `causalities` are those of the architectures it can train. The target
     of an objective that only tunes, on the examples of a data file, is a function: it is called
-    `function(loaded, **options)` and returns a `zoo.training.example_objective.ExampleObjective`. `options` declares what
-    it takes: it is given checked values, defaults included; an option without a default is left out unless it is given.
+    `function(loaded, **settings)` and returns a `zoo.training.example_objective.ExampleObjective`. `settings` declares what
+    it takes: it is given checked values, defaults included; one without a default is left out unless it is given.
     """
 
     noun, prefix = "objective", "objective/"
@@ -284,12 +284,12 @@ class Objective(TargetRecord):
     tasks: tuple[str, ...]
     causalities: tuple[str, ...] = ("causal",)
     summary: str = ""
-    options: tuple[Setting, ...] = ()
+    settings: tuple[Setting, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_tuples(self.label, self, ("tasks", "causalities"), str)
-        check_tuples(self.label, self, ("options",), Setting)
+        check_tuples(self.label, self, ("settings",), Setting)
         if unknown := set(self.causalities) - set(CAUSALITIES):
             raise PluginError(
                 f"{self.label}: causality {min(unknown)!r} is not one of {', '.join(CAUSALITIES)}"

@@ -110,7 +110,7 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     own = {path: change for path, change in tensors.items() if path in opened.parameters}
     others = {name: change for name, change in tensors.items() if name not in own}
     rules = opened.checkpoint.architecture.layouts["mlx"]
-    named, left = weights.apply(rules, others, opened.recipe, _no_join)
+    named, left = weights.apply(rules, others, opened.recipe, no_join)
     found = {**named, **own}
     unknown = [*left, *(path for path in found if path not in opened.parameters)]
     if unknown:
@@ -133,7 +133,7 @@ def owners(opened: Opened, tensors: Mapping[str, Any]) -> dict[str, Any]:
     for name in tensors:
         prefix = name.rpartition(".")[0]
         probe = {f"{prefix}.weight": mx.zeros((0, 0))}
-        paths = [prefix] if prefix in layers else weights.apply(rules, probe, opened.recipe, _no_join)[0]
+        paths = [prefix] if prefix in layers else weights.apply(rules, probe, opened.recipe, no_join)[0]
         found[prefix] = next((layers.get(path.removesuffix(".weight")) for path in paths), None)
     return found
 
@@ -164,7 +164,8 @@ def changes(tensors: Mapping[str, Any], scale: float, layers: Mapping[str, Any])
     return found
 
 
-def _no_join(parts: Sequence[Any], axis: int) -> Any:
+def no_join(parts: Sequence[Any], axis: int) -> Any:
+    """The one part; CheckpointError for several, since changes of low rank do not join to one."""
     if len(parts) == 1:
         return parts[0]
     names = ", ".join(getattr(part, "name", "a tensor") for part in parts[:2])

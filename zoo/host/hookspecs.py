@@ -220,7 +220,7 @@ def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
 
     Tuning trains on the examples of a data file. Its objective is a `zoo.training.example_objective.ExampleObjective`,
     which encodes an example as rows, pads rows to a batch, and has a loss. A `TrainingObjective` has one as its `examples`. An objective that only tunes is a function: it is called with
-    the loaded model and the options that the record declares, and returns one.
+    the loaded model and the settings that the record declares, and returns one.
 
     >>> from zoo.architecture import Objective, Setting, hookimpl
     >>> from dataclasses import replace  # what follows, in the module that the record names, as all of mlx
@@ -241,7 +241,7 @@ def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
     ... def zoo_objectives():
     ...     yield Objective("smoothed", "my_plugin.smoothed:SMOOTHED", tasks=("generate",))
     ...     gamma = Setting("gamma", float, 2.0, minimum=0, help="Exponent of 1 − p.")
-    ...     yield Objective("focal", "my_plugin.focal:focal", tasks=("generate",), options=(gamma,))
+    ...     yield Objective("focal", "my_plugin.focal:focal", tasks=("generate",), settings=(gamma,))
     >>> [objective.name for objective in zoo_objectives()]
     ['smoothed', 'focal']
     """

@@ -39,9 +39,9 @@ class TokenRow:
         return len(self.ids)
 
     @property
-    def first(self) -> int:
-        """The place of the first token that is a target, counted from the first id."""
-        return next(place for place, target in enumerate(self.targets, 1) if target != IGNORED)
+    def prompt_length(self) -> int:
+        """The number of ids before the first target."""
+        return next(number for number, target in enumerate(self.targets, 1) if target != IGNORED)
 
 
 def encode(example: Example, loaded: Loaded, length: int) -> list[TokenRow]:

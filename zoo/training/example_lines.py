@@ -35,9 +35,9 @@ def examples_of(file: Path) -> Iterator[Example]:
         raise ZooError(f"{file}: holds no example")
 
 
-def keys_of(example: Example) -> str:
+def keys_of(kind: type[Example]) -> str:
     """The keys that make a line an example of this kind, in words."""
-    return _words(KEYS[type(example)])
+    return _words(KEYS[kind])
 
 
 def _words(keys: tuple[str, ...]) -> str:

@@ -89,6 +89,10 @@ class ExampleBatches:
         mixed = sorted(order.sample(rows, len(rows)), key=lambda row: row.length)
         return [mixed[start : start + self.batch] for start in range(0, len(mixed), self.batch)]
 
+    def weight(self, batch: Batch) -> float:
+        """How much a batch counts in an average of several."""
+        return self.objective.weight(batch)
+
     def longest(self) -> list[Row]:
         """The rows of the batch that takes the most memory."""
         return sorted(self.trained, key=lambda row: row.length)[-self.batch :]

@@ -7,15 +7,19 @@ interrupted and resumed: weights and optimizer are kept in float32 as they are, 
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 import mlx.optimizers as optim
-from mlx.utils import tree_flatten, tree_unflatten
+from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
 from zoo.blocks.model import Initialises
 from zoo.errors import ZooError
@@ -26,6 +30,8 @@ Batch = tuple[mx.array, ...]
 Loss = Callable[..., mx.array]
 FIRST_STEP = "the first step"  # the last phase: from now on there is something to save
 STEPS_SAVED = 200  # at most, between two states that are saved
+SEEDS = 1_000_003  # the seeds of two runs' steps are apart
+LAYER = re.compile(r"(^|\.)layers\.\d+$")  # the path of a layer
 SAVED = 60.0  # seconds after which a state is saved, between the steps at which it is anyway
 
 
@@ -43,25 +49,31 @@ class TrainingCallbacks:
 
     `phase(text)` says what is being done before the first step, `step(step, loss, tokens a second)` comes after each,
     `measured(step, loss, validation loss, sample)` after each measurement, the sample None where none is made. `stop()`
-    is asked between steps and batches whether to save and raise `Stopped`.
+    is asked between steps and batches whether to save and raise `Stopped`. `total(steps)` says how many there will be.
     """
 
     phase: Callable[[str], None] = lambda text: None
     step: Callable[[int, float, float], None] = lambda step, loss, rate: None
     measured: Callable[[int, float, float, str | None], None] = field(default=lambda *values: None)
     stop: Callable[[], bool] = lambda: False
+    total: Callable[[int], None] = lambda steps: None
 
 
 def schedule(settings: TrainingSettings) -> Callable[[mx.array], mx.array]:
-    """The learning rate of a step: in each part a linear warm-up, then half a cosine down to a tenth of the peak."""
+    """The learning rate of a step: in each part a linear warm-up, then `settings.schedule` down to a tenth of the peak."""
     curves, borders = [], []
     starts = (0, *settings.ends)
     for start, end in zip(starts, (*settings.ends, settings.steps), strict=True):
         steps = end - start
         warmup = min(settings.warmup, max(steps // 10, 1))
         lowest = settings.rate / 10
+        left = max(steps - warmup, 1)
         curves.append(optim.linear_schedule(lowest if start else 0.0, settings.rate, warmup))
-        curves.append(optim.cosine_decay(settings.rate, max(steps - warmup, 1), lowest))
+        if settings.schedule == "cosine":
+            curves.append(optim.cosine_decay(settings.rate, left, lowest))
+        else:
+            end_rate = lowest if settings.schedule == "linear" else settings.rate
+            curves.append(optim.linear_schedule(settings.rate, end_rate, left))
         borders += [start + warmup, end]
     return optim.join_schedules(curves, borders[:-1])
 
@@ -92,11 +104,32 @@ def initialise(model: nn.Module, seed: int, layers: float, init_std: float = 0.0
     mx.eval(model.parameters())
 
 
+def checkpoint_layers(model: nn.Module) -> None:
+    """Let the backward pass compute the activations of each layer again, from its input (Chen et al., 2016)."""
+    for path, layer in model.named_modules():
+        if LAYER.search(path):
+            layer.__class__ = _checkpointed(type(layer))  # type: ignore[arg-type]
+
+
+@cache
+def _checkpointed(kind: type) -> type:
+    """A layer's class whose calls keep their inputs alone for the backward pass."""
+
+    def call(self: Any, *inputs: Any, **named: Any) -> Any:
+        def run(parameters: Any, *inputs: Any, **named: Any) -> Any:
+            self.update(parameters)
+            return kind.__call__(self, *inputs, **named)
+
+        return mx.checkpoint(run)(self.trainable_parameters(), *inputs, **named)
+
+    return type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__})
+
+
 @dataclass
 class Trainer:
-    """Trains `model` in place.
+    """Trains the trainable parameters of `model` in place.
 
-    The state, with `files` in it, is written to `state` every `every` steps, each minute, at the end, and when
+    `weight` says how much a batch counts where a step averages several. The state, with `files` in it, is written to `state` every `every` steps, each minute, at the end, and when
     `callbacks.stop` says so. `validate` returns the held-out loss, or None when it was stopped; `sample` returns a
     text that the model writes, to be shown with it.
     """
@@ -107,6 +140,7 @@ class Trainer:
     record: TrainingRecord
     state: Path
     files: Mapping[str, bytes] = field(default_factory=dict)
+    weight: Callable[[Batch], float] = lambda batch: 1.0
     validate: Callable[[], float | None] | None = None
     sample: Callable[[], str | None] = lambda: None
     callbacks: TrainingCallbacks = field(default_factory=TrainingCallbacks)
@@ -120,6 +154,8 @@ class Trainer:
         self._optimizer = optim.MultiOptimizer(
             optimizers, [lambda path, array: array.ndim >= 2 and path.endswith("weight")]
         )
+        if self.settings.checkpoint:
+            checkpoint_layers(self.model)
         self._gradient = nn.value_and_grad(self.model, self.loss)
 
     def run(self, batches: Iterator[Batch], resume: State | None = None) -> None:
@@ -127,14 +163,16 @@ class Trainer:
 
         Stopped when `callbacks.stop` says so, once the state is saved; ZooError when the loss is no number.
         """
+        self.callbacks.total(self.settings.steps)
         start = 0 if resume is None else self._restore(resume, batches)
         if start and self._is_due(start):  # a run may be stopped while it is measured
             self._measure(start)
+        self.model.train()
         clock = time.perf_counter() - self.record.seconds
         saved = time.perf_counter()
         self.callbacks.phase(FIRST_STEP)
         for step in range(start + 1, self.settings.steps + 1):
-            self._step(step, next(batches), clock)
+            self._step(step, list(islice(batches, self.settings.accumulate)), clock)
             if self._is_due(step):
                 self._measure(step)
             stopped = self.callbacks.stop()
@@ -144,19 +182,21 @@ class Trainer:
                 saved = now
             if stopped:
                 raise Stopped(step)
+        self.model.eval()
 
     def _restore(self, resume: State, batches: Iterator[Batch]) -> int:
         """Put the run back where it was, its batches too, and give the steps that are done."""
-        try:
-            self.model.load_weights(resume.model, strict=True)
-        except ValueError as error:
-            raise ZooError(f"the run's weights do not fit the model: {error}") from error
+        saved = {path: array.shape for path, array in resume.model}
+        own = {path: array.shape for path, array in tree_flatten(self.model.trainable_parameters())}
+        if different := sorted(path for path in saved | own if saved.get(path) != own.get(path)):
+            raise ZooError(f"the run's weights do not fit the model: {different[0]}")
+        self.model.load_weights(resume.model, strict=False)
         self._optimizer.init(self.model.trainable_parameters())
         self._optimizer.state = tree_unflatten(resume.optimizer)
         for key in ("losses", "validation", "tokens", "seconds"):
             setattr(self.record, key, resume.record[key])
         self.callbacks.phase(f"reading on to step {resume.step}")
-        for _ in range(resume.step):
+        for _ in range(resume.step * self.settings.accumulate):
             if self.callbacks.stop():
                 raise Stopped(resume.step)  # as it was saved
             next(batches)
@@ -166,28 +206,49 @@ class Trainer:
         """Whether the run is measured and saved after a step."""
         return step % self.every == 0 or step == self.settings.steps
 
-    def _step(self, step: int, batch: Batch, clock: float) -> None:
+    def _step(self, step: int, batches: Sequence[Batch], clock: float) -> None:
         """One step of the optimizer; `clock` is when the run would have begun without a break."""
         began = time.perf_counter()
-        loss, gradients = self._gradient(self.model, *batch)
+        mx.random.seed((self.settings.seed * SEEDS + step) % 2**64)  # dropout, of a resumed run too
+        loss, gradients = self._averaged(batches)
         gradients, _ = optim.clip_grad_norm(gradients, self.settings.clip)
         self._optimizer.update(self.model, gradients)
+        del gradients  # so that each is freed as soon as it is used
         mx.eval(self.model.state, self._optimizer.state, loss)
         if not math.isfinite(loss.item()):
             raise ZooError(f"the loss is {loss.item()} at step {step}: try a smaller `rate`")
-        self.record.tokens += batch[0].size
+        tokens = sum(batch[0].size for batch in batches)
+        self.record.tokens += tokens
         self.record.seconds = time.perf_counter() - clock
-        self.callbacks.step(step, loss.item(), batch[0].size / (time.perf_counter() - began))
+        self.callbacks.step(step, loss.item(), tokens / (time.perf_counter() - began))
         if step % 10 == 0 or step in (1, self.settings.steps):
             self.record.losses.append([step, round(loss.item(), 4)])
+
+    def _averaged(self, batches: Sequence[Batch]) -> tuple[mx.array, Any]:
+        """The loss and the gradients of some batches, each counted by its weight; one batch is held at a time."""
+        if len(batches) == 1:
+            return self._gradient(self.model, *batches[0])  # type: ignore[no-any-return]
+        weights = [self.weight(batch) for batch in batches]
+        total = max(sum(weights), 1e-9)
+        loss, sums = mx.array(0.0), None
+        for batch, weight in zip(batches, weights, strict=True):
+            one, gradients = self._gradient(self.model, *batch)
+            share = weight / total
+            scaled = tree_map(lambda array, share=share: array * share, gradients)
+            sums = scaled if sums is None else tree_map(mx.add, sums, scaled)
+            loss = loss + one * share
+            mx.eval(sums, loss)
+        return loss, sums
 
     def _measure(self, step: int) -> None:
         """Measure the held-out loss, unless that was done at this step before."""
         record = self.record
         if self.validate is None or any(measured[0] == step for measured in record.validation):
             return
+        self.model.eval()  # no dropout
         found = self.validate()
         if found is not None:
             record.validation.append([step, round(found, 4)])
             last = record.losses[-1][1] if record.losses else found
             self.callbacks.measured(step, last, found, self.sample())
+        self.model.train()

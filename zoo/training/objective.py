@@ -24,7 +24,7 @@ from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 from zoo.training.answers import ANSWERS
 from zoo.training.corpora import TextCorpus
-from zoo.training.example_objective import ExampleObjective
+from zoo.training.example_objective import ExampleObjective, scored_targets
 from zoo.training.loop import Batch, Loss
 from zoo.training.loss import IGNORED, next_token_loss
 from zoo.training.record import TrainingSettings
@@ -48,7 +48,7 @@ class TrainingObjective:
     is the size of the tokenizer that is trained when none is given. With `names` each name of the corpus is one token of
     it, and the batches are made with the corpus's `names` and `answers`: a whole answer is masked, by one mask.
     `examples` is the objective of single examples that tuning uses, or a function that returns it, called with the
-    `Loaded` and the options of the objective's record; without one it makes batches of their texts.
+    `Loaded` and the settings of the objective's record; without one it makes batches of their texts.
     """
 
     training: Batches
@@ -203,12 +203,12 @@ def example_objective(
 ) -> ExampleObjective | None:
     """The objective `name` of single examples, made for a model, else that of the model's task and causality.
 
-    `options` are those that the objective's record declares (`registry.objective(loaded.architecture, name).options`), by
+    `options` are those that the objective's record declares (`registry.objective(loaded.architecture, name).settings`), by
     name; the others have their defaults. None where the objective has only batches of texts. PluginError when no
     objective has that name, PromptError, which names the option, for one that is unknown or out of bounds.
     """
     record = loaded.registry.objective(loaded.architecture, name)
-    given = checked_settings(f"objective {record.name}", record.options, options or {}, complete=False)
+    given = checked_settings(f"objective {record.name}", record.settings, options or {}, complete=False)
     target = record.load()
     found = target.examples if isinstance(target, TrainingObjective) else target
     if callable(found):
@@ -252,6 +252,10 @@ class CorpusBatches:
         batches = make(texts, self.tokenizer, self.settings, **self._names)
         return islice(batches, MEASURED if self.texts.user_text is not None else None)
 
+    def weight(self, batch: Batch) -> float:
+        """How much a batch counts in an average of several: by its targets."""
+        return scored_targets(batch)
+
     def held_out_loss(
         self, model: nn.Module, documents: int | None = None, stop: Callable[[], bool] = lambda: False
     ) -> float | None:
@@ -260,7 +264,7 @@ class CorpusBatches:
         for batch in self.validation(documents):
             if stop():
                 return None
-            targets = (batch[1] != IGNORED).sum().item()
+            targets = self.weight(batch)
             total += self.objective.loss(model, *batch).item() * targets
             count += targets
         return total / max(count, 1)

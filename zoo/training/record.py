@@ -16,6 +16,8 @@ from zoo.errors import ZooError
 
 TRAINING = "training.json"  # the record of a run, beside the weights
 
+SCHEDULES = ("cosine", "linear", "constant")
+
 Points = Sequence[Sequence[float]]  # [step, loss] each
 
 # Grey, blue and orange that stand out on white (at least 3 : 1, the text 4.5 : 1) and on black alike.
@@ -30,8 +32,9 @@ DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille 
 class TrainingSettings:
     """The hyperparameters of a training run.
 
-    `rate` is the peak learning rate: it is reached after `warmup` steps and falls by a cosine to a tenth. `decay` is the
-    weight decay, `clip` the largest norm of the gradients.
+    `rate` is the peak learning rate: it is reached after `warmup` steps and falls to a tenth by the `schedule`, "cosine" or
+    "linear", or stays ("constant"). `decay` is the weight decay, `clip` the largest norm of the gradients. A step averages the
+    gradients of `accumulate` batches. With `checkpoint` the layers' activations are computed again in the backward pass.
     `corpus` and `objective` None are those that suit the model's task. `packed` cuts rows from running text, nothing
     left out. `ends` are the steps at which earlier parts of an extended run ended: each part has a warm-up and a cosine
     of its own.
@@ -44,6 +47,9 @@ class TrainingSettings:
     warmup: int = 100
     decay: float = 0.1
     clip: float = 1.0
+    schedule: str = "cosine"
+    accumulate: int = 1
+    checkpoint: bool = False
     seed: int = 0
     corpus: str | None = None
     objective: str | None = None
@@ -51,11 +57,17 @@ class TrainingSettings:
     ends: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "length"):
+        for name in ("steps", "batch", "length", "accumulate"):
             if getattr(self, name) < 1:
                 raise ZooError(f"`{name}` must be at least 1, got {getattr(self, name)}")
-        if not 0 < self.rate < float("inf"):
-            raise ZooError(f"`rate` must be positive, got {self.rate}")
+        for name in ("rate", "clip"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ZooError(f"`{name}` must be positive, got {getattr(self, name)}")
+        for name in ("warmup", "decay"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ZooError(f"`{name}` must be at least 0, got {getattr(self, name)}")
+        if self.schedule not in SCHEDULES:
+            raise ZooError(f"`schedule` must be one of {', '.join(SCHEDULES)}, got {self.schedule}")
         if not 0 <= self.seed < 2**64:
             raise ZooError(f"`seed` must be a whole number from 0, got {self.seed}")
 
