@@ -218,8 +218,9 @@ def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
     the inputs and the targets first; the loss is called `loss(model, *batch)`. `zoo train NAME --objective OBJECTIVE`
     uses one. By default an objective trains only the architectures of its own distribution.
 
-    Tuning trains on the examples of a data file. Its objective is a `zoo.training.example_objective.ExampleObjective`,
-    which encodes an example as rows, pads rows to a batch, and has a loss. A `TrainingObjective` has one as its `examples`. An objective that only tunes is a function: it is called with
+    `zoo tune` trains on the examples of a data file. Its objective is a
+    `zoo.training.example_objective.ExampleObjective`, which encodes an example as rows, pads rows to a batch, and has a
+    loss. A `TrainingObjective` has one as its `examples`. An objective that only tunes is a function: it is called with
     the loaded model and the settings that the record declares, and returns one.
 
     >>> from zoo.architecture import Objective, Setting, hookimpl
