@@ -117,7 +117,9 @@ def _chosen(paths: set[str], settings: AdapterSettings) -> list[str]:
         outside = [path for path in paths - places.keys() if f"{path}.".startswith(f"{part}.")]
         if not inside and not outside:
             parts = {match["part"] for match in places.values()} | (paths - places.keys())
-            raise ZooError(f"`parts`: no layer {part!r} takes an adapter; those that do: {', '.join(sorted(parts))}")
+            raise ZooError(
+                f"`parts`: no layer {part!r} takes an adapter; those that do: {', '.join(sorted(parts))}"
+            )
         found += inside + outside
     return sorted(set(found), key=_order)
 
@@ -210,7 +212,9 @@ def adapter_files(
         owner, _, name = path.rpartition(".")
         tensors[f"{names[owner]}.{name}"] = array
     places = (IN_LAYER.fullmatch(name) for name in names.values())
-    keys = sorted({match["part"] if match else name for match, name in zip(places, names.values(), strict=True)})
+    keys = sorted(
+        {match["part"] if match else name for match, name in zip(places, names.values(), strict=True)}
+    )
     config["num_layers"] = settings.layers or -1
     config["lora_parameters"] = {
         "rank": settings.rank,
@@ -221,7 +225,9 @@ def adapter_files(
     return tensors, config
 
 
-def _full_tensors(trained: Mapping[str, Any], architecture: Architecture, recipe: Model) -> dict[str, mx.array]:
+def _full_tensors(
+    trained: Mapping[str, Any], architecture: Architecture, recipe: Model
+) -> dict[str, mx.array]:
     try:
         return renamed(trained, architecture, recipe, "mlx")
     except (CheckpointError, KeyError):  # only some of the parts of a matrix
