@@ -242,24 +242,32 @@ def _batch_scores(
 ) -> Iterator[tuple[int, float]]:
     """The same for one batch, read in chunks."""
     start, end, scored = rows[0]
-    length, chunk = end - start, runtime.prefill_chunk()
+    length = end - start
     skipped = scored - start - 1  # of the read positions, those that predict nothing new
-    model = loaded.model
-    cache = model.make_cache(replace(policy, reserve=length))
-    for at in range(0, length, chunk):
-        until = min(at + chunk, length)
-        inputs = mx.stack([tokens[row + at : row + until] for row, _, _ in rows])  # (B, T)
-        with runtime.eager():
-            hidden = model.backbone(inputs, cache)  # (B, T, D)
-        evaluate_caches(cache, until - at)
+    inputs = mx.stack([tokens[row : row + length] for row, _, _ in rows])  # (B, T)
+    for at, hidden in hidden_chunks(loaded.model, inputs, policy):  # (B, C, D)
+        until = at + hidden.shape[1]
         if until <= skipped:
             continue
         begin = max(at, skipped)
-        logits = model.head(hidden[:, begin - at :]).astype(mx.float32)  # (B, T, V)
+        logits = loaded.model.head(hidden[:, begin - at :]).astype(mx.float32)  # (B, T, V)
         targets = mx.stack([tokens[row + begin + 1 : row + until + 1] for row, _, _ in rows])  # (B, T)
         chosen = mx.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]  # (B, T)
         nats = mx.logsumexp(logits, axis=-1) - chosen  # (B, T)
         yield nats.size, nats.sum().item()
+
+
+def hidden_chunks(
+    model: Any, inputs: mx.array, policy: CachePolicy | None = None
+) -> Iterator[tuple[int, mx.array]]:
+    """Where each chunk of some rows (B, T) begins, and its hidden states (B, C, D), for a model that predicts next tokens."""
+    length, chunk = inputs.shape[1], runtime.prefill_chunk()
+    cache = model.make_cache(replace(policy or CachePolicy(), reserve=length))
+    for start in range(0, length, chunk):
+        with runtime.eager():
+            hidden = model.backbone(inputs[:, start : start + chunk], cache)
+        evaluate_caches(cache, hidden.shape[1])
+        yield start, hidden
 
 
 def _ids(loaded: Loaded, tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int]]:
