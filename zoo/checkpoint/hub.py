@@ -9,7 +9,7 @@ import errno
 import shutil
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ MOST_LISTING = 32 * 2**20  # bytes; a repository of a hundred thousand files tak
 CONVERTER, CONVERTED = "SFconvertbot", "`safetensors` variant of this model"
 
 CONFIG = "config.json"
+DATA = (".jsonl", ".json")  # endings of a dataset's files that are fetched
 POOLING = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")
 BESIDE = (CONFIG, "generation_config.json", INDEX, *SETTINGS, *POOLING)
 
@@ -40,8 +41,9 @@ class Listing:
     whose name no terminal could show as it is. SourceError for an invalid commit or hash.
     """
 
-    def __init__(self, hub_id: str, info: Any, large: tuple[str, ...]) -> None:
+    def __init__(self, hub_id: str, info: Any, large: tuple[str, ...], repo_type: str = "model") -> None:
         self.hub_id = hub_id
+        self.repo_type = repo_type
         self.large = large
         self.commit = str(info.sha)
         self.files: dict[str, Any] = {
@@ -75,7 +77,7 @@ class Listing:
         from huggingface_hub import constants
 
         cache = Path(constants.HF_HUB_CACHE)
-        blobs = cache / f"models--{self.hub_id.replace('/', '--')}" / "blobs"
+        blobs = cache / f"{self.repo_type}s--{self.hub_id.replace('/', '--')}" / "blobs"
         hashes = {name: self._blob(name) for name in names}
         lacking = [name for name, blob in hashes.items() if blob is None or not (blobs / blob).exists()]
         need = sum(self.files[name].size or 0 for name in lacking)
@@ -102,8 +104,9 @@ class Listing:
         if size is not None and size > most:
             raise SourceError(f"{self.hub_id}: {name} has {size:,} bytes, where {most:,} are the most")
         answer = ExpectedResponse(self.hub_id, name, most if size is None else size, self.commit, size)
+        options |= {"revision": revision, "repo_type": self.repo_type}
         with explaining(self.hub_id, revision):
-            guarded(answer, lambda: hf_hub_download(self.hub_id, name, revision=revision, **options))
+            guarded(answer, lambda: hf_hub_download(self.hub_id, name, **options))
 
 
 def download(
@@ -159,6 +162,25 @@ def download_file(hub_id: str, name: str, revision: str | None, suffixes: tuple[
     return _snapshot(listing, name, revision) / name
 
 
+def download_dataset(hub_id: str, choose: Callable[[Collection[str]], Collection[str]]) -> Path:
+    """The folder of those files of a dataset that `choose` takes of their names, fetched or from the cache.
+
+    SourceError as for `download`.
+    """
+    from huggingface_hub import snapshot_download
+
+    try:
+        listing = ask(hub_id, None, DATA, "dataset")
+    except SourceError as error:
+        cached = None
+        with suppress(SourceError), explaining(hub_id):
+            cached = Path(snapshot_download(hub_id, repo_type="dataset", local_files_only=True))
+        return _cached_or_raise(error, cached)
+    names = sorted(choose(listing.files))
+    listing.fetch(names)
+    return _snapshot(listing, names[0], None)
+
+
 def wanted(hub_id: str, names: Collection[str], registry: Registry, suffixes: tuple[str, ...]) -> list[str]:
     """Of a repository's files, those beside the weights that loading reads; SourceError when it holds no model."""
     if CONFIG not in names:
@@ -177,7 +199,7 @@ def wanted(hub_id: str, names: Collection[str], registry: Registry, suffixes: tu
     return [name for name in dict.fromkeys(files) if name in names]
 
 
-def ask(hub_id: str, revision: str | None, suffixes: tuple[str, ...]) -> Listing:
+def ask(hub_id: str, revision: str | None, suffixes: tuple[str, ...], repo_type: str = "model") -> Listing:
     """The files of a repository; SourceError when the hub refuses, or gives no answer within `SECONDS`."""
     from huggingface_hub import constants
 
@@ -191,9 +213,11 @@ def ask(hub_id: str, revision: str | None, suffixes: tuple[str, ...]) -> Listing
     with explaining(hub_id, revision):
         info = guarded(
             ExpectedResponse(hub_id, "its list of files", MOST_LISTING),
-            lambda: HfApi().model_info(hub_id, revision=revision, timeout=SECONDS, files_metadata=True),
+            lambda: HfApi().repo_info(
+                hub_id, revision=revision, repo_type=repo_type, timeout=SECONDS, files_metadata=True
+            ),
         )
-        return Listing(hub_id, info, (".safetensors", *suffixes))
+        return Listing(hub_id, info, (".safetensors", *suffixes), repo_type)
 
 
 def conversion(hub_id: str) -> str | None:
@@ -222,12 +246,12 @@ def _cached_or_raise(error: SourceError, folder: Path | None) -> Path:
     return folder
 
 
-def _cached(hub_id: str, name: str, revision: str | None) -> Path | None:
+def _cached(hub_id: str, name: str, revision: str | None, repo_type: str = "model") -> Path | None:
     """The folder of the snapshot in the cache that has a file, None when none has."""
     from huggingface_hub import try_to_load_from_cache
 
     with explaining(hub_id, revision):
-        found = try_to_load_from_cache(hub_id, name, revision=revision)
+        found = try_to_load_from_cache(hub_id, name, revision=revision, repo_type=repo_type)
     return Path(found.removesuffix(name)) if isinstance(found, str) else None
 
 
@@ -241,9 +265,9 @@ def _is_whole(folder: Path) -> bool:
 
 def _snapshot(listing: Listing, name: str, revision: str | None) -> Path:
     """The folder of the snapshot that has `name`; the cache now knows which commit the revision's name stands for."""
-    folder = _cached(listing.hub_id, name, listing.commit)
+    folder = _cached(listing.hub_id, name, listing.commit, listing.repo_type)
     assert folder is not None
-    if _cached(listing.hub_id, name, revision) != folder:
+    if _cached(listing.hub_id, name, revision, listing.repo_type) != folder:
         listing.fetch_file(name, revision)
     return folder
 
@@ -303,7 +327,7 @@ def _reason(error: Exception, hub_id: str, revision: str | None) -> str:
     if of(errors.GatedRepoError):
         return f"is gated: accept its licence at {page}, then {_LOGIN}"
     if of(errors.RepositoryNotFoundError):
-        return f"no folder of this name, and no such model on the hub; check the spelling, or {_LOGIN} if it is private"
+        return f"no folder of this name, and no such model or dataset on the hub; check the spelling, or {_LOGIN} if it is private"
     if of(errors.RevisionNotFoundError):
         return f"has no revision {revision!r}; {page}/tree/main shows its branches and tags"
     if status in (401, 403):

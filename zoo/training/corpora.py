@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import json
 import random
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from zoo.architecture import Corpus, import_target
 from zoo.errors import PluginError, ZooError
 from zoo.files.reading import read_object
 from zoo.host.registry import Registry, default_registry
+from zoo.training.json_lines import json_lines, read_text, text_at
 from zoo.training.record import TRAINING
 
 SUFFIXES = (".txt", ".md", ".jsonl")
@@ -34,6 +34,8 @@ SAMPLE = 20_000  # documents that a tokenizer is trained on
 CHARACTERS = 20_000_000  # at most, in those documents
 # A character of a script that is written without spaces, or a run of other letters.
 WORD = re.compile("[⺀-\U0003fffd]|[^\\W\\d_⺀-\U0003fffd]+")
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -232,51 +234,16 @@ def _files(path: Path, parallel: bool) -> list[Path]:
 
 
 def _documents(file: Path, parallel: bool) -> Iterator[Any]:
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise ZooError(f"{file}: cannot be read ({error.strerror})") from error
-    try:
-        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        # A mark at the file's beginning is not among the bytes that the error counts.
-        line_number, byte = error.object[: error.start].count(b"\n") + 1, error.object[error.start]
-        raise ZooError(f"{file}, line {line_number}: not UTF-8 (byte 0x{byte:02x})") from None
-    if not text.strip():
-        raise ZooError(f"{file}: is empty")
     if file.suffix.lower() != ".jsonl":
-        yield from _parted(text.strip())
+        yield from _parted(read_text(file).strip())
         return
     fields = ("source", "target") if parallel else ("text",)
-    # Not splitlines: JSON leaves U+2028 and its like in a line.
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            values = _fields(f"{file}, line {number}", line, fields)
-            if any(values):
-                yield from [tuple(values)] if parallel else _parted(values[0])
-
-
-def _fields(origin: str, line: str, fields: tuple[str, ...]) -> list[str]:
-    """The texts of a JSON line's fields, stripped."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ZooError(f"{origin}: not JSON ({getattr(error, 'msg', type(error).__name__)})") from None
-    if not isinstance(record, dict):
-        raise ZooError(f"{origin}: no JSON object")
-    for name in fields:
-        if name not in record:
-            raise ZooError(f'{origin}: has no "{name}"')
-        if not isinstance(record[name], str):
-            raise ZooError(f'{origin}: "{name}" is not a text')
-        try:
-            record[name].encode()
-        except UnicodeEncodeError:
-            raise ZooError(f'{origin}: "{name}" holds half a character (a lone surrogate)') from None
-    values = [record[name].strip() for name in fields]
-    if any(values) and not all(values):
-        raise ZooError(f'{origin}: "{fields[values.index("")]}" is empty')
-    return values
+    for origin, record in json_lines(file):
+        values = [text_at(origin, record, name).strip() for name in fields]
+        if any(values):
+            if not all(values):
+                raise ZooError(f'{origin}: "{fields[values.index("")]}" is empty')
+            yield from [tuple(values)] if parallel else _parted(values[0])
 
 
 def _parted(text: str) -> Iterator[str]:
@@ -292,15 +259,18 @@ def _parted(text: str) -> Iterator[str]:
 
 def _divided(path: Path, documents: list[Any], parallel: bool) -> tuple[list[Any], list[Any]]:
     """The documents to train on, and those that are held out."""
-    if len(documents) >= HELD_OUT:
-        trained = [document for number, document in enumerate(documents, 1) if number % HELD_OUT]
-        return trained, documents[HELD_OUT - 1 :: HELD_OUT]
-    if not parallel:
+    if not parallel and len(documents) < HELD_OUT:
         parts = [_tail_cut(text) for text in documents]
         return [head for head, _ in parts if head], [tail for _, tail in parts if tail]
     if len(documents) < 2:
         raise ZooError(f"{path}: holds one pair, and one is held out for validation")
-    return documents[:-1], documents[-1:]
+    return divided(documents)
+
+
+def divided(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+    """The items to train on, and those that are held out: every twentieth, or the last of 2 to 19; of one item, none."""
+    share = min(HELD_OUT, max(len(items), 2))
+    return [item for n, item in enumerate(items, 1) if n % share], list(items[share - 1 :: share])
 
 
 def _tail_cut(text: str) -> tuple[str, str]:
