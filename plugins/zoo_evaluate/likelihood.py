@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
+from typing import Any
 
 import mlx.core as mx
 
@@ -36,11 +38,6 @@ class TargetRow:
     def places(self) -> list[int]:
         """The positions with a target, (N)."""
         return [place for place, target in enumerate(self.targets) if target != IGNORED]
-
-    @property
-    def scored(self) -> list[int]:
-        """The targets that are not ignored, (N)."""
-        return [self.targets[place] for place in self.places]
 
 
 @dataclass(frozen=True)
@@ -80,27 +77,35 @@ def likelihoods(loaded: Loaded, rows: Sequence[TargetRow], report: Report | None
 def target_logits(loaded: Loaded, rows: Sequence[TargetRow]) -> Iterator[tuple[int, mx.array, mx.array]]:
     """The targets (N,) of the rows, in parts, with the logits (N, V) that predict them, and the index of the row.
 
-    The longest rows come first. Padding is on the right, where no token before it sees it.
+    The longest rows come first; those that are read alike, such as the choices of one letter after a question, are read
+    once. Padding is on the right, where no token before it sees it.
     """
-    for batch in in_batches(loaded, [len(row.inputs) for row in rows]):
-        some = [rows[index] for index in batch]
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for index, row in enumerate(rows):
+        if row.places:
+            alike.setdefault((*row.source, None, *row.inputs, None, row.places[0]), []).append(index)
+    groups = list(alike.values())
+    for batch in in_batches(loaded, [len(rows[group[0]].inputs) for group in groups]):
+        some = [rows[groups[number][0]] for number in batch]
         inputs, _ = padded([row.inputs for row in some])  # (B, T)
         if loaded.model.translates:
             states = _decoded(loaded, some, inputs)  # (B, T, V)
         else:
             states = _hidden(loaded, some, inputs)  # (B, T, D)
-        for index, row, own in zip(batch, some, states, strict=True):
-            for start in range(0, len(row.places), HEAD):
-                places = mx.array(row.places[start : start + HEAD])
-                part = own[places]  # (N, D) or (N, V)
-                logits = part if loaded.model.translates else loaded.model.head(part[None])[0]
-                yield index, mx.array(row.scored[start : start + HEAD]), logits.astype(mx.float32)
+        for number, own in zip(batch, states, strict=True):
+            for index, start in product(groups[number], range(0, len(inputs[0]), HEAD)):
+                places = rows[index].places[start : start + HEAD]
+                if places:
+                    part = own[mx.array(places)]  # (N, D) or (N, V)
+                    logits = part if loaded.model.translates else loaded.model.head(part[None])[0]
+                    targets = mx.array([rows[index].targets[place] for place in places])
+                    yield index, targets, logits.astype(mx.float32)
 
 
 def _hidden(loaded: Loaded, rows: Sequence[TargetRow], inputs: mx.array) -> mx.array:
     """The hidden states (B, T, D) of a decoder."""
     if loaded.architecture.causality == "prefix":
-        prefixes = mx.array([row.places[0] + 1 if row.places else len(row.inputs) for row in rows])
+        prefixes = mx.array([row.places[0] + 1 for row in rows])
         return loaded.model.backbone(inputs, prefix=prefixes)
     return mx.concatenate([hidden for _, hidden in hidden_chunks(loaded.model, inputs)], axis=1)
 
