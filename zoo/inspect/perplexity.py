@@ -24,7 +24,7 @@ from zoo.checkpoint.source import find, is_architecture, named_preset
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.loop.prompt import split_special_ids
-from zoo.generation.sampling.logits import check_numbers, logprobs
+from zoo.generation.sampling.logits import check_numbers, logprobs, logsumexp
 from zoo.generation.settings import check_policy
 from zoo.host.registry import Registry, default_registry
 from zoo.inspect.tokenization import byte_counts
@@ -253,7 +253,7 @@ def _batch_scores(
         logits = loaded.model.head(hidden[:, begin - at :]).astype(mx.float32)  # (B, T, V)
         targets = mx.stack([tokens[row + begin + 1 : row + until + 1] for row, _, _ in rows])  # (B, T)
         chosen = mx.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]  # (B, T)
-        nats = mx.logsumexp(logits, axis=-1) - chosen  # (B, T)
+        nats = logsumexp(logits)[..., 0] - chosen  # (B, T)
         yield nats.size, nats.sum().item()
 
 
