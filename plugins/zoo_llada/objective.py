@@ -10,7 +10,7 @@ import mlx.core as mx
 
 from zoo.tokenizer import Tokenizer
 from zoo.training.loop import Batch
-from zoo.training.loss import IGNORED, token_losses
+from zoo.training.loss import IGNORED, token_losses, true_positions
 from zoo.training.objective import (
     END,
     Span,
@@ -20,7 +20,6 @@ from zoo.training.objective import (
     mask_of,
     split_end,
     token,
-    true_positions,
 )
 from zoo.training.record import TrainingSettings
 

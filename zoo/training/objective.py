@@ -19,16 +19,16 @@ from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-import numpy as np
 
 from zoo.architecture import Architecture
 from zoo.errors import PluginError, ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.tokenizer import Tokenizer
+from zoo.training.answers import ANSWERS
 from zoo.training.corpora import TextCorpus
 from zoo.training.example_objective import ExampleObjective
 from zoo.training.loop import Batch, Loss
-from zoo.training.loss import IGNORED, cross_entropy, next_token_loss
+from zoo.training.loss import IGNORED, next_token_loss, scored_loss
 from zoo.training.record import TrainingSettings
 
 END = "<|endoftext|>"
@@ -166,18 +166,7 @@ def split_end(ids: list[int], end: int) -> tuple[list[int], list[int]]:
 
 def masked_lm_loss(model: Any, inputs: mx.array, targets: mx.array) -> mx.array:
     """The loss of an encoder on the targets (B, S) that are not ignored; only their logits are computed."""
-    positions = true_positions(targets != IGNORED)
-    hidden_states = model.encode(inputs).reshape(targets.size, -1)[positions]  # (B, S, D) -> (P, D)
-    return cross_entropy(model.head(hidden_states[None]), targets.reshape(-1)[positions][None])
-
-
-def true_positions(which: mx.array) -> mx.array:
-    """The flat indices of the positions that are true, (B, T) -> (P,); index 0 if none is.
-
-    No position at all would be a product of no rows, which the CPU backend cannot take; that one is ignored, or weighs 0.
-    """
-    positions = np.flatnonzero(np.array(which))
-    return mx.array(positions if positions.size else [0])
+    return scored_loss(model.encode(inputs), model.head, targets)
 
 
 def alike(
@@ -229,7 +218,7 @@ def mask_of(tokenizer: Tokenizer) -> int:
     return token(tokenizer, tokenizer.special_tokens.get("mask_token", "[MASK]"))
 
 
-NEXT_TOKEN = TrainingObjective(next_tokens, documents, next_token_loss, running=True)
+NEXT_TOKEN = TrainingObjective(next_tokens, documents, next_token_loss, running=True, examples=ANSWERS)
 MASKED_LM = TrainingObjective(
     masked_lm,
     masked_lm,
