@@ -25,7 +25,7 @@ HEAD = 512  # targets whose logits are computed at once
 
 @dataclass(frozen=True)
 class TargetRow:
-    """A sequence that a model reads, `inputs` (T), and the token that follows each, `targets` (T), or IGNORED.
+    """A sequence that a model reads, `inputs` (T), and the token after each that is scored, `targets` (T), or IGNORED.
 
     `source` (S) is what an encoder-decoder translates.
     """
@@ -51,6 +51,11 @@ class Likelihood:
     def total(self) -> float:
         """The log-probability of all targets."""
         return sum(self.logprobs)
+
+    @property
+    def per_token(self) -> float:
+        """The mean log-probability of a target."""
+        return self.total / len(self.logprobs)
 
 
 def likelihoods(loaded: Loaded, rows: Sequence[TargetRow], report: Report | None = None) -> list[Likelihood]:

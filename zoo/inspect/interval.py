@@ -90,8 +90,10 @@ def _cosines(end: float, power: float, pieces: int = 400) -> float:
 RESAMPLES, SEED = 2000, 0  # samples of the bootstrap, and the seed of their draw
 
 
-def bootstrap(count: int, statistic: Callable[[numpy.ndarray], float]) -> Interval:
-    """A statistic of `count` items and its percentile interval over `RESAMPLES` samples with replacement.
+def bootstrap(
+    count: int, statistic: Callable[[numpy.ndarray], float], resamples: int = RESAMPLES
+) -> Interval:
+    """A statistic of `count` items and its percentile interval over `resamples` samples with replacement.
 
     `statistic` takes how often each item is counted, (count,). The samples depend on `count` alone.
     """
@@ -102,7 +104,7 @@ def bootstrap(count: int, statistic: Callable[[numpy.ndarray], float]) -> Interv
         return Interval(value, None, None, count)
     draw = numpy.random.default_rng(SEED)
     found = [
-        statistic(numpy.bincount(draw.integers(count, size=count), minlength=count)) for _ in range(RESAMPLES)
+        statistic(numpy.bincount(draw.integers(count, size=count), minlength=count)) for _ in range(resamples)
     ]
     low, high = numpy.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return Interval(value, low, high, count)

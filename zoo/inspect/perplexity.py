@@ -173,7 +173,7 @@ def perplexity(
 def _checked(loaded: Loaded, policy: CachePolicy, **counts: int | None) -> Tokenizer:
     """The tokenizer of a model that predicts the next token of a text; PromptError for any other, and for bad settings."""
     model, name = loaded.model, loaded.architecture.name
-    _check_architecture(loaded.architecture)
+    check_architecture(loaded.architecture)
     if model.translates or not model.decodes:
         raise PromptError(f"no perplexity: {name} does not predict the next token of a text")
     if loaded.tokenizer is None:
@@ -188,18 +188,22 @@ def _checked(loaded: Loaded, policy: CachePolicy, **counts: int | None) -> Token
 
 def check_source(source: str, *, architecture: str | None = None, revision: str | None = None) -> None:
     """PromptError for a source whose architecture does not predict a next token, before its weights are fetched."""
+    check_architecture(architecture_of(source, architecture, revision))
+
+
+def architecture_of(
+    source: str, architecture: str | None = None, revision: str | None = None
+) -> Architecture:
+    """The architecture of a source, whose weights are not fetched; the arguments are those of `zoo.load`."""
     registry = default_registry()
     if architecture is not None:
-        asked = registry.architecture(architecture)
-    elif is_architecture(source, registry):
-        asked, _ = named_preset(source, registry)
-    else:
-        path = find(source, registry, revision, weights=False).path
-        asked = open_checkpoint(path, registry).architecture
-    _check_architecture(asked)
+        return registry.architecture(architecture)
+    if is_architecture(source, registry):
+        return named_preset(source, registry)[0]
+    return open_checkpoint(find(source, registry, revision, weights=False).path, registry).architecture
 
 
-def _check_architecture(architecture: Architecture) -> None:
+def check_architecture(architecture: Architecture) -> None:
     """PromptError for an architecture that gives no probability of a text's next token."""
     if architecture.task == "translate":
         reason = "translates: it predicts a target from a source, and gives a text by itself no probability"
