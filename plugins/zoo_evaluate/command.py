@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -156,6 +157,7 @@ def _on_corpus(load: Callable[[], Any], corpus: str | None, everything: bool) ->
 
 
 def _on_tasks(loaders: Loaders, tasks: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    os.environ.setdefault("TQDM_DISABLE", "1")  # the bars of lm-eval and datasets, once these are imported
     from zoo_evaluate.tasks import check_lm_eval, run_tasks
 
     check_lm_eval()
@@ -219,4 +221,4 @@ def _record(about: dict[str, Any], judged: Judged) -> tuple[dict[str, Any], str]
     from zoo_evaluate.report import figures, shown
 
     found = figures(judged)
-    return {**about, "figures": [figure.as_json() for figure in found]}, shown(found)
+    return {**about, "figures": [figure.as_json() for figure in found]}, shown(found, len(judged) > 1)

@@ -43,9 +43,8 @@ def figures(judged: Judged) -> list[Figure]:
     return found
 
 
-def shown(found: Sequence[Figure]) -> str:
-    """The figures as a table; of several models each metric has a row a model, with the difference from the first."""
-    several = any(figure.difference is not None for figure in found)
+def shown(found: Sequence[Figure], several: bool) -> str:
+    """The figures as a table; of `several` models each metric has a row a model, with the difference from the first."""
     level = f"{100 * LEVEL:.0f} % interval"
     head = ["metric", *(["model"] if several else []), "value", level]
     head += ["difference", level] if several else []
@@ -67,5 +66,5 @@ def _cells(found: Interval | None, signed: bool = False) -> list[str]:
 
 
 def _number(value: float, signed: bool) -> str:
-    """A number in four digits, with a true minus."""
-    return f"{value:{'+' if signed else ''}.4g}".replace("-", "−")
+    """A number in four digits, with a true minus; `signed` writes a plus, too."""
+    return f"{value:{'+' if signed and value else ''}.4g}".replace("-", "−")

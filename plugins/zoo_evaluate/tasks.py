@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import numpy
 
 from zoo.checkpoint.open import Report
 from zoo.errors import SourceError, ZooError
@@ -41,36 +44,53 @@ def run_tasks(
     task that cannot be read or run.
     """
     check_lm_eval()
-    from lm_eval import simple_evaluate
+    files = [name for name in names if Path(name).suffix in (".yaml", ".yml")]
+    if missing := next((name for name in files if not Path(name).is_file()), None):
+        raise ZooError(f"{missing}: no such file")
+    from lm_eval import evaluate
     from lm_eval.tasks import TaskManager
 
     from zoo_evaluate.harness import ZooLM
 
-    files = [name for name in names if Path(name).suffix in (".yaml", ".yml")]
-    if missing := next((name for name in files if not Path(name).is_file()), None):
-        raise ZooError(f"{missing}: no such file")
     model = ZooLM(loaded, report)
     try:
-        manager = TaskManager(include_defaults=len(files) < len(names))
-        tasks = manager.load(list(names))["tasks"]
-        found: Any = simple_evaluate(
-            model=model,
-            tasks=list(tasks.values()),
-            task_manager=manager,
-            num_fewshot=num_fewshot,
-            apply_chat_template=chat,
+        found = TaskManager(include_defaults=len(files) < len(names)).load(list(names))
+        tasks: dict[str, Any] = found["tasks"]
+        _seed(tasks.values(), num_fewshot)
+        judged: Any = evaluate(
+            model,
+            found,
             limit=limit,
             bootstrap_iters=0,
+            apply_chat_template=chat,
+            fewshot_as_multiturn=True,
         )
     except ZooError:
         raise
     except Exception as error:  # lm-eval and datasets raise errors of every kind
-        raise ZooError(f"lm-eval: {' '.join(str(error).split()) or type(error).__name__}") from error
+        what = " ".join(str(error).split()) or type(error).__name__
+        raise ZooError(f"{', '.join(names)}: lm-eval: {what}") from error
     return {
         metric: sample
-        for name, items in found["samples"].items()
+        for name, items in judged["samples"].items()
         for metric, sample in _samples(name, tasks[name], items).items()
     }
+
+
+def _seed(tasks: Iterable[Any], num_fewshot: int | None) -> None:
+    """Set the seeds, and the number of examples before each question, as lm-eval's own command does.
+
+    A task that says 0 stays without examples.
+    """
+    from lm_eval.defaults import DEFAULT_OTHER_SEED, DEFAULT_RANDOM_SEED
+
+    random.seed(DEFAULT_RANDOM_SEED)
+    numpy.random.seed(DEFAULT_OTHER_SEED)
+    for task in tasks:
+        own = task.get_config("num_fewshot")
+        if own is None or (num_fewshot is not None and own != 0):
+            task.set_config(key="num_fewshot", value=num_fewshot or 0)
+        task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
 
 
 def _samples(name: str, task: Any, items: Sequence[dict[str, Any]]) -> dict[str, Sample]:
