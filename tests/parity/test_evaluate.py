@@ -27,7 +27,11 @@ TEXTS = [
     {"question": "Once upon a time, there was a little girl who"},
 ]
 LONG = "The quick brown fox jumps over the lazy dog, and 1234567 more of them. " * 40
-PASSAGES = [{"text": "The price of bread rose by 12 percent in 1847."}, {"text": LONG}, {"text": "中国的首都是北京。"}]
+PASSAGES = [
+    {"text": "The price of bread rose by 12 percent in 1847."},
+    {"text": LONG},
+    {"text": "中国的首都是北京。"},
+]
 
 TASK = """\
 task: {name}
