@@ -11,16 +11,8 @@ import mlx.core as mx
 from zoo.tokenizer import Tokenizer
 from zoo.training.loop import Batch
 from zoo.training.loss import IGNORED, token_losses, true_positions
-from zoo.training.objective import (
-    END,
-    Span,
-    Spans,
-    TrainingObjective,
-    alike,
-    mask_of,
-    split_end,
-    token,
-)
+from zoo.training.masked_lm import Span, Spans
+from zoo.training.objective import END, TrainingObjective, alike, mask_of, split_end, token
 from zoo.training.record import TrainingSettings
 
 WHOLE = 0.25  # share of the rows that have no prompt

@@ -157,6 +157,16 @@ def test_a_replaced_or_wrapped_module_is_used():
     same(*both(model, tokens), "the logits with a wrapped layer")
 
 
+def test_another_module_in_the_place_of_one_is_used():
+    model = subject("llama").model
+    first = compiled_step(model)
+    mixer = model.layers[0].mixer
+    mixer.query = nn.Linear(*reversed(mixer.query.weight.shape), bias=False)
+    assert not first.current
+    tokens = subject("llama").tokens[:, :9]
+    same(*both(model, tokens), "the logits with another layer")
+
+
 def test_a_trace_and_a_text_do_not_disturb_each_other():
     loaded = zoo.load("llama")
     prompt = "The capital city of China is"

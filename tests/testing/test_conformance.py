@@ -11,14 +11,15 @@ from zoo.checkpoint.open import make_recipe
 from zoo.host.registry import default_registry
 from zoo.testing import (
     CHECKS,
-    check_architecture,
     checks_of,
     generation_checks,
     model_checks,
     outcome,
     randomise,
     subject,
+    tuning_checks,
 )
+from zoo.training import adapters
 
 ARCHITECTURES = default_registry().architectures
 
@@ -28,8 +29,19 @@ ARCHITECTURES = default_registry().architectures
     [pytest.param(name, marks=[pytest.mark.slow] * bool(one.base)) for name, one in ARCHITECTURES.items()],
 )
 def test_conforms(name):
-    results = check_architecture(name)
-    assert "parameters_equal_the_recipes" in {result.name for result in results}
+    made = subject(name)
+    checks = [check for check in checks_of(made) if check.run.__module__ != tuning_checks.__name__]
+    assert "parameters_equal_the_recipes" in {check.name for check in checks}
+    assert [result for check in checks if not (result := outcome(check, made)).passed] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_is_tuned(name):
+    made = subject(name)
+    checks = [check for check in checks_of(made) if check.run.__module__ == tuning_checks.__name__]
+    assert len(checks) == 4
+    assert [result for check in checks if not (result := outcome(check, made)).passed] == []
 
 
 class Changed:
@@ -271,6 +283,42 @@ def test_no_check_is_left_out_of_these():
         "importing_the_plugin_imports_nothing_heavy",
         "strategies_end_as_they_must",
     }
+
+
+def without_learning(monkeypatch):
+    monkeypatch.setattr("mlx.optimizers.MultiOptimizer.update", lambda *arguments: None)
+
+
+def with_a_changed_file(monkeypatch):
+    """The files of adapters have other numbers than the model."""
+
+    plain = adapters.adapter_files
+
+    def files(*arguments):
+        tensors, config = plain(*arguments)
+        return {name: tensor * 1.1 for name, tensor in tensors.items()}, config
+
+    monkeypatch.setattr("zoo.training.adapters.adapter_files", files)
+
+
+def without_seeds(monkeypatch):
+    """Dropout does not follow from the step."""
+    monkeypatch.setattr("zoo.training.loop.mx.random.seed", lambda seed: None)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (without_learning, "the loss went from"),
+        (with_a_changed_file, "logits with the loaded adapter"),
+        (without_seeds, "is another after an interruption"),
+    ],
+)
+def test_a_fault_of_tuning_is_noticed(llama, monkeypatch, fault, message):
+    check = next(check for check in checks_of(llama) if check.name == "lora_learns_and_is_kept")
+    fault(monkeypatch)
+    result = outcome(check, llama)
+    assert not result.passed and message in result.message, result
 
 
 @pytest.fixture

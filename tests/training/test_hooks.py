@@ -1,13 +1,17 @@
 """A plugin's own corpus and objective: found, chosen, checked, and trained with."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import zoo
-from zoo.architecture import Architecture, Corpus, Objective, hookimpl
-from zoo.errors import PluginError, ZooError
+from zoo.architecture import Architecture, Corpus, Objective, Setting, hookimpl
+from zoo.errors import PluginError, PromptError, ZooError
 from zoo.host.plugins import Plugin
 from zoo.host.registry import Registry, isolated
-from zoo.training.objective import NEXT_TOKEN, TrainingObjective, objective_of
+from zoo.training.example_objective import ExampleObjective
+from zoo.training.examples import TextExample
+from zoo.training.objective import NEXT_TOKEN, TrainingObjective, example_objective, objective_of
 from zoo.training.record import TrainingSettings
 from zoo.training.run import settings_of, train_folder
 from zoo_corpora.accuracy import questions_of, scores
@@ -38,6 +42,19 @@ def half(model, *batch):
     return 0.5 * NEXT_TOKEN.loss(model, *batch)
 
 
+def half_of(loaded, share=0.5):
+    return share
+
+
+def halved(loaded, share):
+    """An objective that only tunes; `share` has no default."""
+
+    def loss(model, *batch):
+        return share * NEXT_TOKEN.loss(model, *batch)
+
+    return ExampleObjective((TextExample,), lambda *given: [], lambda *given: (), loss)
+
+
 HALF = TrainingObjective(
     NEXT_TOKEN.training, NEXT_TOKEN.validation, half, corpus="counting", steps=2, running=True
 )
@@ -56,7 +73,9 @@ class Mine:
     @hookimpl
     def zoo_objectives(self):
         yield Objective("half", f"{ME}:HALF", tasks=("generate",))
-        yield Objective("wrong", f"{ME}:half", tasks=("generate",))
+        yield Objective("wrong", f"{ME}:ME", tasks=("generate",))
+        yield Objective("halved", f"{ME}:halved", tasks=("generate",), options=(Setting("share", float),))
+        yield Objective("halved-wrongly", f"{ME}:half_of", tasks=("generate",))
 
 
 @pytest.fixture(autouse=True)
@@ -68,8 +87,6 @@ def importable(monkeypatch):
 
 
 def _self():
-    from types import SimpleNamespace
-
     return SimpleNamespace(**globals())
 
 
@@ -114,8 +131,28 @@ def test_the_zoos_own_stays_the_choice_unless_asked(mine):
     assert objective_of(llama, registry=mine) is NEXT_TOKEN and objective_of(llama, "half", mine) is HALF
     with pytest.raises(PluginError, match=r"objective 'half': none of that name trains .*: fill-mask"):
         objective_of(mine.architecture("bert"), "half", mine)
-    with pytest.raises(PluginError, match=r"objective .haff.: none of that name.*known: .*half, next-token"):
+    with pytest.raises(
+        PluginError, match=r"objective .haff.: none of that name.*known: .*half, .*next-token"
+    ):
         objective_of(llama, "haff", mine)
+
+
+def test_an_objective_that_only_tunes_is_made_with_its_checked_options(mine):
+    loaded = SimpleNamespace(architecture=mine.architecture("llama"), registry=mine)
+    made = example_objective(loaded, "halved", {"share": 1})
+    assert isinstance(made, ExampleObjective) and made.takes == (TextExample,)
+    for options, words in (
+        ({}, "objective halved needs its setting share"),
+        ({"share": "much"}, "`share` must be a number, got 'much'"),
+        ({"share": 1, "shar": 1}, "objective halved has no setting 'shar'; did you mean share"),
+    ):
+        with pytest.raises(PromptError, match=words):
+            example_objective(loaded, "halved", options)
+    with pytest.raises(
+        PluginError, match=r"objective halved-wrongly: .* gave float, not an ExampleObjective"
+    ):
+        example_objective(loaded, "halved-wrongly")
+    assert example_objective(loaded, "half") is None
 
 
 def test_an_objective_trains_the_architectures_of_its_own_distribution():
@@ -150,7 +187,8 @@ def test_between_two_third_parties_neither_wins_and_the_zoos_own_gives_way():
         (dict(corpus="nothing"), "corpus nothing: .* gave no document to train on"),
         (dict(corpus="numbers"), "corpus numbers: .* gave int, not a text"),
         (dict(corpus="gone"), "cannot import .*not_there"),
-        (dict(objective="wrong"), "objective wrong: .* is function, not a TrainingObjective"),
+        (dict(objective="wrong"), "objective wrong: .* is str, not a TrainingObjective"),
+        (dict(objective="halved"), "objective halved trains on the examples of a data file: use `zoo tune`"),
     ],
 )
 def test_what_a_plugin_gives_wrong_is_one_line(mine, tmp_path, tokenizer_folder, numbers, given, words):
@@ -172,6 +210,7 @@ def test_what_a_plugin_gives_wrong_is_one_line(mine, tmp_path, tokenizer_folder,
         (lambda: Corpus("a", "m:f", tasks=("generate",), questions="x"), "corpus a: questions: expected"),
         (lambda: Objective("a", "m:f", ("generate",), ("sideways",)), "causality 'sideways' is not one of"),
         (lambda: Objective("a", 3, ("generate",)), "expected"),
+        (lambda: Objective("a", "m:f", ("generate",), options=("b",)), "options is a tuple of Setting"),
     ],
 )
 def test_a_record_is_checked_when_it_is_made(make, words):

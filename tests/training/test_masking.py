@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from zoo.tokenizer import load_tokenizer
-from zoo.training.objective import Span, Spans, hidden
+from zoo.training.masked_lm import Span, Spans, hidden
 from zoo.training.vocabulary import save_tokenizer, train_tokenizer
 from zoo_corpora.atlas import answers, documents, names
 from zoo_llada.objective import prompt_length

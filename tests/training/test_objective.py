@@ -10,12 +10,8 @@ from zoo.errors import ZooError
 from zoo.host.registry import default_registry
 from zoo.training.loop import TrainingSettings
 from zoo.training.loss import IGNORED, cross_entropy
-from zoo.training.objective import (
-    alike,
-    masked_lm,
-    objective_of,
-    padded,
-)
+from zoo.training.masked_lm import masked_lm
+from zoo.training.objective import alike, objective_of, padded
 from zoo.training.run import settings_of, train_folder
 from zoo_corpora.atlas import documents as atlas
 from zoo_llada.objective import masked_diffusion, masked_diffusion_loss

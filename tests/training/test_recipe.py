@@ -17,6 +17,7 @@ from zoo.recipe import EncoderDecoder, LearnedPositions, RMSNorm
 from zoo.testing import checks_of, outcome, subject, subject_of
 from zoo.training import objective
 from zoo.training.loop import Stopped, TrainingCallbacks
+from zoo.training.masked_lm import MASKED_LM
 from zoo.training.record import TrainingSettings
 from zoo.training.run import pocket_config, settings_of, train_folder
 from zoo.training.run_folder import settings_to_resume
@@ -132,7 +133,7 @@ def test_an_encoder_and_a_translator_say_what_they_do(tmp_path, tokenizer_folder
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"source": "one", "target": "eins"}\n{"source": "two", "target": "zwei"}\n')
     for name, task, method in (
-        ("bert:pocket", "fill-mask", objective.MASKED_LM),
+        ("bert:pocket", "fill-mask", MASKED_LM),
         ("llada:pocket", "denoise", DIFFUSION),
         ("prefix-lm:pocket", "generate", PREFIX_LM),
         ("transformer:pocket", "translate", TRANSLATION),

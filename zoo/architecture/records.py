@@ -273,7 +273,10 @@ class Corpus(TargetRecord):
 class Objective(TargetRecord):
     """A training objective: the `zoo.training.objective.TrainingObjective` at "package.module:attribute".
 
-    It is imported only when it is used. `tasks` and `causalities` are those of the architectures it can train.
+    It is imported only when it is used. `tasks` and `causalities` are those of the architectures it can train. The target
+    of an objective that only tunes, on the examples of a data file, is a function: it is called
+    `function(loaded, **settings)` and returns a `zoo.training.example_objective.ExampleObjective`. `settings` declares what
+    it takes; one without a default is required.
     """
 
     noun, prefix = "objective", "objective/"
@@ -281,10 +284,12 @@ class Objective(TargetRecord):
     tasks: tuple[str, ...]
     causalities: tuple[str, ...] = ("causal",)
     summary: str = ""
+    settings: tuple[Setting, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_tuples(self.label, self, ("tasks", "causalities"), str)
+        check_tuples(self.label, self, ("settings",), Setting)
         if unknown := set(self.causalities) - set(CAUSALITIES):
             raise PluginError(
                 f"{self.label}: causality {min(unknown)!r} is not one of {', '.join(CAUSALITIES)}"

@@ -165,6 +165,7 @@ def changes(tensors: Mapping[str, Any], scale: float, layers: Mapping[str, Any])
 
 
 def no_join(parts: Sequence[Any], axis: int) -> Any:
+    """The one part; CheckpointError for several, since changes of low rank do not join to one."""
     if len(parts) == 1:
         return parts[0]
     names = ", ".join(getattr(part, "name", "a tensor") for part in parts[:2])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import BashComplete, CompletionItem, split_arg_string
 
-from zoo.architecture import Sampler
+from zoo.architecture import Objective, Sampler
 from zoo.cli.progress import Progress
 from zoo.cli.setting_options import with_defaults
 from zoo.cli.terminal import YES
@@ -164,21 +164,30 @@ def model_options(*options: Callable[..., Any]) -> Callable[..., Any]:
 
 def _samplers_of(registry: Registry, texts: Iterable[str]) -> dict[str, dict[str, Any]]:
     """The settings of each sampler in texts such as "typical:mass=0.9"; PromptError or PluginError for an unknown one."""
+    return dict(named_values(registry, Sampler, "--sampler", text) for text in texts)
+
+
+def named_values(
+    registry: Registry, kind: type[Sampler] | type[Objective], flag: str, text: str
+) -> tuple[str, dict[str, Any]]:
+    """The name of a plugin's record and the values of its settings, of a text such as "typical:mass=0.9" after a flag.
+
+    PromptError or PluginError for an unknown one.
+    """
     from zoo.checkpoint.source import split_preset
     from zoo.errors import PromptError
 
-    found: dict[str, dict[str, Any]] = {}
-    for text in texts:
-        name, rest = split_preset(text)
-        settings = {setting.name: setting for setting in registry.table(Sampler).require(name).settings}
-        found[name] = values = {}
-        for part in filter(None, (rest or "").split(",")):
-            key, equals, value = part.partition("=")
-            if not equals or key not in settings:
-                known = ", ".join(settings)
-                raise PromptError(f"--sampler {name}: {part!r} is not one of {known} and its value")
-            values[key] = settings[key].parsed(value)
-    return found
+    name, rest = split_preset(text)
+    record: Any = registry.table(kind).require(name)
+    settings = {setting.name: setting for setting in record.settings}
+    values = {}
+    for part in filter(None, (rest or "").split(",")):
+        key, equals, value = part.partition("=")
+        if not equals or key not in settings:
+            known = ", ".join(settings) or "nothing"
+            raise PromptError(f"{flag} {name}: {part!r} is not one of {known} and its value")
+        values[key] = settings[key].parsed(value)
+    return name, values
 
 
 def _opened_cache(path: Path, loaded: Loaded) -> PromptCache:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import click
 
 from zoo.cli.source_options import EXISTING_FILE, FOLDER
-from zoo.cli.terminal import visible, write
+from zoo.cli.training import check_resume, run_training
 
 
 def _architecture(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
@@ -79,13 +78,10 @@ def train(
     An architecture's folder loads in transformers too. Without --config its pocket preset's numbers are used. Ctrl-C saves
     the run, and --resume goes on with it, as if it had not been interrupted.
     """
-    from zoo.cli.signals import Interrupts
     from zoo.errors import ConfigError
     from zoo.files.reading import read_object_at
     from zoo.host.registry import default_registry
     from zoo.host.resolve import read_recipe
-    from zoo.training.loop import FIRST_STEP, Stopped, TrainingCallbacks
-    from zoo.training.record import drawn
     from zoo.training.run import settings_of, train_folder
     from zoo.training.run_folder import settings_to_resume
 
@@ -94,25 +90,14 @@ def train(
     asked = {key: value for key, value in given.items() if value is not None}
     settings = settings_to_resume(out, asked) if resume or what is None else settings_of(what, asked)
     numbers = read_object_at(config.resolve(), ConfigError, required=True) if config else None
-    progress = TrainingProgress(architecture or (recipe.stem if recipe else out.name), settings.steps)
-    with progress, Interrupts(progress.say) as interrupts:
-
-        def phase(text: str) -> None:
-            progress.phase(text)
-            if text == FIRST_STEP:
-                interrupts.wait_for_step()
-
-        callbacks = TrainingCallbacks(phase, progress.step, progress.measured, interrupts.asked)
-        folder: dict[str, Any] = dict(config=numbers, tokenizer=tokenizer, resume=resume, overwrite=overwrite)
-        try:
-            record = train_folder(what, out, settings, **folder, keep=not forget, callbacks=callbacks)
-        except Stopped as stopped:
-            progress.stop()
-            command = f"zoo train{f' {architecture}' if architecture else ''} --out {out} --resume"
-            done = f"stopped and saved at step {stopped.step} of {settings.steps}"
-            click.echo(f"zoo: {done}; `{command}` goes on", err=True)
-            return 130
-    write(drawn(record) + "\n\n")
+    folder: dict[str, Any] = dict(config=numbers, tokenizer=tokenizer, resume=resume, overwrite=overwrite)
+    record = run_training(
+        architecture or (recipe.stem if recipe else out.name),
+        lambda callbacks: train_folder(what, out, settings, **folder, keep=not forget, callbacks=callbacks),
+        f"zoo train{f' {architecture}' if architecture else ''} --out {out} --resume",
+    )
+    if record is None:
+        return 130
     click.echo(
         f"{out}: {record.parameters:,} parameters, {record.tokens:,} tokens in {record.seconds:.0f} s, "
         f"loss {record.losses[-1][1]}, validation {record.validation[-1][1]}"
@@ -122,63 +107,8 @@ def train(
 
 def _check_usage(architecture: str | None, recipe: Path | None, resume: bool, overwrite: bool) -> None:
     """A usage error for options that contradict each other."""
-    if resume and overwrite:
-        raise click.UsageError("--resume goes on with a run and --overwrite begins anew: give one of them")
+    check_resume(resume, overwrite)
     if architecture and recipe:
         raise click.UsageError("give an ARCHITECTURE or --recipe, not both")
     if not (architecture or recipe or resume):
         raise click.UsageError("give an ARCHITECTURE, or --recipe with a JSON file")
-
-
-class TrainingProgress:
-    """Progress of a training on the error stream: a bar on a terminal, elsewhere only a line a measurement."""
-
-    def __init__(self, name: str, steps: int) -> None:
-        from rich import progress
-        from rich.console import Console
-
-        self._name = name
-        self._bar = progress.Progress(
-            progress.SpinnerColumn(finished_text=""),
-            progress.TextColumn("{task.description}", markup=False),
-            progress.BarColumn(bar_width=16),
-            progress.MofNCompleteColumn(),
-            progress.TextColumn("{task.fields[rates]}"),
-            progress.TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-        )
-        self._task = self._bar.add_task(visible(name), total=steps, rates="")
-
-    def __enter__(self) -> TrainingProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Leave the bar as it is."""
-        self._bar.stop()
-
-    def say(self, text: str) -> None:
-        """One line above the bar."""
-        if self._bar.disable:
-            click.echo(text, err=True)
-        else:
-            self._bar.console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
-
-    def phase(self, text: str) -> None:
-        """Show what is being done before the first step is over."""
-        self._bar.update(self._task, description=visible(f"{self._name}: {text} …"), refresh=True)
-
-    def step(self, step: int, loss: float, rate: float) -> None:
-        """One more step."""
-        rates = f"loss {loss:.3f} · {rate:,.0f} tokens/s"
-        self._bar.update(self._task, description=visible(self._name), completed=step, rates=rates)
-
-    def measured(self, step: int, loss: float, validation: float, sample: str | None) -> None:
-        """A measurement, and what the model makes of a text."""
-        self.say(f"step {step} · loss {loss:.3f} · validation {validation:.3f}")
-        if sample:
-            self.say(f"  {sample}")

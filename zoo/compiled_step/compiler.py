@@ -52,14 +52,20 @@ class StepCompiler:
     def __init__(self, model: nn.Module, joins: bool) -> None:
         self.joins = joins
         self._classes = [(module, type(module)) for module in model.modules()]
+        self._parts = [
+            (module, name, part)
+            for module, _ in self._classes
+            for name, part in module.items()
+            if isinstance(part, nn.Module)
+        ]
         self._arrays: list[tuple[nn.Module, str, mx.array]] = []
         self._shared: dict[Any, Any] = {}
 
     @property
     def current(self) -> bool:
-        """Whether no module was wrapped in another class, or given other numbers, since."""
+        """Whether no module was wrapped in another class, given other parts or other numbers since."""
         return all(type(module) is kind for module, kind in self._classes) and all(
-            module[name] is array for module, name, array in self._arrays
+            module.get(name) is part for module, name, part in (*self._parts, *self._arrays)
         )
 
     def shared(self, key: Any, make: Callable[[], Made]) -> Made:

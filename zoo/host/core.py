@@ -198,7 +198,7 @@ def zoo_objectives() -> tuple[Objective, ...]:
         Objective("next-token", f"{home}:NEXT_TOKEN", ("generate",), summary="the next token"),
         Objective(
             "hidden-words",
-            f"{home}:MASKED_LM",
+            "zoo.training.masked_lm:MASKED_LM",
             ("fill-mask",),
             ("full",),
             "masked tokens, as BERT's",

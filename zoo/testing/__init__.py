@@ -19,7 +19,7 @@ from zoo.compiled_step import compiled_step
 from zoo.errors import ZooError
 from zoo.host.plugins import error_with_place
 from zoo.host.registry import Registry, default_registry
-from zoo.testing import cache_checks, generation_checks, model_checks, subjects, traces
+from zoo.testing import cache_checks, generation_checks, model_checks, subjects, traces, tuning_checks
 from zoo.testing.generation_checks import check_strategy
 from zoo.testing.model_checks import imports_nothing_heavy
 from zoo.testing.subjects import TOLERANCE, Check, Subject, numbers_of, randomise, same, subject, subject_of
@@ -89,6 +89,12 @@ APPLIES: dict[Callable[[Subject], None], Callable[[Subject], bool]] = {
     traces.traced_values_fit_together: lambda s: True,
     traces.intervention_changes_what_follows_and_nothing_before: lambda s: True,
     traces.every_value_takes_part: lambda s: True,
+    tuning_checks.lora_learns_and_is_kept: tuning_checks.is_tuned,
+    tuning_checks.dora_learns_and_is_kept: tuning_checks.is_tuned,
+    tuning_checks.full_tuning_learns_and_is_kept: tuning_checks.is_tuned,
+    tuning_checks.lora_of_a_quantized_model_learns_and_is_kept: lambda s: (
+        tuning_checks.is_tuned(s) and subjects.can_be_quantized(s)
+    ),
     traces.cached_values_equal_the_full_forwards: lambda s: subjects.is_causal(s) or subjects.translates(s),
 }
 CHECKS = tuple(Check.of(function, applies) for function, applies in APPLIES.items())

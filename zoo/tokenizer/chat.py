@@ -51,44 +51,51 @@ def render_chats(
     The error of a chat stands in its place; what concerns the template is raised.
     """
     shared = {**special_tokens, "tools": None, "documents": None, **kwargs}
-    made: list[str | TokenizerError | None] = [None] * len(chats)
-    checked: list[list[Message]] = []
-    for messages, _ in chats:
+    variables = []
+    for messages, add_generation_prompt in chats:
         named = zip(messages, _names(messages), strict=True)
-        checked.append([with_thinking(checked_message(message, name)) for message, name in named])
-    variables = [{**shared, "add_generation_prompt": prompt} for _, prompt in chats]
-    plain = [index for index, messages in enumerate(checked) if all(map(_is_plain, messages))]
-    if plain:
-        texts = render_all(template, [{**variables[index], "messages": checked[index]} for index in plain])
-        for index, text in zip(plain, texts, strict=True):
-            made[index] = text
-    return [
-        text
-        if isinstance(text, str) and all(text_of(message).strip() in text for message in messages)
-        else _in_form(
-            template, messages, values, text
-        )  # rare: the forms need not be found for most templates
-        for text, messages, values in zip(made, checked, variables, strict=True)
-    ]
+        checked = [with_thinking(checked_message(message, name)) for message, name in named]
+        variables.append({**shared, "add_generation_prompt": add_generation_prompt, "messages": checked})
+    texts = iter(_rendered(template, [values for values in variables if _is_plain(values["messages"])]))
+    made: list[str | TokenizerError] = []
+    for values in variables:
+        text = next(texts) if _is_plain(values["messages"]) else None
+        if isinstance(text, str) and all(text_of(message).strip() in text for message in values["messages"]):
+            made.append(text)  # as nearly always: the forms need not be found
+        else:
+            made.append(_in_form(template, values, text))
+    return made
+
+
+def _rendered(template: str, renderings: Sequence[Mapping[str, Any]]) -> list[str | TokenizerError]:
+    """The texts of `render_all`, in several processes where one would use too much time or memory."""
+    try:
+        return render_all(template, renderings) if renderings else []
+    except TokenizerError:
+        half = len(renderings) // 2
+        if not half:
+            raise
+    return [*_rendered(template, renderings[:half]), *_rendered(template, renderings[half:])]
 
 
 def _names(messages: Sequence[Any]) -> list[str]:
     return [f"chat template: message {number}" for number, _ in enumerate(messages, 1)]
 
 
-def _is_plain(message: Message) -> bool:
-    return isinstance(message.get("content"), str) and not message.get("tool_calls")
+def _is_plain(messages: Sequence[Message]) -> bool:
+    """Whether messages have but texts, as nearly all have."""
+    return all(
+        isinstance(message.get("content"), str) and not message.get("tool_calls") for message in messages
+    )
 
 
 def _in_form(
-    template: str,
-    messages: list[Message],
-    variables: Mapping[str, Any],
-    rendered: str | TokenizerError | None,
+    template: str, variables: Mapping[str, Any], rendered: str | TokenizerError | None
 ) -> str | TokenizerError:
-    """Checked messages rendered in the form that the template writes; `rendered` is what it makes of them as they are."""
+    """Messages in the form that the template writes; `rendered` is what it makes of them as they are, if anything."""
+    messages = variables["messages"]
     try:
-        forms = chat_forms(template, variables)
+        forms = chat_forms(template, {name: value for name, value in variables.items() if name != "messages"})
     except TokenizerError as error:
         return (
             rendered if isinstance(rendered, str) else error

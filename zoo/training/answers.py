@@ -16,12 +16,11 @@ import mlx.core as mx
 from zoo.errors import ZooError
 from zoo.generation.chat.parsing import AnswerFormat, answer_format
 from zoo.generation.loop.prompt import eos_ids_of, has_chat_template
-from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
-from zoo.tokenizer.chat_messages import Message, text_of, with_thinking
+from zoo.tokenizer.chat_messages import with_thinking
 from zoo.training.example_objective import ExampleObjective, padded_ids
-from zoo.training.examples import Completion, Conversation, Example, TextExample
+from zoo.training.examples import Completion, Conversation, Example, Message, TextExample
 from zoo.training.loop import Batch
 from zoo.training.loss import IGNORED, scored_loss
 
@@ -38,6 +37,11 @@ class TokenRow:
     def length(self) -> int:
         """The number of ids."""
         return len(self.ids)
+
+    @property
+    def prompt_length(self) -> int:
+        """The number of ids before the first target."""
+        return next(number for number, target in enumerate(self.targets, 1) if target != IGNORED)
 
 
 def encode(example: Example, loaded: Loaded, length: int) -> list[TokenRow]:
@@ -128,85 +132,94 @@ def _cut(ids: list[int], targets: list[int], told: int, loaded: Loaded, length: 
 
 
 def _turns(example: Completion | Conversation, loaded: Loaded, tokenizer: Tokenizer) -> Iterator[Turn]:
-    """The prompt and the answer of each message of the assistant."""
-    plain = isinstance(example, Completion) and not has_chat_template(
-        loaded
-    )  # begins with a start token, if any
-    written: Iterable[tuple[str, str]] = _written(example, loaded, tokenizer)
-    if isinstance(example, Completion) and plain:
+    """The prompt and the answer of each message of the assistant, or of a completion."""
+    written: Iterable[tuple[str, str]]
+    if isinstance(example, Conversation):
+        written = _written(example.messages, example.tools, loaded)
+    elif has_chat_template(loaded):
+        asked = {"role": "user", "content": example.prompt}
+        written = _written((asked, {"role": "assistant", "content": example.completion}), (), loaded)
+    else:
         written = [(example.prompt, example.completion)]
+    special_tokens = not has_chat_template(loaded)  # a template writes them
     for prompt, answer in written:
-        ids, whole = (tokenizer.encode(text, plain) for text in (prompt, prompt + answer))
-        # Encoded together where that leaves the prompt as it is: some tokenizers begin each text with a space.
+        ids, whole = (tokenizer.encode(text, special_tokens) for text in (prompt, prompt + answer))
+        # Together where that leaves the prompt as it is: alone, some tokenizers begin a text with a space.
         together = whole[: len(ids)] == ids
         yield ids, whole[len(ids) :] if together else tokenizer.encode(answer, False)
 
 
-def _written(
-    example: Completion | Conversation, loaded: Loaded, tokenizer: Tokenizer
-) -> Iterator[tuple[str, str]]:
-    """The texts of prompts and answers as the chat template writes them."""
-    from zoo.tokenizer.chat import render_chats
+def _written(messages: Sequence[Message], tools: Sequence[Any], loaded: Loaded) -> Iterator[tuple[str, str]]:
+    """The texts of each prompt for the assistant, and of the answer to it, as the chat template writes them.
 
-    if not has_chat_template(loaded) or tokenizer.chat_template is None:
-        raise ZooError(
-            f"{_name(loaded)} has no chat template, which lays out messages; give prompts and completions"
-        )
-    if isinstance(example, Completion):
-        messages: Sequence[Message] = (
-            {"role": "user", "content": example.prompt},
-            {"role": "assistant", "content": example.completion},
-        )
-    else:
-        messages = example.messages
-    tools = {"tools": list(example.tools)} if isinstance(example, Conversation) and example.tools else {}
-    places = [
-        n for n, message in enumerate(messages) if message["role"] == "assistant" and message.get("weight", 1)
-    ]
-    chats = [chat for n in places for chat in ((messages[:n], True), (messages[: n + 1], False))]
-
-    def rendered(chats: Sequence[tuple[Sequence[Message], bool]]) -> list[str]:
-        texts = render_chats(
-            tokenizer.chat_template or "", chats, special_tokens=tokenizer.special_tokens, **tools
-        )
-        error = next((text for text in texts if not isinstance(text, str)), None)
-        if error is not None:
-            raise error
-        return texts
-
-    format = answer_format(tokenizer, loaded.registry)
-    texts = rendered(chats)
-    for n, prompt, text in zip(places, texts[::2], texts[1::2], strict=True):
-        answer = text[len(prompt) :] if text.startswith(prompt) else None
-        if answer is None:
-            (without,) = rendered([(messages[:n], False)])
-            answer = _after_header(prompt, without, text, messages[n], format)
+    A message whose "weight" is 0 is no answer.
+    """
+    if not has_chat_template(loaded):
+        raise ZooError(f"{_name(loaded)} has no chat template for messages: give prompts and completions")
+    assert loaded.tokenizer is not None
+    indices = [n for n, m in enumerate(messages) if m["role"] == "assistant" and m.get("weight") != 0]
+    texts = _rendered(
+        [chat for n in indices for chat in ((n, True), (n + 1, False))], messages, tools, loaded
+    )
+    format = answer_format(loaded.tokenizer, loaded.registry)
+    for n, prompt, text in zip(indices, texts[::2], texts[1::2], strict=True):
+        if text.startswith(prompt):
+            answer = text[len(prompt) :]
+        else:
+            (before,) = _rendered([(n, False)], messages, tools, loaded)
+            answer = _after_header(prompt.removeprefix(before), text, messages[n], format)
         if not answer.strip():
             raise ZooError(f"the chat template writes nothing of message {n + 1} after the prompt for it")
         yield prompt, answer
 
 
-def _after_header(prompt: str, without: str, text: str, message: Message, format: AnswerFormat) -> str:
-    """The answer in a text that does not begin with the prompt for it.
+def _rendered(
+    chats: Iterable[tuple[int, bool]], messages: Sequence[Message], tools: Sequence[Any], loaded: Loaded
+) -> list[str]:
+    """The chat template's text of the first messages, so many each time, with or without the beginning of an answer."""
+    from zoo.tokenizer.chat import render_chats
 
-    `without` is the prompt without what begins an answer, its header. Some templates open the model's thinking there, or
-    close it, and leave the thinking out of the message: it is then written as the model would have to go on.
+    assert loaded.tokenizer is not None and loaded.tokenizer.chat_template is not None
+    made = render_chats(
+        loaded.tokenizer.chat_template,
+        [(messages[:count], prompt) for count, prompt in chats],
+        special_tokens=loaded.tokenizer.special_tokens,
+        **({"tools": list(tools)} if tools else {}),
+    )
+    texts: list[str] = []
+    for text in made:
+        if not isinstance(text, str):
+            raise text
+        texts.append(text)
+    return texts
+
+
+def _after_header(header: str, text: str, message: Message, format: AnswerFormat) -> str:
+    """The answer in a text that does not begin with the prompt for it; "" where it is not found.
+
+    `header` is what the template writes where an answer begins. Some templates open or close the thinking there, and leave
+    it out of the message itself: the answer then goes on as the model has to.
     """
-    opening, closing = (tag.strip() for tag in format.thinking or ("", ""))
-    header = prompt.removeprefix(without)
+    opening, closing = format.thinking or ("", "")
+    opening, closing = opening.strip(), closing.strip()
     head = header
     for tag in filter(None, (opening, closing)):
         head = head.partition(tag)[0]
-    at = text.rfind(head.rstrip()) if head.strip() else common_prefix(text, without)
-    if at < 0:
-        return ""
-    answer = text[at + len(head.rstrip()) :].lstrip()
-    thinking, closed, said = answer.removeprefix(opening).partition(closing) if closing else ("", "", answer)
+    head = head.rstrip()
+    at = text.rfind(head) if head else -1
+    answer = text[at + len(head) :].lstrip() if at >= 0 else ""
+    if not closing:
+        return answer
+    thinking, closed, said = answer.removeprefix(opening).partition(closing)
     if not closed:
         thinking, said = with_thinking(dict(message)).get("reasoning_content") or "", answer
-    if opening and header.rstrip().endswith(opening):
-        return f"{thinking.strip()}\n{closing}\n\n{said.lstrip()}"
-    return said.lstrip() if closing and header.rstrip().endswith(closing) else answer
+    if header.rstrip().endswith(closing):
+        return said.lstrip()
+    if not header.rstrip().endswith(opening):
+        return answer
+    if closed and not answer.startswith(opening):
+        return answer  # as if the prompt had been before it
+    return f"{thinking.strip()}\n{closing}\n\n{said.lstrip()}"
 
 
 def collate(rows: Sequence[TokenRow], loaded: Loaded, order: random.Random) -> Batch:
@@ -224,7 +237,7 @@ def left_out(rows: Sequence[Any], length: int) -> str | None:
     cut = [row.cut for row in rows if row.cut]
     if not cut:
         return None
-    return f"{len(cut):,} of {len(rows):,} rows are longer than {length:,} tokens: {sum(cut):,} tokens are left out"
+    return f"rows of more than {length:,} tokens: {len(cut):,} of {len(rows):,}; {sum(cut):,} tokens are left out"
 
 
 ANSWERS = ExampleObjective((TextExample, Completion, Conversation), encode, collate, loss)

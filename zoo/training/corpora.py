@@ -61,7 +61,7 @@ class UserText:
             tuple(piece for text in texts for piece in pieces(text, fits))
             for texts in (self.trained, self.held_out)
         )
-        return _own(replace(self, trained=trained, held_out=held_out))
+        return user_corpus(replace(self, trained=trained, held_out=held_out))
 
     def only(self, fits: Callable[[Any], bool]) -> TextCorpus:
         """The corpus of those documents that fit; ZooError where none is left."""
@@ -73,7 +73,7 @@ class UserText:
             )
         if left_out:
             warnings.warn(f"{self.path}: {left_out} documents too long for a row are left out", stacklevel=2)
-        return _own(replace(self, trained=trained, held_out=held_out))
+        return user_corpus(replace(self, trained=trained, held_out=held_out))
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def corpus(name: str, task: str, registry: Registry | None = None) -> TextCorpus
     parallel = task == "translate"
     is_path = any(mark in name for mark in "/\\.*?") or Path(name).exists()  # a file, a folder or a pattern
     if name not in registry.table(Corpus) and is_path:
-        return _own(read_documents(name, parallel))
+        return user_corpus(read_documents(name, parallel))
     record = registry.table(Corpus).require(name)
     if task not in record.tasks:
         fitting = [n for n, other in registry.table(Corpus).listed().items() if task in other.tasks]
@@ -161,7 +161,8 @@ def _checked(record: Corpus, document: Any, parallel: bool) -> Any:
     return document
 
 
-def _own(text: UserText) -> TextCorpus:
+def user_corpus(text: UserText) -> TextCorpus:
+    """The corpus of a person's own documents."""
     return TextCorpus(
         str(text.path),
         lambda seed: chain.from_iterable(text.rounds(seed)),

@@ -129,5 +129,5 @@ def _check_kinds(examples: Sequence[Example]) -> None:
     first = examples[0]
     other = next((example for example in examples if type(example) is not type(first)), None)
     if other is not None:
-        here, there = keys_of(other), keys_of(first)
+        here, there = keys_of(type(other)), keys_of(type(first))
         raise ZooError(f"{other.origin}: is an example of {here}, but {first.origin} of {there}")

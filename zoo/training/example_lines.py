@@ -35,9 +35,9 @@ def examples_of(file: Path) -> Iterator[Example]:
         raise ZooError(f"{file}: holds no example")
 
 
-def keys_of(example: Example) -> str:
+def keys_of(kind: type[Example]) -> str:
     """The keys that make a line an example of this kind, in words."""
-    return _words(KEYS[type(example)])
+    return _words(KEYS[kind])
 
 
 def _words(keys: tuple[str, ...]) -> str:
@@ -99,8 +99,8 @@ def _asking(origin: str, messages: tuple[Message, ...], key: str) -> tuple[Messa
 def _conversation(origin: str, record: Record) -> Conversation:
     messages = _messages(origin, record["messages"], "messages")
     roles = [message["role"] for message in messages]
-    if "assistant" not in roles:
-        raise ZooError(f'{origin}: "messages" has no message of the assistant')
+    if not any(message["role"] == "assistant" and message.get("weight") != 0 for message in messages):
+        raise ZooError(f'{origin}: "messages" has no message of the assistant to learn')
     if roles[0] == "assistant" or roles[:2] == ["system", "assistant"]:
         raise ZooError(
             f"{origin}: message {roles.index('assistant') + 1}: there is nothing to answer before it"
@@ -127,6 +127,8 @@ def _messages(origin: str, value: Any, key: str) -> tuple[Message, ...]:
             raise ZooError(f"{origin}: {error}") from None
         if message["role"] == "assistant" and not (text_of(message).strip() or "tool_calls" in message):
             raise ZooError(f"{origin}: message {number}: the assistant says nothing")
+        if message.get("weight", 0) not in (0, 1):
+            raise ZooError(f'{origin}: message {number}: "weight" is neither 0 nor 1')
         if message["role"] == "tool" and not calling:
             raise ZooError(f"{origin}: message {number}: a tool's result without a call before it")
         calling = message["role"] == "tool" or "tool_calls" in message

@@ -43,7 +43,8 @@ class ExampleObjective:
     ZooError, without the example's origin, for an example that cannot be used. `collate(rows, loaded, order)` pads rows to
     a batch; what it draws comes from `order`. `loss(model, *batch)` is a mean over `weight(batch)` items.
     `prepare(loaded, rows, stop)`, if any, is called once with the rows and the model before it is changed, and gives the
-    rows in their place: with the log-probabilities of a reference model, for example.
+    rows in their place: with the log-probabilities of a reference model, for example. It raises `Stopped` when `stop()`
+    says so.
     """
 
     takes: tuple[type[Example], ...]
@@ -87,6 +88,10 @@ class ExampleBatches:
         """All rows in groups of like length; those of one length in random order."""
         mixed = sorted(order.sample(rows, len(rows)), key=lambda row: row.length)
         return [mixed[start : start + self.batch] for start in range(0, len(mixed), self.batch)]
+
+    def weight(self, batch: Batch) -> float:
+        """How much a batch counts in an average of several."""
+        return self.objective.weight(batch)
 
     def longest(self) -> list[Row]:
         """The rows of the batch that takes the most memory."""

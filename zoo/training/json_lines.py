@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ def _object(origin: str, value: Any) -> Line:
     return origin, value
 
 
-def text_at(origin: str, record: dict[str, Any], key: str) -> str:
+def text_at(origin: str, record: Mapping[str, Any], key: str) -> str:
     """The text at a key of a record; ZooError where there is none."""
     if key not in record:
         raise ZooError(f'{origin}: has no "{key}"')

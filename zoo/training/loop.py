@@ -49,13 +49,14 @@ class TrainingCallbacks:
 
     `phase(text)` says what is being done before the first step, `step(step, loss, tokens a second)` comes after each,
     `measured(step, loss, validation loss, sample)` after each measurement, the sample None where none is made. `stop()`
-    is asked between steps and batches whether to save and raise `Stopped`.
+    is asked between steps and batches whether to save and raise `Stopped`. `total(steps)` says how many there will be.
     """
 
     phase: Callable[[str], None] = lambda text: None
     step: Callable[[int, float, float], None] = lambda step, loss, rate: None
     measured: Callable[[int, float, float, str | None], None] = field(default=lambda *values: None)
     stop: Callable[[], bool] = lambda: False
+    total: Callable[[int], None] = lambda steps: None
 
 
 def schedule(settings: TrainingSettings) -> Callable[[mx.array], mx.array]:
@@ -162,6 +163,7 @@ class Trainer:
 
         Stopped when `callbacks.stop` says so, once the state is saved; ZooError when the loss is no number.
         """
+        self.callbacks.total(self.settings.steps)
         start = 0 if resume is None else self._restore(resume, batches)
         if start and self._is_due(start):  # a run may be stopped while it is measured
             self._measure(start)

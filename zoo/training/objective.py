@@ -2,16 +2,12 @@
 
 A batch is `(inputs, targets, …)`; its loss is a mean over the targets that are not ignored. All randomness comes
 from the seed, so that a resumed run sees the batches of an uninterrupted one. Axes: B rows, T tokens a row.
-
-Whole words and whole names are masked: a name that is masked in part gives the rest away, and the fact that it answers is
-not learned. Sources: whole words, Cui et al., 2021 (arXiv:1906.08101); spans, Joshi et al., 2020 (arXiv:1907.10529);
-names, Sun et al., 2019 (ERNIE, arXiv:1904.09223).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -20,19 +16,20 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo.architecture import Architecture
+from zoo.architecture import Architecture, Objective
+from zoo.architecture.settings import checked_settings
 from zoo.errors import PluginError, ZooError
 from zoo.host.registry import Registry, default_registry
+from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 from zoo.training.answers import ANSWERS
 from zoo.training.corpora import TextCorpus
-from zoo.training.example_objective import ExampleObjective
+from zoo.training.example_objective import ExampleObjective, scored_targets
 from zoo.training.loop import Batch, Loss
-from zoo.training.loss import IGNORED, next_token_loss, scored_loss
+from zoo.training.loss import IGNORED, next_token_loss
 from zoo.training.record import TrainingSettings
 
 END = "<|endoftext|>"
-MASKED, MASKED_NAMES = 0.15, 0.5  # shares of the words, and of the names, that BERT is asked for
 POOL = 512  # documents that are sorted by length at a time
 MIXED = 4096  # rows of running text that are mixed at a time
 SORTED = 16  # batches of held-out documents that are sorted by length together
@@ -50,7 +47,8 @@ class TrainingObjective:
     in pieces that fit a row. With `sentences` they see the corpus's sentences one by one, where it has them so. `vocab`
     is the size of the tokenizer that is trained when none is given. With `names` each name of the corpus is one token of
     it, and the batches are made with the corpus's `names` and `answers`: a whole answer is masked, by one mask.
-    `examples` is the objective of single examples that tuning uses; without one it makes batches of their texts.
+    `examples` is the objective of single examples that tuning uses, or a function that returns it, called with the
+    `Loaded` and the settings of the objective's record; without one it makes batches of their texts.
     """
 
     training: Batches
@@ -64,7 +62,7 @@ class TrainingObjective:
     running: bool = False
     names: bool = False
     vocab: int = 2048
-    examples: ExampleObjective | None = None
+    examples: ExampleObjective | Callable[..., ExampleObjective] | None = None
 
 
 def next_tokens(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSettings) -> Iterator[Batch]:
@@ -127,46 +125,12 @@ def padded(
             yield inputs, mx.array([row[1:] + [IGNORED] * (width - len(row)) for row in some])
 
 
-def masked_lm(
-    texts: Iterable[str],
-    tokenizer: Tokenizer,
-    settings: TrainingSettings,
-    names: Collection[str] = (),
-    answers: Collection[str] = (),
-) -> Iterator[Batch]:
-    """Masked-LM batches, as BERT's, of whole words and names, masked differently each time that a text comes.
-
-    Half the names, which carry a text's facts, and 15% of all else are to be predicted; of these 80% are masked, 10%
-    become other tokens, 10% stay as they were (Devlin et al., 2018, section 3.1 and appendix A.1).
-    """
-    mask, spans, draw = mask_of(tokenizer), Spans(tokenizer, names, answers), random.Random(settings.seed)
-    for rows in alike(texts, tokenizer, settings, closed=False):
-        inputs, targets = [], []
-        for ids in rows.tolist():
-            ids, padding = split_end(ids, token(tokenizer, END))
-            shown, expected = list(ids), [IGNORED] * len(ids)
-            for span in hidden(spans(ids), draw, words=MASKED, names=MASKED_NAMES):
-                kind = draw.random()
-                for position in range(span.start, span.stop):
-                    expected[position] = ids[position]
-                    if kind < 0.9:
-                        shown[position] = mask if kind < 0.8 else draw.randrange(tokenizer.vocab_size)
-            inputs.append(shown + padding)
-            targets.append(expected + [IGNORED] * len(padding))
-        yield mx.array(inputs), mx.array(targets)
-
-
 def split_end(ids: list[int], end: int) -> tuple[list[int], list[int]]:
     """Split a row into its text and the end tokens after it."""
     length = len(ids)
     while length > 1 and ids[length - 1] == end:
         length -= 1
     return ids[:length], ids[length:]
-
-
-def masked_lm_loss(model: Any, inputs: mx.array, targets: mx.array) -> mx.array:
-    """The loss of an encoder on the targets (B, S) that are not ignored; only their logits are computed."""
-    return scored_loss(model.encode(inputs), model.head, targets)
 
 
 def alike(
@@ -219,17 +183,6 @@ def mask_of(tokenizer: Tokenizer) -> int:
 
 
 NEXT_TOKEN = TrainingObjective(next_tokens, documents, next_token_loss, running=True, examples=ANSWERS)
-MASKED_LM = TrainingObjective(
-    masked_lm,
-    masked_lm,
-    masked_lm_loss,
-    steps=12_000,
-    batch=8,
-    rate=1e-3,
-    sentences=True,
-    names=True,
-    vocab=2304,
-)
 
 
 def objective_of(
@@ -237,12 +190,36 @@ def objective_of(
 ) -> TrainingObjective:
     """The objective `name`, else that of the architecture's task and causality; ZooError when there is none."""
     record = (registry or default_registry()).objective(architecture, name)
-    method = record.load()
-    if not isinstance(method, TrainingObjective):
-        raise PluginError(
-            f"objective {record.name}: {record.target} is {type(method).__name__}, not a TrainingObjective"
-        )
-    return method
+    target = record.load()
+    if callable(target):
+        raise ZooError(f"objective {record.name} trains on the examples of a data file: use `zoo tune`")
+    if not isinstance(target, TrainingObjective):
+        raise PluginError(_wrong(record, "is", target, "a TrainingObjective"))
+    return target
+
+
+def example_objective(
+    loaded: Loaded, name: str | None = None, options: Mapping[str, Any] | None = None
+) -> ExampleObjective | None:
+    """The objective `name` of single examples, made for a model, else that of the model's task and causality.
+
+    `options` are those that the objective's record declares (`registry.objective(loaded.architecture, name).settings`), by
+    name; the others have their defaults. None where the objective has only batches of texts. PluginError when no
+    objective has that name, PromptError, which names the option, for one that is unknown, missing or out of bounds.
+    """
+    record = loaded.registry.objective(loaded.architecture, name)
+    given = checked_settings(f"objective {record.name}", record.settings, options or {})
+    target = record.load()
+    found = target.examples if isinstance(target, TrainingObjective) else target
+    if callable(found):
+        found = found(loaded, **given)
+    if found is None or isinstance(found, ExampleObjective):
+        return found
+    raise PluginError(_wrong(record, "gave", found, "an ExampleObjective"))
+
+
+def _wrong(record: Objective, verb: str, found: object, wanted: str) -> str:
+    return f"objective {record.name}: {record.target} {verb} {type(found).__name__}, not {wanted}"
 
 
 @dataclass(frozen=True)
@@ -275,6 +252,10 @@ class CorpusBatches:
         batches = make(texts, self.tokenizer, self.settings, **self._names)
         return islice(batches, MEASURED if self.texts.user_text is not None else None)
 
+    def weight(self, batch: Batch) -> float:
+        """How much a batch counts in an average of several: by its targets."""
+        return scored_targets(batch)
+
     def held_out_loss(
         self, model: nn.Module, documents: int | None = None, stop: Callable[[], bool] = lambda: False
     ) -> float | None:
@@ -283,7 +264,7 @@ class CorpusBatches:
         for batch in self.validation(documents):
             if stop():
                 return None
-            targets = (batch[1] != IGNORED).sum().item()
+            targets = self.weight(batch)
             total += self.objective.loss(model, *batch).item() * targets
             count += targets
         return total / max(count, 1)
@@ -319,78 +300,3 @@ def fitting_texts(
                 "give more text, or a smaller `length`"
             )
     return texts
-
-
-@dataclass(frozen=True)
-class Span:
-    """Tokens from `start` up to `stop`, counted from 0, that are masked together: a word, or a `name`, which may be an `answer`."""
-
-    start: int
-    stop: int
-    name: bool = False
-    answer: bool = False
-
-
-class Spans:
-    """Finds the names and the words of a text among its tokens."""
-
-    def __init__(
-        self, tokenizer: Tokenizer, names: Collection[str] = (), answers: Collection[str] = ()
-    ) -> None:
-        """`names` are found as the tokenizer writes them alone, and after a space; `answers` are some of them."""
-        self.tokenizer = tokenizer
-        self.answers = _written(tokenizer, answers)
-        self.names: dict[int, list[tuple[int, ...]]] = {}  # by their first token, the longest first
-        for ids in sorted(_written(tokenizer, names) | self.answers, key=lambda ids: (-len(ids), ids)):
-            self.names.setdefault(ids[0], []).append(ids)
-
-    def __call__(self, ids: Sequence[int]) -> list[Span]:
-        """The spans of a text, in order; each token lies in exactly one."""
-        found: list[Span] = []
-        position = 0
-        while position < len(ids):
-            name = self._name(ids, position)
-            stop = position + max(len(name), 1)
-            while not name and stop < len(ids) and self._joined(ids, stop):  # to the end of the word
-                stop += 1
-            found.append(Span(position, stop, bool(name), name in self.answers))
-            position = stop
-        return found
-
-    def _name(self, ids: Sequence[int], position: int) -> tuple[int, ...]:
-        """The ids of the longest name that begins at a position and does not end within a word; empty for none."""
-        for name in self.names.get(ids[position], ()):
-            stop = position + len(name)
-            if tuple(ids[position:stop]) == name and not (stop < len(ids) and self._joined(ids, stop)):
-                return name
-        return ()
-
-    def _joined(self, ids: Sequence[int], position: int) -> bool:
-        """Whether the token at a position continues the word of the token before it."""
-        return self._edges[ids[position - 1]][1] and self._edges[ids[position]][0]
-
-    @cached_property
-    def _edges(self) -> list[tuple[bool, bool]]:
-        """For each token, whether its first and its last character can lie within a word."""
-        texts = (self.tokenizer.decode([id], False) for id in range(self.tokenizer.vocab_size))
-        return [(_inside(text[:1]), _inside(text[-1:])) for text in texts]
-
-
-def _inside(letter: str) -> bool:
-    """Whether a character can lie within a word; every Chinese character counts as a word of its own.
-
-    U+FFFD stands for bytes that are no whole character.
-    """
-    return letter == "\ufffd" or (
-        letter.isalnum() and not "\u2e80" <= letter <= "\u9fff" and letter < "\U00020000"
-    )
-
-
-def _written(tokenizer: Tokenizer, names: Collection[str]) -> set[tuple[int, ...]]:
-    """The tokens of each name alone, and after a space."""
-    return {tuple(tokenizer.encode(text, False)) for name in names for text in (name, f" {name}")}
-
-
-def hidden(spans: Iterable[Span], draw: random.Random, *, words: float, names: float) -> list[Span]:
-    """The spans to mask: each name with the probability `names`, each other word with `words`."""
-    return [span for span in spans if draw.random() < (names if span.name else words)]

@@ -304,12 +304,13 @@ def cut(line: str) -> str:
     return before if space and len(before) >= len(half) // 2 else half
 
 
-def sample(loaded: Loaded, prompt: str) -> str | None:
+def sample(loaded: Loaded, prompt: str | list[int]) -> str | None:
     """The prompt and its completion in one line: the likeliest tokens for a mask, a translation, or a continuation.
 
-    None where the model makes no text, or refuses this one.
+    Of a prompt of ids the end is shown. None where the model makes no text, or refuses this one.
     """
     assert loaded.tokenizer is not None
+    shown = prompt if isinstance(prompt, str) else loaded.tokenizer.decode(prompt)[-LONGEST:]
     try:
         if loaded.architecture.task == "fill-mask":
             mask = loaded.tokenizer.special_tokens.get("mask_token", "[MASK]")
@@ -319,7 +320,7 @@ def sample(loaded: Loaded, prompt: str) -> str | None:
             text = generate(loaded, prompt, max_tokens=TOKENS).text
     except Exception:  # a plugin's strategy may raise anything, and what is only shown must not end a run
         return None
-    return one_line(f"{prompt} → {text}")
+    return one_line(f"{shown} → {text}")
 
 
 def one_line(text: str) -> str:

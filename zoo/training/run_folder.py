@@ -19,6 +19,7 @@ import mlx.optimizers as optim
 from mlx.utils import tree_flatten
 
 from zoo import runtime
+from zoo.checkpoint.adapter import CONFIG as ADAPTER_CONFIG
 from zoo.checkpoint.safetensors import INDEX
 from zoo.errors import CheckpointError, ConfigError, SourceError, ZooError, warn
 from zoo.files.reading import read_object
@@ -27,13 +28,14 @@ from zoo.training.corpora import TextCorpus
 from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, settings_in
 
 CURVE = "training.svg"
+MODEL_CONFIG = "config.json"  # in a folder that holds a model
 STATE = "state.safetensors"  # the state of a run, replaced atomically
 FORMAT = "1"
 SPARE = 16 << 20  # bytes beside the weights: tokenizer, records, file systems' own
 
 
-def check_new(out: Path, overwrite: bool) -> None:
-    """SourceError for a folder that holds something, unless it is a model's and may be overwritten."""
+def check_new(out: Path, overwrite: bool, config: str = MODEL_CONFIG) -> None:
+    """SourceError for a folder that holds something, unless it has the file `config` or a run and may be overwritten."""
     if not out.exists():
         return
     try:
@@ -44,8 +46,9 @@ def check_new(out: Path, overwrite: bool) -> None:
         raise SourceError(f"{out}: cannot be read ({error.strerror})") from error
     if not names:
         return
-    if not (out / "config.json").is_file() and not state_path(out).exists():
-        raise SourceError(f"{out}: holds {names[0]}, and no model; give another folder")
+    if not (out / config).is_file() and not state_path(out).exists():
+        what = "model" if config == MODEL_CONFIG else "adapter"
+        raise SourceError(f"{out}: holds {names[0]}, and no {what}; give another folder")
     if not overwrite:
         ways = "`resume` goes on with its run, `overwrite`" if state_path(out).exists() else "`overwrite`"
         raise SourceError(f"{out}: holds {names[0]} already; {ways} trains anew")
@@ -98,7 +101,7 @@ def publishing(out: Path, stale: Collection[str]) -> Iterator[Path]:
 
     What `out` holds besides a model goes along: the run's state and a person's own files. `stale` are names of an old
     model's files that do not. A file system that cannot swap two folders gets the files one by one instead: the old
-    training.json and config.json go first and the new ones come last, so that what is not whole is no model and can be
+    training.json and config go first and the new ones come last, so that what is not whole is no model and can be
     resumed.
     """
     place = Path(os.path.realpath(out))  # `out` may be a link
@@ -132,7 +135,7 @@ def _link(source: str, target: str | Path) -> None:
 
 def _move(part: Path, out: Path, new: Collection[str], stale: Collection[str]) -> None:
     """Move the files `new` of `part` into `out`, and remove those that are `stale`."""
-    last = ("config.json", TRAINING)
+    last = [name for name in (MODEL_CONFIG, ADAPTER_CONFIG, TRAINING) if name in new]
     for name in (*reversed(last), *sorted(stale)):
         (out / name).unlink(missing_ok=True)
     for name in (*sorted(set(new).difference(last)), *last):
@@ -229,6 +232,11 @@ def check_resumed(out: Path, state: State, settings: TrainingSettings, texts: Te
     # A model that is there may be an older one, if the run was killed before it wrote its own.
     if state.step == settings.steps and read_object(out, TRAINING, ConfigError) == state.record:
         raise ZooError(f"{out}: all {settings.steps} steps are done; give more `steps` to go on")
+    warn_of_versions(out, state)
+
+
+def warn_of_versions(out: Path, state: State) -> None:
+    """Warn of libraries of other versions than a run was started with."""
     now, before = runtime.versions(), state.record.get("versions", {})
     changed = [f"{name} {before[name]}" for name in before if now.get(name, before[name]) != before[name]]
     if changed:

@@ -1,0 +1,285 @@
+"""Tuning as one call: a checkpoint, examples, the trainer's loop, and an adapter folder at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import mlx.nn as nn
+from mlx.utils import tree_flatten
+
+from zoo import runtime
+from zoo.checkpoint.adapter import CONFIG
+from zoo.errors import ConfigError, ZooError, warn
+from zoo.files.reading import read_object
+from zoo.files.writing import write_text
+from zoo.host.registry import Registry, default_registry
+from zoo.loading import Loaded, load
+from zoo.recipe import Model, learned_context
+from zoo.training import run_folder
+from zoo.training.adapters import AdapterSettings, adapter_files, add_adapters, write_adapter
+from zoo.training.answers import TokenRow, left_out
+from zoo.training.corpora import UserText, user_corpus
+from zoo.training.data import Data, read_examples
+from zoo.training.example_lines import keys_of
+from zoo.training.example_objective import ExampleBatches, ExampleObjective, Row
+from zoo.training.examples import Example, TextExample, TranslationPair
+from zoo.training.loop import Batch, Trainer, TrainingCallbacks
+from zoo.training.objective import (
+    CorpusBatches,
+    TrainingObjective,
+    example_objective,
+    fitting_texts,
+    objective_of,
+)
+from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, settings_in, svg
+from zoo.training.run import beginnings, sample
+from zoo.training.run_folder import State, open_state, state_path
+
+ROUNDS = 3  # of the examples, where no number of steps is asked for
+LENGTH = 2048  # tokens of an example at most, unless another length is asked for
+BATCH = 4
+RATES = {"lora": 1e-4, "dora": 1e-4, "full": 1e-5}  # peak learning rates
+
+
+class Batches(Protocol):
+    """The batches of a run: to train on, how much each counts, and the loss of those held out."""
+
+    @property
+    def objective(self) -> ExampleObjective | TrainingObjective: ...
+
+    def weight(self, batch: Batch) -> float: ...
+
+    def training(self) -> Iterator[Batch]: ...
+
+    def held_out_loss(self, model: nn.Module, *, stop: Callable[[], bool]) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class TuneSettings:
+    """The settings of a run: which parameters, how they are trained, and by which objective with which options.
+
+    Numbers that are None are chosen by the data and the kind of adapter.
+    """
+
+    adapter: AdapterSettings = field(default_factory=AdapterSettings)
+    objective: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)  # of `TrainingSettings`
+
+    def with_rows(self, rows: int) -> TrainingSettings:
+        """The hyperparameters for so many rows to train on."""
+        batch = self.training.get("batch", BATCH) * self.training.get("accumulate", 1)
+        default: dict[str, Any] = {
+            "steps": ROUNDS * -(-rows // batch),
+            "batch": BATCH,
+            "length": LENGTH,
+            "rate": RATES[self.adapter.kind],
+            "decay": 0.0,
+            "objective": self.objective,
+        }
+        return TrainingSettings(**default | dict(self.training))
+
+
+def tune_folder(
+    source: str | Path,
+    out: Path,
+    data: str | Path,
+    settings: TuneSettings,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    keep: bool = True,
+    callbacks: TrainingCallbacks | None = None,
+    registry: Registry | None = None,
+    **how: Any,
+) -> TrainingRecord:
+    """Tune `source` on the examples in `data` and write the adapter folder `out`, with its record and curve.
+
+    `how` are options of `zoo.load`. `out/run` holds the state that `resume` starts from, after the end too unless `keep`
+    is false. A folder that holds something is refused unless `overwrite` allows a new adapter in its place. ZooError names
+    what cannot be: a setting, a line of the data, a model that the objective does not train.
+    """
+    callbacks = callbacks or TrainingCallbacks()
+    registry = registry or default_registry()
+    with run_folder.claimed(out):
+        state = open_state(state_path(out)) if resume else None
+        if state is None:
+            run_folder.check_new(out, overwrite, CONFIG)
+        callbacks.phase("reading the data")
+        examples = read_examples(data)
+        callbacks.phase("loading the model")
+        loaded = load(source, registry=registry, **how)
+        callbacks.phase("encoding the data")
+        batches, training = batches_of(loaded, examples, settings, callbacks)
+        if state is not None:
+            training = resumed(out, state, training, settings, examples)
+        chosen = add_adapters(loaded.model, settings.adapter, training.seed)
+        record = _new_record(source, loaded, examples, settings, training)
+        run_folder.check_writable(out, record.parameters * (2 * 3 + 1) * 4)
+        Trainer(
+            loaded.model,
+            batches.objective.loss,
+            training,
+            record,
+            state_path(out),
+            weight=batches.weight,
+            validate=partial(batches.held_out_loss, loaded.model, stop=callbacks.stop),
+            sample=samples(loaded, examples, batches, record),
+            callbacks=callbacks,
+        ).run(batches.training(), state)
+        finish(out, loaded, settings.adapter, chosen, record)
+        if not keep:
+            state_path(out).unlink(missing_ok=True)
+            run_folder.remove_empty(state_path(out).parent)
+    return record
+
+
+def batches_of(
+    loaded: Loaded,
+    data: Data,
+    settings: TuneSettings,
+    callbacks: TrainingCallbacks,
+) -> tuple[Batches, TrainingSettings]:
+    """The batches that the objective makes of the data, and the settings for so many of them."""
+    if loaded.tokenizer is None:
+        raise ZooError(f"{loaded.folder}: has no tokenizer to read examples with")
+    found = example_objective(loaded, settings.objective, settings.options)
+    if found is not None:
+        return example_batches(found, loaded, data, settings, callbacks)
+    objective = objective_of(loaded.architecture, settings.objective, loaded.registry)
+    parallel = loaded.architecture.task == "translate"
+    wanted = TranslationPair if parallel else TextExample
+    if data.kind is not wanted:
+        raise ZooError(f"{data.path}: has {keys_of(data.kind)}; this objective takes {keys_of(wanted)}")
+    trained, held_out = (tuple(map(document, part)) for part in (data.train, data.valid))
+    training = settings.with_rows(len(data.train))
+    texts = user_corpus(UserText(Path(data.path), trained, held_out, parallel, data.digest))
+    training = replace(training, length=min(training.length, loaded.recipe.context or training.length))
+    texts = fitting_texts(texts, loaded.tokenizer, training, objective)
+    return CorpusBatches(objective, texts, loaded.tokenizer, training), training
+
+
+def document(example: Any) -> Any:
+    """An example as a document of a corpus: a text, or a source and its target."""
+    return example.text if isinstance(example, TextExample) else (example.source, example.target)
+
+
+def example_batches(
+    objective: ExampleObjective,
+    loaded: Loaded,
+    data: Data,
+    settings: TuneSettings,
+    callbacks: TrainingCallbacks,
+) -> tuple[ExampleBatches, TrainingSettings]:
+    """The batches of the encoded examples, and the settings for so many rows; warns of what was cut off."""
+    if data.kind not in objective.takes:
+        wanted = " or ".join(keys_of(kind) for kind in objective.takes)
+        raise ZooError(f"{data.path}: has {keys_of(data.kind)}; this objective takes {wanted}")
+    length = settings.with_rows(1).length
+    context = learned_context(loaded.recipe) if isinstance(loaded.recipe, Model) else None
+    length = min(length, context or length)
+    trained, held_out = (rows_of(objective, loaded, part, length) for part in (data.train, data.valid))
+    if not trained:
+        raise ZooError(f"{data.path}: holds no example to train on")
+    if (cut := left_out((*trained, *held_out), length)) is not None:
+        warn(f"{data.path}: {cut}")
+    if objective.prepare is not None:
+        callbacks.phase("running the untouched model on the data")
+        trained, held_out = (
+            list(objective.prepare(loaded, part, callbacks.stop)) for part in (trained, held_out)
+        )
+    training = replace(settings.with_rows(len(trained)), length=length)
+    return ExampleBatches(objective, loaded, trained, held_out, training.batch, training.seed), training
+
+
+def rows_of(
+    objective: ExampleObjective, loaded: Loaded, examples: Sequence[Example], length: int
+) -> list[Row]:
+    """The rows of examples; ZooError names the line of one that cannot be used."""
+    rows: list[Row] = []
+    for example in examples:
+        try:
+            rows += objective.encode(example, loaded, length)
+        except ZooError as error:
+            raise type(error)(f"{example.origin}: {error}") from error
+    return rows
+
+
+def samples(loaded: Loaded, data: Data, batches: Batches, record: TrainingRecord) -> Callable[[], str | None]:
+    """A function that completes another of the held-out examples at each call: the answer to a prompt, or a text."""
+    held_out = batches.held_out if isinstance(batches, ExampleBatches) else ()
+    prompts: list[str | list[int]] = [
+        list(row.ids[:start])
+        for row in held_out
+        if isinstance(row, TokenRow) and (start := row.prompt_length) > 1
+    ]
+    if data.kind in (TextExample, TranslationPair):
+        prompts = list(beginnings(map(document, data.valid), loaded.architecture.task))
+
+    def make() -> str | None:
+        return sample(loaded, prompts[len(record.validation) % len(prompts)]) if prompts else None
+
+    return make
+
+
+def resumed(
+    out: Path, state: State, training: TrainingSettings, settings: TuneSettings, data: Data
+) -> TrainingSettings:
+    """The settings of the run in `out`, with more steps if these are asked for; ZooError for any other change."""
+    saved = state.record["settings"]
+    if saved.get("data_sha256") != data.digest:
+        raise ZooError(f"{data.path}: is not the data that the run in {out} was started with")
+    before = settings_in(saved)
+    goes_on = before.to(settings.training.get("steps", before.steps), state.step)
+    asked = {key: value for key, value in settings.training.items() if key != "steps"}
+    different = [key for key, value in asked.items() if getattr(before, key) != value]
+    for key, value in ({"adapter": asdict(settings.adapter)} | _choices(settings)).items():
+        if json.loads(json.dumps(value)) != saved.get(key):
+            different.append(key)
+    if different:
+        raise ZooError(f"{out}: its run was made with another `{different[0]}`; only `steps` may change")
+    if state.step == goes_on.steps and read_object(out, TRAINING, ConfigError) == state.record:
+        raise ZooError(f"{out}: all {goes_on.steps} steps are done; give more `steps` to go on")
+    run_folder.warn_of_versions(out, state)
+    return goes_on
+
+
+def _choices(settings: TuneSettings) -> dict[str, Any]:
+    return {"objective": settings.objective, "options": dict(settings.options)}
+
+
+def _new_record(
+    source: str | Path, loaded: Loaded, data: Data, settings: TuneSettings, training: TrainingSettings
+) -> TrainingRecord:
+    """The record of a run before its first step."""
+    trained = sum(array.size for _, array in tree_flatten(loaded.model.trainable_parameters()))
+    about = {
+        "source": str(source),
+        "adapter": asdict(settings.adapter),
+        "data": data.path,
+        "data_sha256": data.digest,
+        **_choices(settings),
+    }
+    return TrainingRecord(
+        architecture=loaded.architecture.name,
+        parameters=trained,
+        settings=vars(training) | about,
+        documents="examples",
+        versions=runtime.versions(),
+    )
+
+
+def finish(
+    out: Path, loaded: Loaded, settings: AdapterSettings, chosen: list[str], record: TrainingRecord
+) -> None:
+    """Write the adapter, its record and curve, and put them in the place of `out` in one step."""
+    tensors, config = adapter_files(loaded.model, settings, chosen, loaded.architecture, loaded.recipe)
+    with run_folder.publishing(out, ()) as part:
+        write_adapter(part, tensors, {"model": str(loaded.folder), **config})
+        write_text(part / TRAINING, json.dumps(asdict(record), indent=1) + "\n")
+        (part / run_folder.CURVE).write_text(svg(record), encoding="utf-8")

@@ -1,0 +1,164 @@
+"""Checks of tuning: every model learns by an adapter, and the adapter survives saving, loading, fusing and resuming."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_flatten
+
+from zoo.checkpoint.convert import convert, save
+from zoo.checkpoint.parameters import quantize
+from zoo.errors import ZooError
+from zoo.loading import load
+from zoo.testing.subjects import QUANTIZATION, Subject, answer, is_saved, quantizes, same
+
+if TYPE_CHECKING:
+    from zoo.training.adapters import AdapterSettings
+    from zoo.training.loop import Batch
+
+STEPS = 20
+RATES = {"lora": 1e-2, "dora": 1e-2, "full": 1e-3}  # peak learning rates of the checks
+
+
+def is_tuned(subject: Subject) -> bool:
+    """Whether the model is small and random, and run by the zoo's own blocks."""
+    return is_saved(subject) and not subject.trained and not subject.architecture.bridged
+
+
+def lora_learns_and_is_kept(subject: Subject) -> None:
+    """LoRA must lower the loss, and be the same saved, loaded, fused and resumed."""
+    check_tuning(subject, "lora")
+
+
+def dora_learns_and_is_kept(subject: Subject) -> None:
+    """DoRA must lower the loss, and be the same saved, loaded, fused and resumed."""
+    check_tuning(subject, "dora")
+
+
+def full_tuning_learns_and_is_kept(subject: Subject) -> None:
+    """Training all weights must lower the loss, and be the same saved, loaded, fused and resumed."""
+    check_tuning(subject, "full")
+
+
+def lora_of_a_quantized_model_learns_and_is_kept(subject: Subject) -> None:
+    """LoRA beside packed matrices must lower the loss, and be the same saved, loaded and resumed."""
+    check_tuning(subject, "lora", packed=True)
+
+
+def check_tuning(subject: Subject, kind: str, packed: bool = False) -> None:
+    """AssertionError unless a kind of tuning lowers the loss and is kept by files and by an interruption."""
+    from zoo.training.adapters import AdapterSettings, adapter_files, write_adapter
+
+    settings = AdapterSettings(kind=kind, rank=4, scale=2.0, dropout=0.1)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        base = _saved(subject, folder / "base", packed)
+        model, chosen, losses = tuned(subject, base, settings, folder / "run")
+        assert min(losses[-3:]) < losses[0], (
+            f"the loss went from {losses[0]:.4g} to {losses[-1]:.4g} in {STEPS} steps"
+        )
+        expected = answer(subject, model)
+        tensors, config = adapter_files(model, settings, chosen, subject.architecture, subject.recipe)
+        adapter = folder / "adapter"
+        adapter.mkdir()
+        write_adapter(adapter, tensors, config)
+        same(answer(subject, _load(subject, base, adapter)), expected, "logits with the loaded adapter")
+        if not packed:  # packing again would round
+            how: dict[str, Any] = dict(architecture=subject.architecture.name, registry=subject.registry)
+            convert(base, folder / "fused", adapter=adapter, dtype="float32", **how)
+            same(answer(subject, _load(subject, folder / "fused")), expected, "logits of the fused model")
+        resumed, _, _ = tuned(subject, base, settings, folder / "interrupted", stop=STEPS // 2)
+        for (path, array), (_, other) in zip(trained(model), trained(resumed), strict=True):
+            assert mx.array_equal(array, other).item(), f"{path} is another after an interruption"
+        _check_refused(subject, base, adapter, tensors, config)
+
+
+def tuned(
+    subject: Subject, base: Path, settings: AdapterSettings, run: Path, stop: int | None = None
+) -> tuple[nn.Module, list[str], list[float]]:
+    """The model in `base` after `STEPS` steps on the subject's texts, the addresses that took part, and the losses.
+
+    With `stop` the run is interrupted after so many steps, and another one goes on from its state.
+    """
+    from zoo.training.adapters import add_adapters
+    from zoo.training.loop import Stopped, Trainer, TrainingCallbacks
+    from zoo.training.loss import cross_entropy
+    from zoo.training.record import TrainingRecord, TrainingSettings
+    from zoo.training.run_folder import open_state
+
+    targets = mx.random.randint(0, subject.vocab, subject.tokens.shape, key=mx.random.key(7))
+
+    def loss(model: Any, tokens: mx.array, targets: mx.array) -> mx.array:
+        return cross_entropy(answer(subject, model).astype(mx.float32), targets)
+
+    def batches() -> Iterator[Batch]:
+        while True:
+            yield subject.tokens, targets
+
+    training = TrainingSettings(
+        steps=STEPS, rate=RATES[settings.kind], warmup=2, decay=0.0, schedule="constant"
+    )
+    losses: list[float] = []
+
+    def attempt(state: Any = None, stop: int | None = None) -> tuple[nn.Module, list[str]]:
+        model = _load(subject, base)
+        chosen = add_adapters(model, settings)
+        callbacks = TrainingCallbacks(
+            step=lambda step, loss, rate: losses.append(loss), stop=lambda: len(losses) == stop
+        )
+        record = TrainingRecord(subject.architecture.name, 0, vars(training))
+        trainer = Trainer(model, loss, training, record, run / "state.safetensors", callbacks=callbacks)
+        trainer.run(batches(), state)
+        return model, chosen
+
+    try:
+        return *attempt(stop=stop), losses
+    except Stopped:
+        return *attempt(open_state(run / "state.safetensors")), losses
+
+
+def trained(model: nn.Module) -> list[tuple[str, mx.array]]:
+    """The trainable parameters by path."""
+    return sorted(tree_flatten(model.trainable_parameters()))
+
+
+def _check_refused(subject: Subject, base: Path, adapter: Path, tensors: Any, config: Any) -> None:
+    """AssertionError unless the adapter with a tensor of another model is refused by name."""
+    from zoo.training.adapters import write_adapter
+
+    stranger = "stranger.weight" if config["fine_tune_type"] == "full" else "stranger.lora_a"
+    extra = {stranger: mx.ones((4, 4)), "stranger.lora_b": mx.ones((4, 4))}
+    extra = {stranger: extra[stranger]} if config["fine_tune_type"] == "full" else extra
+    write_adapter(adapter, {**tensors, **extra}, config)
+    try:
+        _load(subject, base, adapter)
+    except ZooError as error:
+        assert "stranger" in str(error), f"an adapter of another model is refused without its name: {error}"
+    else:
+        raise AssertionError("an adapter of another model is loaded")
+
+
+def _saved(subject: Subject, folder: Path, packed: bool) -> Path:
+    """The folder of the subject's model, quantized if `packed`."""
+    model = subject.model
+    if packed and not any("scales" in layer for layer in model.modules()):
+        plain = folder.with_name("plain")
+        _save(subject, model, plain)
+        model = _load(subject, plain)
+        quantize(model, QUANTIZATION, quantizes(subject))
+    _save(subject, model, folder)
+    return folder
+
+
+def _save(subject: Subject, model: nn.Module, folder: Path) -> None:
+    save(folder, model, subject.architecture, subject.recipe, subject.numbers, registry=subject.registry)
+
+
+def _load(subject: Subject, folder: Path, adapter: Path | None = None) -> Any:
+    how: dict[str, Any] = dict(architecture=subject.architecture, registry=subject.registry)
+    return load(folder, dtype="float32", adapter=adapter, **how).model
