@@ -11,6 +11,7 @@ import zoo
 from .smollm2 import gguf_file, model_of, saved, tokenizer_of
 
 from zoo_evaluate.harness import ZooLM  # isort: skip (after zoo, which loads the fast BLAS)
+from zoo_evaluate.tasks import run_tasks  # isort: skip
 
 CLOSE = 1e-3  # nats
 
@@ -87,19 +88,25 @@ def models(folder):
     return theirs, ours
 
 
-def samples(model, name, place, **settings):
-    """The items of a task with a model's answers, in order."""
+def task_file(name, place):
+    """A task's YAML file, with its data beside it."""
     kind, rows, more = TASKS[name]
     data, file = place / f"{name}.jsonl", place / f"{name}.yaml"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     file.write_text(TASK.format(name=name, data=data, kind=kind, more=more))
-    found = lm_eval.simple_evaluate(
-        model=model,
-        tasks=[str(file)],
-        task_manager=TaskManager(include_defaults=False),
-        bootstrap_iters=0,
-        **settings,
-    )
+    return str(file)
+
+
+def evaluated(model, name, place, **settings):
+    """The results of a task by lm-eval's own command's function."""
+    manager = TaskManager(include_defaults=False)
+    tasks = [task_file(name, place)]
+    return lm_eval.simple_evaluate(model, tasks=tasks, task_manager=manager, bootstrap_iters=0, **settings)
+
+
+def samples(model, name, place, **settings):
+    """The items of a task with a model's answers, in order."""
+    found = evaluated(model, name, place, **settings)
     return sorted(found["samples"][name], key=lambda item: item["doc_id"])
 
 
@@ -143,3 +150,14 @@ def test_the_likelihoods_of_whole_texts(both):
     for expected, found in zip(theirs, ours, strict=True):
         (one,), (other,) = found["filtered_resps"], expected["filtered_resps"]
         assert float(one) == pytest.approx(float(other), abs=CLOSE, rel=2e-5)
+
+
+@pytest.mark.parametrize(("name", "metric"), [("letters", "acc"), ("passages", "word_perplexity")])
+def test_the_metrics_of_a_task(models, name, metric, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    theirs, ours = models
+    expected = evaluated(theirs, name, tmp_path, num_fewshot=1)["results"][name][f"{metric},none"]
+    monkeypatch.setattr(ZooLM, "__new__", lambda *_: ours)
+    monkeypatch.setattr(ZooLM, "__init__", lambda *_: None)
+    found = run_tasks(ours.loaded, [task_file(name, tmp_path)], num_fewshot=1)
+    assert found[f"{name} {metric}"].interval().value == pytest.approx(expected, rel=1e-4)
