@@ -1,0 +1,10 @@
+"""Quantization that reads a text: GPTQ, for every architecture. Imports no mlx."""
+
+from zoo.architecture import Quantizer, hookimpl
+
+
+@hookimpl
+def zoo_quantizers():
+    yield Quantizer(
+        "gptq", "zoo_calibration.gptq:gptq", "rounding that corrects its own errors (Frantar et al., 2022)"
+    )
