@@ -8,3 +8,6 @@ def zoo_quantizers():
     yield Quantizer(
         "gptq", "zoo_calibration.gptq:gptq", "rounding that corrects its own errors (Frantar et al., 2022)"
     )
+    yield Quantizer(
+        "awq", "zoo_calibration.awq:awq", "inputs scaled by their size, and clipped groups (Lin et al., 2023)"
+    )

@@ -11,45 +11,16 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.checkpoint.calibration import CalibrationTask
-from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
-from zoo_calibration.grids import packed, places, search
-from zoo_calibration.layerwise import Layerwise
-from zoo_calibration.model import linears_of, loaded_of
-from zoo_calibration.text import inputs_of
-from zoo_calibration.watch import InputSums
+from zoo.checkpoint.quantized_matrix import QuantizationSpec
+from zoo_calibration.grids import places, search
+from zoo_calibration.run import round_layers
 
 DAMPING = 0.01  # of the mean of the diagonal, added to it
 
 
 def gptq(task: CalibrationTask) -> dict[str, Any]:
     """The linear layers of a checkpoint rounded with error correction, by the path of the weight."""
-    loaded = loaded_of(task)
-    linears = linears_of(loaded.model, task)
-    found: dict[str, Any] = {}
-    for layer in Layerwise(loaded.model, inputs_of(loaded, task.calibration), linears):
-        for path, sums in layer.sums.items():
-            name = f"{path}.weight"
-            module = layer.linears[path]
-            matrix = rounded(name, module.weight, sums, task.quantizations[name], task.float_dtype(name))
-            module.weight = matrix.numbers(module.weight.dtype)
-            found[name] = matrix
-            mx.eval(module.weight)
-            if task.calibration.report is not None:
-                task.calibration.report(len(found), len(linears))
-    return found
-
-
-def rounded(
-    name: str, weight: mx.array, sums: InputSums, spec: QuantizationSpec, dtype: mx.Dtype
-) -> QuantizedMatrix:  # (…, O, I)
-    """A matrix, or stacked ones, rounded with error correction."""
-    weights = np.array(weight.astype(mx.float32))
-    grams = np.array(sums.gram)
-    if weights.ndim == 2:
-        return packed(name, *round_matrix(weights, grams, spec, dtype), spec, dtype)
-    each = [round_matrix(one, gram, spec, dtype) for one, gram in zip(weights, grams, strict=True)]
-    parts = [np.stack(part) for part in zip(*each, strict=True)]
-    return packed(name, *parts, spec, dtype)
+    return round_layers(task, round_matrix)
 
 
 def round_matrix(
@@ -65,7 +36,10 @@ def round_matrix(
     scales, biases = [], []
     for start in range(0, len(rows), spec.group_size):
         end = start + spec.group_size
-        scale, bias = search(rows[start:end].T, np.diagonal(inverse)[start:end] ** -2, spec.bits, dtype)
+        importance = np.diagonal(inverse)[start:end] ** -2
+        scale, bias = search(
+            rows[start:end].T, lambda errors, by=importance: errors**2 @ by, spec.bits, dtype
+        )
         errors = np.empty_like(rows[start:end])
         for index in range(start, end):
             place = places(rows[index], scale, bias, spec.bits)

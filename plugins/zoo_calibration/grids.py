@@ -6,6 +6,8 @@ Axes: O outputs, I inputs, G groups of inputs, N inputs of a group.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import mlx.core as mx
 import numpy as np
 
@@ -39,15 +41,15 @@ def places(weights: np.ndarray, scale: np.ndarray, bias: np.ndarray, bits: int) 
 
 
 def search(
-    weights: np.ndarray, importance: np.ndarray, bits: int, dtype: mx.Dtype
-) -> tuple[np.ndarray, np.ndarray]:  # (O, N), (N,) -> (O,), (O,)
-    """The scale and bias, of several shrunken ranges, of the least error, each input's squared error times its importance."""
+    weights: np.ndarray, cost: Callable[[np.ndarray], np.ndarray], bits: int, dtype: mx.Dtype
+) -> tuple[np.ndarray, np.ndarray]:  # (O, N) -> (O,), (O,)
+    """The scale and bias of each row's group, of several shrunken ranges, whose errors (O, N) have the least `cost` (O,)."""
     best = np.full(len(weights), np.inf, np.float32)
     scale = bias = np.zeros(len(weights), np.float32)
     for shrink in SHRINKS:
         tried = ends(weights * shrink, bits, dtype)
         given = tuple(part[:, None] for part in tried)
-        error = ((weights - (places(weights, *given, bits) * given[0] + given[1])) ** 2) @ importance
+        error = cost(weights - (places(weights, *given, bits) * given[0] + given[1]))
         better = error < best
         best = np.where(better, error, best)
         scale, bias = (np.where(better, new, old) for new, old in zip(tried, (scale, bias), strict=True))

@@ -70,6 +70,12 @@ class InputSums:
                 self._add(index, rows[mx.array(own)])
         mx.eval(self.gram, self.size, self.rows)
 
+    def divide(self, scales: mx.array) -> None:  # (I,)
+        """The sums of the rows divided by `scales`."""
+        self.gram = self.gram / (scales[:, None] * scales)
+        self.size = self.size / scales
+        mx.eval(self.gram, self.size)
+
     def _add(self, index: Any, rows: mx.array) -> None:  # (N, I)
         self.gram[index] += rows.T @ rows
         self.size[index] += mx.abs(rows).sum(axis=0)
