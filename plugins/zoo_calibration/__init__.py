@@ -11,3 +11,9 @@ def zoo_quantizers():
     yield Quantizer(
         "awq", "zoo_calibration.awq:awq", "inputs scaled by their size, and clipped groups (Lin et al., 2023)"
     )
+    yield Quantizer(
+        "sensitivity",
+        "zoo_calibration.sensitivity:sensitivity",
+        "more bits for the matrices whose rounding changes the predictions most",
+        budget=True,
+    )

@@ -36,18 +36,19 @@ def loaded_of(task: CalibrationTask) -> Loaded:
 
 
 def linears_of(model: Any, task: CalibrationTask) -> dict[str, nn.Module]:
-    """The linear layers, by path, that the task quantizes; embeddings are none.
-
-    ZooError where one is to be quantized in another mode than affine.
-    """
+    """The linear layers, by path, that the task quantizes; embeddings are none."""
     modules = dict(model.named_modules())
     owners = (path.removesuffix(".weight") for path in task.quantizations)
-    found = {owner: modules[owner] for owner in owners if not isinstance(modules[owner], nn.Embedding)}
-    for owner in found:
-        spec = task.quantizations[f"{owner}.weight"]
-        if spec.mode != "affine":
-            raise ZooError(f"`quantize` {spec.mode}: {task.calibration.method} rounds to affine numbers of 2 to 8 bits")
-    return found
+    return {owner: modules[owner] for owner in owners if not isinstance(modules[owner], nn.Embedding)}
+
+
+def check_affine(task: CalibrationTask) -> None:
+    """ZooError where a matrix is to be quantized in another mode than affine, or none is to be."""
+    modes = {spec.mode for spec in task.quantizations.values()}
+    if modes != {"affine"}:
+        mode = next(iter(modes - {"affine"}), None)
+        reason = "no matrix can be quantized" if mode is None else f"{task.calibration.method} has no {mode}"
+        raise ZooError(f"`calibrate`: {reason}")
 
 
 def round_layers(task: CalibrationTask, rounds: Rounds, prepares: Prepares | None = None) -> dict[str, Any]:
@@ -55,6 +56,7 @@ def round_layers(task: CalibrationTask, rounds: Rounds, prepares: Prepares | Non
 
     Each layer of the model sees the outputs of the rounded layers before it.
     """
+    check_affine(task)
     loaded = loaded_of(task)
     linears = linears_of(loaded.model, task)
     found: dict[str, Any] = {}
