@@ -109,7 +109,6 @@ class Arms:
 
         self.mlx_lm(out, quantize)
 
-
     def mlx_lm_awq(self, out: Path) -> None:
         """`mlx_lm.awq`, with groups of one size for the embedding too."""
         from mlx_lm.quant.awq import AWQ_MODEL_CONFIGS, awq_quantize, update_config
@@ -172,7 +171,13 @@ def main(source: Path, work: Path, names: list[str]) -> None:
             write_text(kept, json.dumps({"bytes": weight_bytes(folder), "nats": each[0], "kl": each[1]}))
         if kept.exists():
             figures[name] = json.loads(kept.read_text())
-            print(name, figures[name]["bytes"], np.mean(figures[name]["nats"]), np.mean(figures[name]["kl"]), flush=True)
+            print(
+                name,
+                figures[name]["bytes"],
+                np.mean(figures[name]["nats"]),
+                np.mean(figures[name]["kl"]),
+                flush=True,
+            )
     plain = np.array(figures["plain 4"]["nats"])
     record = {
         "versions": versions() | {"mlx-lm": mlx_lm_version(), "python": platform.python_version()},

@@ -56,12 +56,16 @@ def folds(layer: Layer, modules: dict[str, nn.Module]) -> Iterator[Fold]:
     used = Counter(id(module) for module in modules.values())
     own = {path: module for path, module in modules.items() if path.startswith(f"{layer.path}.")}
     own = {path: module for path, module in own.items() if used[id(module)] == 1 and "weight" in module}
-    linears = {path: m for path, m in own.items() if isinstance(m, Quantizable) and not isinstance(m, nn.Embedding)}
+    linears = {
+        path: m for path, m in own.items() if isinstance(m, Quantizable) and not isinstance(m, nn.Embedding)
+    }
     norms = {path: m for path, m in own.items() if m.weight.ndim == 1}
     taken: set[str] = set()
     for path, module in {**norms, **linears}.items():
         width = module.weight.shape[0] if path in norms else module.weight.shape[-2]
-        fitting = {p: m for p, m in linears.items() if m.weight.shape[-1] == width and p not in taken and p != path}
+        fitting = {
+            p: m for p, m in linears.items() if m.weight.shape[-1] == width and p not in taken and p != path
+        }
         for divide in (divide_outputs, divide_shifted)[: 2 if path in norms else 1] if fitting else ():
             if after := _scaled(layer, module, fitting, divide):
                 fold = Fold(path, after, own, divide)

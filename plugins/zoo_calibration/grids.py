@@ -17,7 +17,9 @@ SHRINKS = np.linspace(1.0, 0.6, 21, dtype=np.float32)  # of a group's range, tha
 SMALLEST = 1e-7  # scale
 
 
-def ends(weights: np.ndarray, bits: int, dtype: mx.Dtype) -> tuple[np.ndarray, np.ndarray]:  # (…, N) -> (…), (…)
+def ends(
+    weights: np.ndarray, bits: int, dtype: mx.Dtype
+) -> tuple[np.ndarray, np.ndarray]:  # (…, N) -> (…), (…)
     """The scale and bias of each group as `mx.quantize` chooses them: 0 and the end of the larger size lie on the grid."""
     most = 2**bits - 1
     low, high = weights.min(axis=-1), weights.max(axis=-1)
@@ -57,7 +59,12 @@ def search(
 
 
 def packed(
-    name: str, found: np.ndarray, scales: np.ndarray, biases: np.ndarray, spec: QuantizationSpec, dtype: mx.Dtype
+    name: str,
+    found: np.ndarray,
+    scales: np.ndarray,
+    biases: np.ndarray,
+    spec: QuantizationSpec,
+    dtype: mx.Dtype,
 ) -> QuantizedMatrix:  # (…, O, I), (…, O, G), (…, O, G)
     """The matrix of these places, scales and biases, the bits of a row's places one after the other."""
     each = np.unpackbits(found.astype(np.uint8)[..., None], axis=-1, count=spec.bits, bitorder="little")

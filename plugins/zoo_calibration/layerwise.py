@@ -19,6 +19,7 @@ from zoo.inspect.tracing.probe import modules_of
 from zoo_calibration.text import Inputs
 from zoo_calibration.watch import InputSums, intercepted, watched
 
+
 class _Stop(Exception):
     """Ends a pass once the layer that was asked for has its result."""
 
@@ -66,7 +67,9 @@ class Layerwise:
                     with watched(own) as sums:
                         for number in range(len(self.passes)):
                             self._result(path, module, number)
-                    yield Layer(path, own, sums, lambda number, at=(path, module): self._result(*at, number).value)
+                    yield Layer(
+                        path, own, sums, lambda number, at=(path, module): self._result(*at, number).value
+                    )
                 self._results[name] = [
                     self._result(path, module, number) for number in range(len(self.passes))
                 ]

@@ -45,7 +45,9 @@ def sensitivity(task: CalibrationTask) -> dict[str, Any]:
     """
     check_affine(task)
     common = Counter(task.quantizations.values()).most_common(1)[0][0]
-    chosen = [path for path, spec in task.quantizations.items() if spec == common]  # others are fixed: routers
+    chosen = [
+        path for path, spec in task.quantizations.items() if spec == common
+    ]  # others are fixed: routers
     loaded = loaded_of(task)
     weights = {path: _weight(loaded.model, path) for path in chosen}
     squares = fisher(loaded, inputs_of(loaded, task.calibration), chosen)
@@ -83,7 +85,9 @@ def fisher(loaded: Loaded, passes: Iterable[Inputs], paths: Iterable[str]) -> di
 
     for inputs in passes:
         for row in range(inputs[0].shape[0]):
-            _, gradients = nn.value_and_grad(model, loss)(model, tuple(side[row : row + 1] for side in inputs))
+            _, gradients = nn.value_and_grad(model, loss)(
+                model, tuple(side[row : row + 1] for side in inputs)
+            )
             for path, gradient in tree_flatten(gradients):
                 sums[path] = sums.get(path, 0) + gradient.astype(mx.float32) ** 2
             mx.eval(sums)
@@ -102,9 +106,7 @@ def stored_bytes(weight: mx.array, spec: QuantizationSpec, dtype: mx.Dtype) -> i
     return weight.size * spec.bits // 8 + 2 * dtype.size * weight.size // spec.group_size
 
 
-def allocate(
-    options: Mapping[tuple[str, ...], list[Option]], room: int
-) -> dict[tuple[str, ...], Option]:
+def allocate(options: Mapping[tuple[str, ...], list[Option]], room: int) -> dict[tuple[str, ...], Option]:
     """An option for each group, of at most `room` bytes in all: from the smallest on, what saves most for its bytes."""
     found = {group: each[0] for group, each in options.items()}
     room -= sum(option.bytes for option in found.values())
@@ -139,7 +141,9 @@ def _room(task: CalibrationTask, weights: Mapping[str, mx.array], common: Quanti
         rest += parameter.size * dtype.size if fixed is None else stored_bytes(parameter, fixed, dtype)
     least, most = ((total(replace(common, bits=end)) + rest) * 8 / count for end in (BITS[0], BITS[-1]))
     if not least <= bits <= most:
-        raise ZooError(f"`bits` {bits:g}: this model can have from {least:.2f} to {most:.2f}, scales included")
+        raise ZooError(
+            f"`bits` {bits:g}: this model can have from {least:.2f} to {most:.2f}, scales included"
+        )
     return int(bits * count / 8) - rest
 
 
