@@ -35,7 +35,7 @@ from zoo.runtime import versions
 from zoo_calibration.text import spread
 
 RECORD = Path(__file__).parent.parent / "docs" / "records" / "quantization" / "smollm2.json"
-CALIBRATION_ROWS, HELD_OUT_ROWS, LENGTH = 32, 32, 256
+CALIBRATION_ROWS, HELD_OUT_ROWS, LENGTH = 16, 20, 256
 SHORTEST = 200  # characters of a documentation string
 RESAMPLES = 10_000  # of the windows, for an interval of 95%
 GROUP = 64
@@ -66,8 +66,8 @@ def rows(tokenizer: Any, texts: list[str], count: int) -> list[list[int]]:
 class Arms:
     """The arms, each a function that writes a folder. `text` is the file of calibration texts."""
 
-    def __init__(self, source: Path, work: Path, calibration: list[str]) -> None:
-        self.source, self.work = source, work
+    def __init__(self, source: Path, work: Path, calibration: list[str], parameters: int) -> None:
+        self.source, self.work, self.parameters = source, work, parameters
         self.text = work / "calibration.jsonl"
         write_text(self.text, "".join(json.dumps({"text": text}) + "\n" for text in calibration))
         self.calibration = calibration
@@ -77,6 +77,11 @@ class Arms:
         return {
             "plain 4": lambda out: self.zoo(out, quantize="4"),
             "gptq 4": lambda out: self.zoo(out, "gptq", quantize="4"),
+            "sensitivity 4.5": lambda out: self.zoo(out, "sensitivity", quantize="4"),
+            "mixed-3-6": lambda out: self.zoo(out, recipe="mixed-3-6"),
+            "sensitivity like mixed-3-6": lambda out: self.zoo(
+                out, "sensitivity", quantize="4", bits=self.bits("mixed-3-6")
+            ),
             "awq 4": lambda out: self.zoo(out, "awq", quantize="4"),
             "mlx-lm gptq 4": self.mlx_lm_gptq,
             "mlx-lm awq 4": self.mlx_lm_awq,
@@ -88,6 +93,11 @@ class Arms:
         if method is not None:
             calibration = Calibration(self.text, method, bits, CALIBRATION_ROWS, LENGTH)
         convert(self.source, out, dtype="float16", group_size=GROUP, calibration=calibration, **how)
+
+    def bits(self, arm: str) -> float:
+        """The bits of a weight that an arm measured before has."""
+        kept = json.loads((self.work / f"{arm}.json").read_text())
+        return float(kept["bytes"] * 8 / self.parameters)
 
     def mlx_lm(self, out: Path, quantize: Callable[[Any, mx.array, Any], Any]) -> None:
         """What mlx-lm makes of the same rows; its scales are cast to float16 like the others' when it is done."""
@@ -150,18 +160,18 @@ def main(source: Path, work: Path, names: list[str]) -> None:
     """Convert and measure the arms, and write the record."""
     work.mkdir(parents=True, exist_ok=True)
     calibration, held_out = documents()
-    arms = Arms(source, work, calibration)
     loaded = zoo.load(source, dtype="float32")
+    parameters = loaded.recipe.parameters(loaded.recipe.dim)
+    arms = Arms(source, work, calibration, parameters)
     windows = rows(loaded.tokenizer, held_out, HELD_OUT_ROWS)
     wanted = [logprobs(loaded.model(mx.array([row]))[0]) for row in windows]
     mx.eval(wanted)
-    parameters = loaded.recipe.parameters(loaded.recipe.dim)
     del loaded.model
     float_nats = np.array([nats(found, row) for found, row in zip(wanted, windows, strict=True)])
     figures: dict[str, Any] = {}
     for name, make in arms.all().items():
         folder = work / name.replace(" ", "-")
-        kept = folder.with_suffix(".json")
+        kept = work / f"{folder.name}.json"
         if name in names or not (names or kept.exists()):
             if not folder.exists():
                 began = time.perf_counter()

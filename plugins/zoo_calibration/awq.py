@@ -22,7 +22,7 @@ from zoo_calibration.layerwise import Layer
 from zoo_calibration.run import round_layers
 
 POWERS = [step / 20 for step in range(20)]  # of the mean size, that are tried
-SMALLEST = 1e-4  # of a scale, before all are divided by their middle
+SMALLEST = 0.1  # of the mean of the sizes: an input that the text hardly uses still keeps its digits
 
 
 def awq(task: CalibrationTask) -> dict[str, Any]:
@@ -53,10 +53,10 @@ def best_scales(fold: Fold, layer: Layer, task: CalibrationTask) -> mx.array:  #
     """The scales with which rounding changes the outputs of the layers after a fold the least."""
     sums = {path: layer.sums[path] for path in fold.after if path in layer.sums}
     size = sum(each.size.reshape(-1, each.size.shape[-1]).sum(axis=0) for each in sums.values())
-    size = size / size.mean()
+    size = mx.maximum(size / size.mean(), SMALLEST)
     best, least = mx.ones_like(size), float("inf")
     for power in POWERS:
-        scales = mx.maximum(size**power, SMALLEST)
+        scales = size**power
         scales = scales / mx.sqrt(scales.max() * scales.min())
         error = 0.0
         for path, each in sums.items():

@@ -59,4 +59,5 @@ def factor(gram: np.ndarray) -> np.ndarray:  # (I, I) -> (I, I)
     damped[np.diag_indices_from(damped)] += DAMPING * mean if mean > 0 else 1.0
     # With the inputs in reverse, gram = L Lᵀ; so gram = M Mᵀ with M upper, and U = M⁻¹.
     lower = np.linalg.cholesky(damped[::-1, ::-1])
-    return np.linalg.inv(lower[::-1, ::-1]).astype(np.float32)
+    upper = mx.array(lower[::-1, ::-1].astype(np.float32))
+    return np.array(mx.linalg.tri_inv(upper, upper=True, stream=mx.cpu))  # MLX has it on the CPU alone
