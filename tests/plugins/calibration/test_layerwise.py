@@ -1,10 +1,8 @@
 """A model run a layer at a time: what each linear layer is given, and what later layers see of a change."""
 
-import pytest
-
-import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 import mlx.nn as nn
+import pytest
 
 from zoo.blocks.model import Quantizable
 from zoo.testing import subject
@@ -73,7 +71,10 @@ def test_a_layer_is_run_once_a_pass_for_its_sums_and_once_for_its_outputs(monkey
     list(Layerwise(found.model, passes_of(found), linears_of(found.model)))
     layers = [id(layer.feedforward) for layer in found.model.layers]
     first, last = calls.count(layers[0]), calls.count(layers[-1])
-    assert (first, last) == (2 * 2 + 1, 2 * 2 + 2)  # the chain is found by one pass whole, and one of the last layer
+    assert (first, last) == (
+        2 * 2 + 1,
+        2 * 2 + 2,
+    )  # the chain is found by one pass whole, and one of the last layer
 
 
 class Branches(nn.Module):

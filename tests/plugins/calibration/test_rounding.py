@@ -1,10 +1,8 @@
 """One matrix: the grids, the packing, and what error correction and clipping save."""
 
+import mlx.core as mx
 import numpy as np
 import pytest
-
-import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
-import mlx.core as mx
 
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, quantize_matrix
 from zoo_calibration.awq import clip_matrix
@@ -15,9 +13,9 @@ OUTPUTS, INPUTS, ROWS = 48, 128, 400
 DRAW = np.random.default_rng(0)
 WEIGHTS = DRAW.normal(size=(OUTPUTS, INPUTS)).astype(np.float32)
 # Few directions and a little noise, so that one input's error can be made up for by others.
-X = (DRAW.normal(size=(ROWS, 24)) @ DRAW.normal(size=(24, INPUTS)) + 0.3 * DRAW.normal(size=(ROWS, INPUTS))).astype(
-    np.float32
-)
+X = (
+    DRAW.normal(size=(ROWS, 24)) @ DRAW.normal(size=(24, INPUTS)) + 0.3 * DRAW.normal(size=(ROWS, INPUTS))
+).astype(np.float32)
 GRAM = X.T @ X
 
 
@@ -64,7 +62,9 @@ def test_error_correction_more_than_halves_the_error_of_correlated_outputs(bits)
 @pytest.mark.parametrize("bits", [2, 3, 4])
 def test_clipping_lowers_the_error(bits):
     spec = QuantizationSpec(bits, 64)
-    assert output_error(rounded(clip_matrix, spec)) < output_error(quantize_matrix("m", mx.array(WEIGHTS), spec))
+    assert output_error(rounded(clip_matrix, spec)) < output_error(
+        quantize_matrix("m", mx.array(WEIGHTS), spec)
+    )
 
 
 def test_scales_are_rounded_to_their_dtype_before_the_weights_are():
