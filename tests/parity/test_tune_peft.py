@@ -13,7 +13,6 @@ import mlx.core as mx
 import mlx.nn as nn
 import mlx.optimizers as optim
 from mlx.utils import tree_flatten, tree_unflatten
-from zoo_translation.objective import translation_loss
 
 from zoo import weights
 from zoo.checkpoint.adapter import LowRankUpdate, no_join
@@ -23,6 +22,7 @@ from zoo.training.adapters import AdapterSettings, add_adapters
 from zoo.training.answers import loss as next_token_loss
 from zoo.training.loss import IGNORED
 from zoo.training.masked_lm import masked_lm_loss
+from zoo_translation.objective import translation_loss
 
 from .support import TOLERANCE, difference, reference, texts
 
