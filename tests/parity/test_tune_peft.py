@@ -107,7 +107,7 @@ def test_an_adapter_that_peft_saved_gives_its_logits(name, kind, tmp_path):
 
 def batch_of(name):
     """Inputs and targets, some of which are ignored; of a translator its source, its target and the source's mask."""
-    tokens, draw = texts(VOCAB, 3, 10), np.random.default_rng(1)
+    tokens, draw = texts(VOCAB, 3, 10).clip(3), np.random.default_rng(1)
     targets = draw.integers(3, VOCAB, tokens.shape)
     if name == "t5":
         targets[1, 5:] = IGNORED

@@ -51,7 +51,7 @@ def test_a_part_that_no_layer_has_is_refused_with_those_there_are():
         ZooError, match=r"`parts`: no layer 'mixer\.foo' .* those that do: embedding\.tokens, .*mixer\.value"
     ):
         chosen("llama", parts=("mixer.query", "mixer.foo"))
-    with pytest.raises(ZooError, match="no layer 'mixer.quer'"):
+    with pytest.raises(ZooError, match=r"no layer 'mixer\.quer'"):
         chosen("llama", parts=("mixer.quer",))
 
 
