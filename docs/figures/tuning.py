@@ -61,8 +61,11 @@ def fields(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def losses(names: Mapping[str, str]) -> None:
-    """Print a table of the runs called `names`: the held-out loss before and after, steps, and seconds."""
+def losses(
+    names: Mapping[str, str],
+    heads: Sequence[str] = ("", "held-out loss before", "after", "steps", "trained parameters"),
+) -> None:
+    """Print a table of the runs called `names`: the held-out loss before and after, steps, and trained parameters."""
     rows = []
     for name, said in names.items():
         one = EXAMPLE[name]
@@ -76,4 +79,4 @@ def losses(names: Mapping[str, str]) -> None:
                 f"{trained['parameters']:,}",
             ]
         )
-    table(["", "held-out loss before", "after", "steps", "trained parameters"], rows)
+    table(heads, rows)
