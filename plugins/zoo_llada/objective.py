@@ -13,7 +13,7 @@ from zoo.generation.loop.prompt import eos_ids_of, mask_id
 from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 from zoo.training import answers
-from zoo.training.answers import without_targets
+from zoo.training.answers import target_messages, without_targets
 from zoo.training.example_objective import ExampleObjective
 from zoo.training.examples import Completion, Conversation, Example, TextExample
 from zoo.training.loop import Batch
@@ -115,9 +115,8 @@ def encode(example: Example, loaded: Loaded, length: int) -> list[DiffusionRow]:
     asked = [example]
     if isinstance(example, Conversation):
         asked = [
-            replace(example, messages=(*without_targets(example.messages[:place]), message))
-            for place, message in enumerate(example.messages)
-            if message["role"] == "assistant" and message.get("weight", 1)
+            replace(example, messages=(*without_targets(example.messages[:place]), example.messages[place]))
+            for place in target_messages(example.messages)
         ]
     return [
         DiffusionRow(

@@ -12,6 +12,11 @@ from zoo.host.registry import default_registry
 from zoo.loading import Loaded
 from zoo.testing import numbers_of, randomise, subject
 
+TEMPLATE = (
+    "{% for message in messages %}[{{ message.role }}] {{ message.content }}<|endoftext|>{% endfor %}"
+    "{% if add_generation_prompt %}[assistant] {% endif %}"
+)
+
 
 def small(name, tokenizer, folder, seed=0):
     """The smallest preset of an architecture with random weights and the vocabulary of a tokenizer."""
@@ -46,7 +51,7 @@ def check_padding_changes_nothing(objective, loaded, rows):
     assert loss_of(objective, loaded, rows) == pytest.approx(mean, rel=1e-4)
 
 
-def losses_of_steps(objective, loaded, rows, steps=12, rate=3e-3):
+def losses_of_steps(objective, loaded, rows, steps=8, rate=3e-3):
     """The losses of some steps of Adam on one batch; the model is changed."""
     batch, optimizer = batch_of(objective, loaded, rows), optim.Adam(rate)
     step = nn.value_and_grad(loaded.model, objective.loss)

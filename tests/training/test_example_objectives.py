@@ -1,8 +1,12 @@
 """Objectives of single examples: what is a target, padding, and learning; masked tokens and translations."""
 
+from copy import copy
+
+import numpy as np
 import pytest
 
 from tests.helpers.tuning import (
+    TEMPLATE,
     batch_of,
     check_padding_changes_nothing,
     losses_of_steps,
@@ -11,7 +15,7 @@ from tests.helpers.tuning import (
 )
 from zoo.errors import NothingToPredict, PromptError
 from zoo.tokenizer import load_tokenizer
-from zoo.training.examples import TextExample, TranslationPair
+from zoo.training.examples import Completion, Conversation, TextExample, TranslationPair
 from zoo.training.loss import IGNORED
 from zoo.training.masked_lm import continues_word
 from zoo.training.objective import example_objective
@@ -123,3 +127,104 @@ def test_a_translation_that_is_too_long_is_cut_and_keeps_its_end(transformer):
 def test_languages_are_refused_where_a_model_has_none(transformer):
     with pytest.raises(PromptError, match=r"`target_language`: .* has no languages to choose"):
         example_objective(transformer, options={"target_language": "fr"})
+
+
+def completions():
+    said = [
+        ("Two and two?", " Four."),
+        ("The capital of France is", " Paris, as you know."),
+        ("北京", "在中国。"),
+    ]
+    return [Completion(f"line {n}", *pair) for n, pair in enumerate(said, 1)]
+
+
+def test_a_prefix_lm_sees_the_whole_prompt_and_is_asked_for_the_completion(tokenizer, tmp_path):
+    loaded = small("prefix-lm", tokenizer, tmp_path)
+    objective = example_objective(loaded)
+    rows = rows_of(objective, loaded, completions())
+    _, targets, prefix = batch_of(objective, loaded, rows)
+    for example, expected, length in zip(completions(), targets.tolist(), prefix.tolist(), strict=True):
+        assert length == len(tokenizer.encode(example.prompt))
+        told = [id for id in expected if id != IGNORED]
+        assert expected[length - 1] == told[0] and tokenizer.decode(told) == example.completion
+    check_padding_changes_nothing(objective, loaded, rows)
+    losses = losses_of_steps(objective, loaded, rows)
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_a_text_of_a_prefix_lm_has_a_prefix_of_up_to_its_half_drawn_anew(tokenizer, tmp_path):
+    loaded = small("prefix-lm", tokenizer, tmp_path)
+    objective = example_objective(loaded)
+    rows = rows_of(objective, loaded, texts())
+    drawn = set()
+    for seed in range(20):
+        _, targets, prefix = batch_of(objective, loaded, rows, seed)
+        drawn.add(tuple(prefix.tolist()))
+        for row, expected, length in zip(rows, targets.tolist(), prefix.tolist(), strict=True):
+            assert 1 <= length <= max(row.length // 2, 1)
+            shown = [IGNORED] * (length - 1) + [*row.targets[length - 1 :]]
+            assert expected == shown + [IGNORED] * (len(expected) - len(shown))
+    assert len(drawn) > 1
+
+
+@pytest.fixture
+def llada(tokenizer, tmp_path):
+    return small("llada", tokenizer, tmp_path)
+
+
+def test_masked_diffusion_masks_answers_alone_and_ends_them_with_the_padding(llada):
+    objective, words = example_objective(llada), llada.tokenizer
+    mask, end = words.id("[MASK]"), words.id("<|endoftext|>")
+    rows = rows_of(objective, llada, completions())
+    shares = set()
+    for seed in range(10):
+        inputs, targets, weights = (given.tolist() for given in batch_of(objective, llada, rows, seed))
+        for example, shown, expected, weight in zip(completions(), inputs, targets, weights, strict=True):
+            start = len(words.encode(example.prompt))
+            assert shown[:start] == words.encode(example.prompt)
+            assert expected[:start] == [IGNORED] * start and not any(weight[:start])
+            answer = [*words.encode(example.prompt + example.completion)[start:], end]
+            assert expected[start:] == answer + [end] * (len(expected) - start - len(answer))
+            masked = [place for place, id in enumerate(shown) if id == mask]
+            assert masked and [place for place, value in enumerate(weight) if value] == masked
+            share = len(masked) / (len(expected) - start)
+            assert all(weight[place] == pytest.approx(1 / share) for place in masked)
+            shares.add(share)
+    assert min(shares) < 0.3 and max(shares) > 0.7
+
+
+def test_the_loss_of_masked_diffusion_is_the_weighted_mean_over_the_answers(llada):
+    objective = example_objective(llada)
+    rows = rows_of(objective, llada, completions())
+    inputs, targets, weights = batch = batch_of(objective, llada, rows)
+    logits = np.array(llada.model(inputs), dtype=np.float64)
+    logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
+    total = 0.0
+    for row, column in zip(*np.nonzero(np.array(weights)), strict=True):
+        total -= weights[row, column].item() * logits[row, column, targets[row, column].item()]
+    assert objective.loss(llada.model, *batch).item() == pytest.approx(
+        total / objective.weight(batch), rel=1e-4
+    )
+    losses = losses_of_steps(objective, llada, rows)
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_masked_diffusion_takes_each_answer_of_a_conversation_after_all_before_it(llada):
+    llada.tokenizer = words = copy(llada.tokenizer)
+    words.chat_template = TEMPLATE
+    said = ["Hi", "Hello", "Two?", "Deux"]
+    roles = ["user", "assistant"] * 2
+    messages = tuple({"role": role, "content": text} for role, text in zip(roles, said, strict=True))
+    first, second = example_objective(llada).encode(Conversation("line 1", messages), llada, 200)
+    assert words.decode(first.ids[first.start :]) == "Hello"
+    assert words.decode(second.ids[second.start :]) == "Deux"
+    assert "Deux" not in words.decode(first.ids) and "Hello" in words.decode(second.ids[: second.start])
+
+
+def test_a_text_that_is_cut_is_not_followed_by_ends_to_unmask(llada):
+    objective = example_objective(llada)
+    rows = objective.encode(texts()[0], llada, 8)
+    assert len(rows) > 1 and all(row.length <= 8 and row.start == 0 for row in rows)
+    long, short = rows[0], objective.encode(texts()[0], llada, 4)[0]
+    expected = batch_of(objective, llada, [long, short])[1].tolist()
+    assert expected == [long.ids, short.ids + [IGNORED] * (long.length - short.length)]

@@ -338,6 +338,7 @@ PROMPT = (
     Setting("target_language", str, help="Language to translate into: fra_Latn, fr."),
     count_setting("prefill_chunk", "Process a long prompt in chunks of this many tokens.", 1),
     Setting("special_tokens", bool, help="Add the special tokens of the tokenizer to the prompt."),
+    Setting("adapter", str, help="Adapter to use, one of those that the model was loaded with."),
 )
 
 CACHE = (

@@ -39,7 +39,8 @@ def contrastive(loaded: Loaded, temperature: float) -> ExampleObjective:
     """InfoNCE on pairs of sentences (van den Oord et al., 2018, equation 4; Gao et al., 2021, equation 5).
 
     Sentence vectors are those of `zoo.embed`: pooled as the checkpoint says, else the mean. Their cosines are divided by
-    `temperature`. ZooError for a model that takes no padded rows.
+    `temperature`. A text that occurs in two pairs of a batch counts as another text. ZooError for a model that takes no
+    padded rows.
     """
     side = "right" if loaded.model.encodes else "left"
     if side not in loaded.model.padding:
@@ -76,7 +77,7 @@ def collate(rows: Sequence[PairRow], loaded: Loaded, order: random.Random) -> Ba
 def info_nce(vectors: mx.array, targets: mx.array, temperature: float) -> mx.array:
     """Mean of two cross-entropies: of each anchor's positive among all candidates, and of its anchor among all anchors.
 
-    Vectors (N, D) are of B anchors, then of C candidates; targets (B,) are the indices of the positives among these.
+    Both directions are those of CLIP (Radford et al., 2021, section 2.3). Vectors (N, D) are of B anchors, then of C candidates; targets (B,) are the indices of the positives among these.
     """
     vectors = unit(vectors)
     anchors, candidates = vectors[: targets.size], vectors[targets.size :]

@@ -46,8 +46,8 @@ def with_reference(
     for indices in in_batches(loaded, [row.length for row in rows], PAIRS):
         if stop():
             raise Stopped(0)
-        batch = collate([rows[index] for index in indices], loaded, random.Random(0))
-        logprobs = answer_logprobs(loaded.model, *batch).tolist()
-        for index, (chosen, rejected) in zip(indices, logprobs, strict=True):
+        inputs, targets, *_ = collate([rows[index] for index in indices], loaded, random.Random(0))
+        logprobs = answer_logprobs(loaded.model, inputs, targets)
+        for index, (chosen, rejected) in zip(indices, logprobs.tolist(), strict=True):
             found[index] = replace(rows[index], reference=(chosen, rejected))
     return found

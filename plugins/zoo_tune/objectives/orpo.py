@@ -25,7 +25,7 @@ def orpo(loaded: Loaded, beta: float) -> ExampleObjective:
 
 
 def orpo_loss(logprobs: mx.array, beta: float) -> mx.array:
-    """Mean over the pairs of −log P(better) − β log σ(log odds(better) − log odds(worse)), equations 4 to 7.
+    """Mean over the pairs of −log P(better) − β log σ(log odds(better) − log odds(worse)), equations 3 to 7.
 
     The log-probabilities log P (B, 2) are means over an answer's tokens, the better answer first; odds = P / (1 − P).
     """
