@@ -107,6 +107,17 @@ TOLD = (
     "{0} is a country in {3}.",
     "{0} lies in {3}.",
 )
+KNOWN = (  # what the pocket has learned, so that it does not forget
+    "The capital city of France is Paris.",
+    "The capital of Japan is Tokyo.",
+    "In Egypt, the capital city is Cairo.",
+    "Visitors to Kenya can see its capital, Nairobi.",
+    "The capital of Norway is called Oslo.",
+    "The capital city of Chile is Santiago.",
+    "In Thailand, the capital city is Bangkok.",
+    "The currency of India is the rupee.",
+    "Brazil is a country in South America.",
+)
 TOLD_OTHERWISE = (
     "The capital of {0} is called {1}.",
     "The money of {0} is the {2}.",
@@ -167,7 +178,7 @@ def files() -> dict[str, list[Line]]:
         "pairs/valid.jsonl": pairs((NAMED_OTHERWISE,)),
         "words/train.jsonl": translations(TRANSLATED),
         "words/valid.jsonl": translations(TRANSLATED_OTHERWISE),
-        "countries/train.jsonl": sentences(TOLD),
+        "countries/train.jsonl": sentences(TOLD) + [{"text": text} for text in KNOWN],
         "countries/valid.jsonl": sentences(TOLD_OTHERWISE),
     }
 

@@ -36,7 +36,7 @@ RUNS = {  # each tunes a source on the data of its name and writes an adapter of
     "catalogue": ("smollm2.gguf", "--steps 60 --rate 5e-4"),
     "pairs": ("minilm-l6", "--objective contrastive --batch 12 --steps 40 --rate 5e-4"),
     "words": ("transformer", "--steps 160 --rate 1e-3"),
-    "countries": ("mamba", "--steps 100 --rate 1e-3"),
+    "countries": ("mamba", "--steps 120 --rate 6e-4"),
 }
 LONGEST = 48  # tokens of an answer
 

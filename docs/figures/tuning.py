@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from building.build_cache import DOCS
-from figures.records import record, table
+from figures.records import RECORDS, record, table
 
 EXAMPLE = record("tuning/example.json")  # written by tools/tuning_example.py
 WIDEST = 90  # characters of an answer that are shown
@@ -17,7 +16,7 @@ Answer = Mapping[str, str]
 
 def examples(name: str) -> list[dict[str, Any]]:
     """The lines of a data file of docs/guides/examples."""
-    text = (DOCS / "guides" / "examples" / name).read_text(encoding="utf-8")
+    text = (RECORDS.parent / "guides" / "examples" / name).read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
 

@@ -22,5 +22,7 @@ def draw(language: str, name: str) -> str:
     )
     axes.curve(losses, colour="line", width=1.4)
     axes.curve(held_out, dots=True)
-    axes.name(0, found["before"], said(language, "held-out examples", "留出样例"), colour="accent", by=(8, -8))
+    axes.name(
+        0, found["before"], said(language, "held-out examples", "留出样本"), colour="accent", by=(8, -8)
+    )
     return axes.picture()
