@@ -77,7 +77,6 @@ def answers(name: str, questions: Sequence[str], adapter: bool) -> list[str]:
     asked = Path(f"{name}.jsonl")
     asked.write_text("".join(f"{json.dumps(question)}\n" for question in questions), encoding="utf-8")
     out = Path(f"{name}-{'after' if adapter else 'before'}.jsonl")
-    out.unlink(missing_ok=True)
     using = f" --adapter adapters/{name}" if adapter else ""
     outputs(
         {"run": f"zoo run {RUNS[name][0]} --prompts {asked} --output {out} --max-tokens {LONGEST}{using}"}
