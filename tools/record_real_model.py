@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +64,27 @@ def model_file() -> Path:
 
 def commands() -> dict[str, Any]:
     """Each command with what it writes to its output."""
+    return {"outputs": outputs(COMMANDS)}
+
+
+def outputs(lines: Mapping[str, str]) -> dict[str, Any]:
+    """Each command line with the lines that it writes to its output and its error stream."""
     folder = Path("bin")
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "zoo").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m zoo "$@"\n')
     (folder / "zoo").chmod(0o755)
     path = f"{folder.resolve()}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "COLUMNS": str(COLUMNS), "TERM": "dumb", "LANG": "C.UTF-8"}
     found = {}
-    for name, line in COMMANDS.items():
-        done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=True)
-        found[name] = {"line": line, "out": [text.rstrip() for text in done.stdout.rstrip().splitlines()]}
-    return {"outputs": found}
+    for name, line in lines.items():
+        done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{line}: {done.stderr}")
+        out, err = (
+            [text.rstrip() for text in stream.rstrip().splitlines()] for stream in (done.stdout, done.stderr)
+        )
+        found[name] = {"line": line, "out": out, "err": err}
+    return found
 
 
 def traces() -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from figures.plots import Axes
-from figures.records import RECORDS, record
+from figures.records import RECORDS, console, record
 
 POCKET, REAL = "LLaMA", "SmolLM2"
 NAMES = {"en": {POCKET: "pocket LLaMA", REAL: REAL}, "zh": {POCKET: "袖珍 LLaMA", REAL: REAL}}
@@ -17,11 +17,7 @@ REAL_MODEL = record("real_model.json")  # written by tools/record_real_model.py
 
 def shown(name: str, first: int = 0, last: int | None = None) -> str:
     """A recorded command and the lines of its output from `first` to before `last`, as a block of Markdown."""
-    command = REAL_MODEL["commands"]["outputs"][name]
-    lines = command["out"][first:last]
-    before = ["…"] * (first > 0)
-    after = ["…"] * (last is not None and last < len(command["out"]))
-    return "\n".join(["```console", f"$ {command['line']}", *before, *lines, *after, "```"])
+    return console(REAL_MODEL["commands"]["outputs"][name], first, last)
 
 
 def row_of(name: str, beginning: str) -> int:

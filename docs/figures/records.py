@@ -26,3 +26,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table in Markdown, its first column of words, the others of numbers."""
     for line in (heads, ["---", *("---:" for _ in heads[1:])], *rows):
         print("|", " | ".join(line), "|")
+
+
+def console(command: Mapping[str, Any], first: int = 0, last: int | None = None) -> str:
+    """A recorded command and the lines of its output from `first` to before `last`, as a block of Markdown."""
+    lines = command["out"][first:last]
+    before = ["…"] * (first > 0)
+    after = ["…"] * (last is not None and last < len(command["out"]))
+    return "\n".join(["```console", f"$ {command['line']}", *before, *lines, *after, "```"])

@@ -27,7 +27,9 @@ def test_each_entry_leads_to_a_page_and_stands_once(language):
     terms = [term for names, _ in entries(language) for term in names]
     assert len(terms) == len(set(terms)) > 60
     for names, text in entries(language):
-        assert re.search(r"\]\((?:tour|compare|plugins)/[\w-]+\.md\)|href=\"\.\./plugins/", text), names
+        assert re.search(r"\]\((?:tour|compare|plugins|guides)/[\w-]+\.md\)|href=\"\.\./plugins/", text), (
+            names
+        )
 
 
 def test_both_languages_have_the_same_entries_in_the_same_order():
