@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -16,6 +17,7 @@ from mlx.utils import tree_flatten
 
 from zoo import runtime
 from zoo.architecture import Architecture
+from zoo.blocks.adapted import AdapterChoice
 from zoo.blocks.joined import join_projections, make_floats
 from zoo.blocks.quantized import DequantizableLayer
 from zoo.checkpoint.finite import evaluate
@@ -35,7 +37,8 @@ class Loaded:
     """A model, ready to run. `tokenizer` may be None: prompts are then lists of ids.
 
     `folder` is the folder or file that it was read from. `registry` has the plugins that serve it. The model takes token
-    ids (B, T) and gives logits (B, T, V). `drafters` are the models that draft for it, by
+    ids (B, T) and gives logits (B, T, V). `adapters` has the names of those that it shares its weights with, and which of
+    them the next pass uses. `drafters` are the models that draft for it, by
     their sources, once drafts by them were asked for.
 
     >>> loaded = zoo.load("llama")
@@ -54,6 +57,7 @@ class Loaded:
     folder: Path
     generation_config: dict[str, Any] = field(default_factory=dict)
     registry: Registry = field(default_factory=default_registry, repr=False)
+    adapters: AdapterChoice = field(default_factory=AdapterChoice, repr=False)
     drafters: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -88,6 +92,7 @@ def load(
     architecture: str | Architecture | None = None,
     dtype: str | None = None,
     adapter: str | Path | None = None,
+    adapters: Mapping[str, str | Path] | None = None,
     context: int | None = None,
     force: bool = False,
     revision: str | None = None,
@@ -101,6 +106,7 @@ def load(
     It has many parameters because it is the one public entry point: each is an independent choice of the caller.
     `architecture`, a name or the record itself, overrides what the config says; `dtype` ("float32", "float16",
     "bfloat16") casts floats; `adapter` is a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit.
+    `adapters` are such folders by name, for a model that each text uses with the one of its setting `adapter`, or with none.
     A model that would not fit in this machine's memory with a cache of `context` tokens is refused before it is read,
     unless `force`. `repack` (4, 6 or 8) packs in so many bits those matrices of a GGUF file that no packing of MLX holds
     exactly. `unpack` keeps the floats of packed matrices beside them, which multiply faster on a CPU; when it is None, where
@@ -124,7 +130,7 @@ def load(
         report(0, 0)
     if not checkpoint.lazy and not force:
         check_memory(checkpoint.held_bytes(floats), recipe, floats, context)
-    _fill(opened, adapter, floats)
+    choice = _fill(opened, adapter, adapters or {}, floats)
     weights = {id(array): array.nbytes for _, array in tree_flatten(model.parameters())}
     if not force:
         check_memory(sum(weights.values()), recipe, floats, context)
@@ -148,6 +154,7 @@ def load(
         folder=checkpoint.path,
         generation_config=checkpoint.generation_config(),
         registry=checkpoint.registry,
+        adapters=choice,
     )
 
 
@@ -162,18 +169,27 @@ def import_generation(registry: Registry, architecture: Architecture, nbytes: in
         import_module("numpy")
 
 
-def _fill(opened: Opened, adapter: str | Path | None, floats: mx.Dtype | None) -> None:
-    """Read the parameters, change them by the adapter if there is one, and give them to the model; `opened` then holds none."""
+def _fill(
+    opened: Opened, adapter: str | Path | None, adapters: Mapping[str, str | Path], floats: mx.Dtype | None
+) -> AdapterChoice:
+    """Read the parameters, change them by the adapter if there is one, and give them to the model; `opened` then holds none.
+
+    The layers that the `adapters` change get their forms with each; what is returned chooses among them.
+    """
     opened.read(floats)
-    if adapter is None:
+    choice = AdapterChoice()
+    if adapter is None and not adapters:
         fill(opened.model, opened.parameters, floats)
     else:
-        from zoo.checkpoint.adapter import adapt, fuse_plain, open_adapter
+        from zoo.checkpoint.adapter import adapt, fuse_plain, open_adapter, share
 
-        changes = fuse_plain(opened.parameters, open_adapter(adapter, opened))
+        changes = {} if adapter is None else fuse_plain(opened.parameters, open_adapter(adapter, opened))
+        others = {name: open_adapter(folder, opened) for name, folder in adapters.items()}
         fill(opened.model, opened.parameters, floats)
+        choice = share(opened.model, others, opened.parameters, floats)
         adapt(opened.model, changes, opened.parameters, floats)
     opened.parameters.clear()  # each is then freed as soon as it is cast
+    return choice
 
 
 def keep_floats(model: nn.Module, asked: bool | None) -> None:
@@ -197,11 +213,18 @@ def memory_shortage(weights: int, recipe: Any, width: int, context: int | None =
 
     `width`: bytes of a number in the cache.
     """
-    room = runtime.total_memory()
     tokens, cache = _cache(recipe, width, context)
-    if room is None or weights + cache <= room:
+    return shortage({"weights": weights, f"cache of {tokens} tokens": cache})
+
+
+def shortage(parts: Mapping[str, int]) -> str | None:
+    """The sum in words when parts of so many bytes exceed the machine's memory together, None when they fit."""
+    room = runtime.total_memory()
+    if room is None or sum(parts.values()) <= room:
         return None
-    return f"weights {weights / GB:.1f} GB, cache of {tokens} tokens {cache / GB:.1f} GB, this machine {room / GB:.1f} GB"
+    return ", ".join(
+        f"{name} {nbytes / GB:.1f} GB" for name, nbytes in {**parts, "this machine": room}.items()
+    )
 
 
 def memory_needed(recipe: Any) -> int:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
 
+from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
+from zoo.training import answers
+from zoo.training.answers import TokenRow
+from zoo.training.example_objective import ExampleObjective
+from zoo.training.examples import Completion, TextExample
 from zoo.training.loop import Batch
 from zoo.training.loss import IGNORED, cross_entropy
 from zoo.training.objective import TrainingObjective, documents, next_tokens
@@ -53,4 +60,34 @@ def random_keys(seed: int) -> Iterator[mx.array]:
         yield own
 
 
-PREFIX_LM = TrainingObjective(prefix_lm, prefix_lm_validation, prefix_lm_loss, running=True)
+@dataclass(frozen=True)
+class PrefixRow(TokenRow):
+    """A text, or a prompt of `prompt` tokens and its completion."""
+
+    prompt: int | None = None
+
+
+def encode(example: TextExample | Completion, loaded: Loaded, length: int) -> list[PrefixRow]:
+    """The rows of a text, or the row of a prompt and its completion, each of at most `length` tokens."""
+    return [
+        PrefixRow(
+            row.ids, row.targets, row.cut, row.prompt_length if isinstance(example, Completion) else None
+        )
+        for row in answers.encode(example, loaded, length)
+    ]
+
+
+def collate(rows: Sequence[PrefixRow], loaded: Loaded, order: random.Random) -> Batch:
+    """Inputs (B, T), targets (B, T) and the length of the prefix (B,): the prompt, or 1 … T/2 tokens of a text."""
+    inputs, targets = answers.collate(rows, loaded, order)
+    prefix = mx.array([row.prompt or order.randint(1, max(row.length // 2, 1)) for row in rows])  # (B,)
+    return inputs, _after(prefix, targets), prefix
+
+
+PREFIX_LM = TrainingObjective(
+    prefix_lm,
+    prefix_lm_validation,
+    prefix_lm_loss,
+    running=True,
+    examples=ExampleObjective((TextExample, Completion), encode, collate, prefix_lm_loss),
+)

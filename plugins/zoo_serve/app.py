@@ -100,7 +100,7 @@ def _file(text: str, kind: str) -> Callable[[Request], Any]:
 
 def model_record(service: Service, name: str) -> dict[str, Any]:
     """A model as /v1/models lists it, for clients of either interface."""
-    state = "loaded" if name in service.table.served else "available"
+    state = "loaded" if service.table.sources[name].holder in service.table.served else "available"
     return {
         "id": name,
         "object": "model",

@@ -158,6 +158,7 @@ def sources_of(
     sources: tuple[str, ...], adapters: tuple[str, ...], options: ModelOptions, settings: Mapping[str, Any]
 ) -> list[Any]:
     """The models that are offered. Each is looked for, and downloaded if need be, before the server starts."""
+    from zoo.checkpoint.adapter import is_low_rank
     from zoo_serve.models import Source
 
     found: dict[str, Source] = {}
@@ -170,24 +171,38 @@ def sources_of(
 
     variables.run(_shows_warnings.set, True)
 
-    def add(name: str, source: str, adapter: Path | None) -> None:
+    def add(name: str, source: str, how: ModelOptions, **shared: str) -> None:
         if name in found:
             raise click.UsageError(f"two models are called {name}")
-        how = replace(options, adapter=adapter)
         found[name] = Source(
             name,
             partial(in_command, how.load, source),
             lambda loaded: in_command(how.settings, loaded, dict(settings)),
             about(source, options),
+            **shared,
         )
 
-    for source in sources:
-        add(model_name(source), source, None)
+    folders: dict[str, Path] = {}
     for text in adapters:
         name, equals, folder = text.partition("=")
         if not (name and equals):
             raise click.BadParameter(f"{text!r} is not NAME=FOLDER", param_hint="--adapter")
-        add(f"{model_name(sources[0])}:{name}", sources[0], FOLDER.convert(folder, None, None))
+        if name in folders:
+            raise click.UsageError(f"two adapters are called {name}")
+        folders[name] = FOLDER.convert(folder, None, None)
+    low_rank = {name: folder for name, folder in folders.items() if is_low_rank(folder)}
+    for source in sources:
+        add(
+            model_name(source),
+            source,
+            replace(options, shared_adapters=low_rank) if source == sources[0] else options,
+        )
+    base = model_name(sources[0])
+    for name, place in folders.items():
+        if name in low_rank:
+            add(f"{base}:{name}", sources[0], options, base=base, adapter=name)
+        else:  # its weights are all its own
+            add(f"{base}:{name}", sources[0], replace(options, adapter=place))
     return list(found.values())
 
 

@@ -31,13 +31,21 @@ PREFILL_SHARE = 1 / 4  # of the time, while answers are generated
 class Source(Frozen):
     """A model that the server offers under `name`.
 
-    `load` reads it, `settings` gives the defaults of its answers, and `about` is what `/v1/models` says of it.
+    `load` reads it, `settings` gives the defaults of its answers, and `about` is what `/v1/models` says of it. With an
+    `adapter`, it is the model of the source called `base`, which was loaded with an adapter of that name.
     """
 
     name: str
     load: Callable[[], Loaded]
     settings: Callable[[Loaded], Mapping[str, Any]]
     about: Mapping[str, Any]
+    base: str | None = None
+    adapter: str | None = None
+
+    @property
+    def holder(self) -> str:
+        """The name of the source whose model it uses."""
+        return self.base or self.name
 
 
 class ServedModel:
@@ -45,6 +53,7 @@ class ServedModel:
 
     def __init__(self, source: Source, *, rows: int, prompt_cache: int) -> None:
         self.name = source.name
+        self.shared: ServedModel = self
         self.loaded = source.load()
         runtime.unwire_memory()  # concurrent streams with wired memory have panicked machines
         self.settings = dict(source.settings(self.loaded))
@@ -70,6 +79,17 @@ class ServedModel:
         """The bytes that the caches of one sequence of so many tokens hold, by the recipe."""
         dtype = runtime.compute_dtype()
         return policy_bytes(self.loaded.recipe, tokens, policy) * (dtype.size if dtype else 2) // 2
+
+
+class ServedAdapter(ServedModel):
+    """A model in memory as its requests see it that ask for one of its adapters: `shared` is the model."""
+
+    def __init__(self, shared: ServedModel, source: Source) -> None:
+        self.shared, self.name = shared, source.name
+        self.settings = {**shared.settings, "adapter": source.adapter}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.shared, name)
 
 
 Ready = Callable[[ServedModel | Exception], None]

@@ -16,7 +16,7 @@ from zoo.loading import Loaded
 from zoo_serve.embeddings import encoded, vectors_of
 from zoo_serve.generation import Generation, Mailbox
 from zoo_serve.metrics import Metrics
-from zoo_serve.models import ModelTable, ServedModel
+from zoo_serve.models import ModelTable, ServedAdapter, ServedModel
 from zoo_serve.prepare import detokenized, prepare, tokenized
 from zoo_serve.requests import (
     DetokenizeRequest,
@@ -72,7 +72,7 @@ class Service:
     @asynccontextmanager
     async def _admitted(self, name: str | None) -> AsyncIterator[ServedModel]:
         """A place among the requests under way, and the model, loaded. RequestError where there is none."""
-        source = self._source(name)
+        source = self.table.sources[self._source(name)]
         if self.worker.failed is not None:
             raise RequestError(503, "the server has failed", code="failed")
         if self.stopping:
@@ -87,11 +87,11 @@ class Service:
             )
         self.under_way += 1
         try:
-            model = self.table.acquire(source) or await self._loaded(source)
+            model = self.table.acquire(source.holder) or await self._loaded(source.holder)
             try:
-                yield model
+                yield model if source.adapter is None else ServedAdapter(model, source)
             finally:
-                self._release(source)
+                self._release(source.holder)
         finally:
             self.under_way -= 1
 
@@ -186,7 +186,7 @@ class Service:
                 self.worker.arriving -= 1
             mailbox = Mailbox(asyncio.get_running_loop())
             generation = Generation(request, model, sequences, prompts, mailbox, self.metrics)
-            job = Job(model, mailbox.deliver, sequences)
+            job = Job(model.shared, mailbox.deliver, sequences)
             self.worker.submit(job)
             try:
                 await mailbox.next()
@@ -199,7 +199,7 @@ class Service:
     ) -> AsyncIterator[Made]:
         """What a function yields that the worker calls with the model, one piece between two steps of the engines."""
         mailbox = Mailbox(asyncio.get_running_loop())
-        job = Job(model, mailbox.deliver, call=lambda loaded: chain(call(loaded), [END]))
+        job = Job(model.shared, mailbox.deliver, call=lambda loaded: chain(call(loaded), [END]))
         self.worker.submit(job)
         try:
             await mailbox.next()
@@ -216,7 +216,9 @@ class Service:
 
             def vectors(loaded: Loaded) -> Iterator[list[list[float]]]:
                 for batch in batches:
-                    yield vectors_of(loaded, [ids[text] for text in batch], request.dimensions)
+                    with loaded.adapters.use(model.settings.get("adapter")):
+                        found = vectors_of(loaded, [ids[text] for text in batch], request.dimensions)
+                    yield found
 
             found = [vector async for piece in self._called(model, vectors) for vector in piece]
             order = chain.from_iterable(batches)

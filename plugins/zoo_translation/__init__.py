@@ -8,6 +8,7 @@ from zoo.architecture import (
     ModuleProbe,
     Objective,
     Preset,
+    Setting,
     TokenizerFormat,
     hookimpl,
     pocket,
@@ -261,4 +262,12 @@ def zoo_objectives():
         "zoo_translation.objective:TRANSLATION",
         tasks=("translate",),
         summary="the next token of a translation",
+        settings=(
+            Setting(
+                "source_language", str, help="Language of the sources, for models with several: eng_Latn."
+            ),
+            Setting(
+                "target_language", str, help="Language of the targets, for models with several: fra_Latn."
+            ),
+        ),
     )

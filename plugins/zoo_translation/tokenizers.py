@@ -7,7 +7,9 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from zoo.errors import PromptError, TokenizerError, did_you_mean
 from zoo.files.reading import file_in_folder
@@ -119,10 +121,12 @@ class VocabularyBackend(Backend):
             if index % 2:
                 ids.append(self._ids[part])
             else:
-                ids += [
-                    self._ids.get(piece, self._unknown) for piece in self._model.encode(part, out_type=str)
-                ]
+                ids += self._pieces_of(part, self._model, self._ids)
         return ids
+
+    def _pieces_of(self, text: str, model: Any, ids: Mapping[str, int]) -> list[int]:
+        """The ids of the pieces that a sentencepiece model cuts a text into."""
+        return [ids.get(piece, self._unknown) for piece in model.encode(text, out_type=str)]
 
     def id(self, token: str) -> int | None:
         return self._ids.get(token)
@@ -176,9 +180,19 @@ class MarianBackend(VocabularyBackend):
         target = read_vocabulary(folder / "target_vocab.json") if separate else None
         vocab = read_vocabulary(folder / "vocab.json")
         super().__init__(folder / "source.spm", vocab, SPECIAL | settings.special_tokens, target)
+        self._folder, self._target_ids = folder, target or vocab
         codes = {token[2:-2]: id for token, id in vocab.items() if re.fullmatch(r">>.+<<", token)}
         if codes:
             self.languages = TargetLanguagePrefix(codes, lambda text: [*self.encode_text(text), self._end])
+
+    def encode_target(self, text: str) -> list[int]:
+        return self._pieces_of(text, self._target_model, self._target_ids)
+
+    @cached_property
+    def _target_model(self) -> Any:
+        """The sentencepiece model of translations; that of the source where the folder has no other."""
+        path = file_in_folder(self._folder, "target.spm")
+        return self._model if path is None else load_sentencepiece(path, read_bytes(path))
 
     def encode_text(self, text: str) -> list[int]:
         mark = re.match(r">>.*?<<", text, re.DOTALL)

@@ -4,8 +4,8 @@ import mlx.core as mx
 import mlx.nn as nn
 import pytest
 
+from zoo.blocks.adapted import AdaptedEmbedding, AdaptedLinear, AdaptedStackedLinear, adapted
 from zoo.blocks.feedforward import StackedLinear
-from zoo.blocks.quantized import AdaptedEmbedding, AdaptedLinear, AdaptedStackedLinear, adapted
 from zoo.testing import same
 
 RANK = 3

@@ -1,4 +1,4 @@
-"""A hub of models on loopback: as much of the hub's protocol as huggingface_hub speaks to fetch files."""
+"""A hub of models and datasets on loopback: as much of the hub's protocol as huggingface_hub speaks to fetch files."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ class Hub(ThreadingHTTPServer):
     def asked(self, method="GET"):
         """The names of files that were asked for."""
         return [
-            path.split("/", 5)[5] for how, path, _ in self.requests if how == method and "/resolve/" in path
+            path.partition("/resolve/")[2].partition("/")[2]
+            for how, path, _ in self.requests
+            if how == method and "/resolve/" in path
         ]
 
     def handle_error(self, request, client_address):
@@ -102,9 +104,11 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.status:
             return self.refuse(self.server.status)
         found = re.fullmatch(
-            r"/api/models/(?P<id>[^/]+/[^/]+)(?:/revision/(?P<revision>[^/]+)|(?P<requests>/discussions))?",
+            r"/api/(?:models|datasets)/(?P<id>[^/]+/[^/]+)(?:/revision/(?P<revision>[^/]+)|(?P<requests>/discussions))?",
             path,
-        ) or re.fullmatch(r"/(?P<id>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)", path)
+        ) or re.fullmatch(
+            r"(?:/datasets)?/(?P<id>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)", path
+        )
         part = {key: unquote(text) for key, text in found.groupdict().items() if text} if found else {}
         repository, name = self.server.repositories.get(part.get("id")), part.get("file")
         if repository is None:

@@ -119,6 +119,27 @@ def test_marian_for_one_pair_of_languages_has_none_to_choose(tmp_path, pieces):
     assert load_tokenizer(tmp_path).languages is None
 
 
+def test_marians_translations_are_cut_by_a_model_of_their_own(tmp_path, pieces):
+    _, found = pieces
+    other = tmp_path / "other"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(pair.target for pair in islice(phrasebook.pairs("train"), 1000)),
+        model_prefix=str(other),
+        vocab_size=700,
+        minloglevel=2,
+    )
+    target = other.with_suffix(".model")
+    model = sentencepiece.SentencePieceProcessor(model_file=str(target))
+    theirs = [model.id_to_piece(id) for id in range(3, model.get_piece_size())]
+    marian(tmp_path, (pieces[0], list(dict.fromkeys([*found, *theirs]))), languages=())
+    (tmp_path / "target.spm").write_bytes(target.read_bytes())
+    reference, tokenizer = MarianTokenizer.from_pretrained(tmp_path), load_tokenizer(tmp_path)
+    for pair in islice(phrasebook.pairs("validation"), 50):
+        ids = tokenizer.encode_target(pair.target)
+        assert [*ids, reference.eos_token_id] == reference(text_target=pair.target)["input_ids"]
+        assert ids != tokenizer.encode(pair.target, special_tokens=False)
+
+
 def test_m2m_100(tmp_path, pieces):
     reference, size = m2m(tmp_path, pieces)
     found = load_tokenizer(tmp_path)

@@ -46,8 +46,8 @@ def half_of(loaded, share=0.5):
     return share
 
 
-def halved(loaded, share):
-    """An objective that only tunes; `share` has no default."""
+def halved(loaded, share=0.5):
+    """An objective that only tunes; the record declares no default of `share`."""
 
     def loss(model, *batch):
         return share * NEXT_TOKEN.loss(model, *batch)
@@ -74,7 +74,7 @@ class Mine:
     def zoo_objectives(self):
         yield Objective("half", f"{ME}:HALF", tasks=("generate",))
         yield Objective("wrong", f"{ME}:ME", tasks=("generate",))
-        yield Objective("halved", f"{ME}:halved", tasks=("generate",), options=(Setting("share", float),))
+        yield Objective("halved", f"{ME}:halved", tasks=("generate",), settings=(Setting("share", float),))
         yield Objective("halved-wrongly", f"{ME}:half_of", tasks=("generate",))
 
 
@@ -141,8 +141,8 @@ def test_an_objective_that_only_tunes_is_made_with_its_checked_options(mine):
     loaded = SimpleNamespace(architecture=mine.architecture("llama"), registry=mine)
     made = example_objective(loaded, "halved", {"share": 1})
     assert isinstance(made, ExampleObjective) and made.takes == (TextExample,)
+    assert isinstance(example_objective(loaded, "halved"), ExampleObjective)
     for options, words in (
-        ({}, "objective halved needs its setting share"),
         ({"share": "much"}, "`share` must be a number, got 'much'"),
         ({"share": 1, "shar": 1}, "objective halved has no setting 'shar'; did you mean share"),
     ):
@@ -210,7 +210,7 @@ def test_what_a_plugin_gives_wrong_is_one_line(mine, tmp_path, tokenizer_folder,
         (lambda: Corpus("a", "m:f", tasks=("generate",), questions="x"), "corpus a: questions: expected"),
         (lambda: Objective("a", "m:f", ("generate",), ("sideways",)), "causality 'sideways' is not one of"),
         (lambda: Objective("a", 3, ("generate",)), "expected"),
-        (lambda: Objective("a", "m:f", ("generate",), options=("b",)), "options is a tuple of Setting"),
+        (lambda: Objective("a", "m:f", ("generate",), settings=("b",)), "settings is a tuple of Setting"),
     ],
 )
 def test_a_record_is_checked_when_it_is_made(make, words):

@@ -276,7 +276,7 @@ class Objective(TargetRecord):
     It is imported only when it is used. `tasks` and `causalities` are those of the architectures it can train. The target
     of an objective that only tunes, on the examples of a data file, is a function: it is called
     `function(loaded, **settings)` and returns a `zoo.training.example_objective.ExampleObjective`. `settings` declares what
-    it takes; one without a default is required.
+    it takes: it is given checked values, defaults included; one without a default is left out unless it is given.
     """
 
     noun, prefix = "objective", "objective/"

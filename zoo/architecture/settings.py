@@ -161,10 +161,13 @@ class Setting(Frozen):
         return f"{more}{''.join(f', or {str(extra).lower()}' for extra in self.also)}"
 
 
-def checked_settings(owner: str, declared: Iterable[Setting], given: Mapping[str, Any]) -> dict[str, Any]:
+def checked_settings(
+    owner: str, declared: Iterable[Setting], given: Mapping[str, Any], complete: bool = True
+) -> dict[str, Any]:
     """The given settings, checked, and the defaults of the others; PromptError for one that is not declared.
 
-    `owner` is what they belong to, for the message.
+    `owner` is what they belong to, for the message. With `complete`, one that has no default must be given; otherwise it
+    may be left out.
     """
     known = {setting.name: setting for setting in declared}
     for name in given:
@@ -173,9 +176,10 @@ def checked_settings(owner: str, declared: Iterable[Setting], given: Mapping[str
             raise PromptError(f"{owner} has no setting {name!r}{hint}")
     values = {name: setting.checked(given[name]) for name, setting in known.items() if name in given}
     missing = next((n for n, setting in known.items() if n not in values and setting.default is None), None)
-    if missing is not None:
+    if complete and missing is not None:
         raise PromptError(f"{owner} needs its setting {missing}")
-    return {name: setting.default for name, setting in known.items()} | values
+    defaults = {name: setting.default for name, setting in known.items() if setting.default is not None}
+    return defaults | values
 
 
 MOST = 2**31 - 1  # MLX counts in 32 bits
@@ -334,6 +338,7 @@ PROMPT = (
     Setting("target_language", str, help="Language to translate into: fra_Latn, fr."),
     count_setting("prefill_chunk", "Process a long prompt in chunks of this many tokens.", 1),
     Setting("special_tokens", bool, help="Add the special tokens of the tokenizer to the prompt."),
+    Setting("adapter", str, help="Adapter to use, one of those that the model was loaded with."),
 )
 
 CACHE = (

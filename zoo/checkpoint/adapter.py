@@ -17,7 +17,7 @@ import mlx.nn as nn
 from mlx.utils import tree_unflatten
 
 from zoo import weights
-from zoo.blocks.quantized import adapted
+from zoo.blocks.adapted import AdapterChoice, SharedLayer, adapted
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Opened
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix, quantize_matrix
@@ -81,6 +81,21 @@ class LowRankUpdate:
         return self.magnitude.astype(mx.float32) / mx.linalg.norm(changed.astype(mx.float32), axis=-1)
 
 
+def is_low_rank(folder: Path) -> bool:
+    """Whether an adapter folder holds changes of low rank, which leave the model's weights as they are. ConfigError as below."""
+    return _settings_of(folder).choice("fine_tune_type", KINDS, "lora") != "full"
+
+
+def _settings_of(folder: Path) -> Config:
+    """The settings of an adapter folder; SourceError where it is none, ConfigError for another program's."""
+    if file_in_folder(folder, CONFIG) is None or file_in_folder(folder, TENSORS) is None:
+        raise SourceError(f"{folder}: no {CONFIG} with {TENSORS}, so no adapter")
+    settings = Config(read_object(folder, CONFIG, ConfigError), origin=Origin(str(folder / CONFIG)))
+    if "peft_type" in settings:
+        raise ConfigError(f"{folder / CONFIG}: an adapter of PEFT; those of mlx-lm are implemented")
+    return settings
+
+
 def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     """The changes of an adapter folder to an opened model, by parameter path: a `LowRankUpdate`, or the new parameter.
 
@@ -90,11 +105,7 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     if not isinstance(folder, str | Path):
         raise SourceError(f"`adapter` must be a path, got {folder!r:.60}")
     folder = Path(folder).expanduser()
-    if file_in_folder(folder, CONFIG) is None or file_in_folder(folder, TENSORS) is None:
-        raise SourceError(f"{folder}: no {CONFIG} with {TENSORS}, so no adapter")
-    settings = Config(read_object(folder, CONFIG, ConfigError), origin=Origin(str(folder / CONFIG)))
-    if "peft_type" in settings:
-        raise ConfigError(f"{folder / CONFIG}: an adapter of PEFT; those of mlx-lm are implemented")
+    settings = _settings_of(folder)
     kind = settings.choice("fine_tune_type", KINDS, "lora")
     tensors = load_file(folder / TENSORS).arrays
     for name, tensor in sorted(tensors.items()):
@@ -206,14 +217,46 @@ def adapt(
     new = []
     for path, change in changes.items():
         owner = path.removesuffix(".weight")
-        parts = [change.b, change.a]
-        if change.magnitude is not None:
-            whole = parameters[path].numbers().astype(mx.float32) + change.b @ change.a
-            parts.append(change.growth(whole))
-        layer = adapted(layers[owner], *(part if dtype is None else part.astype(dtype) for part in parts))
-        if layer is None:
-            raise CheckpointError(
-                f"{change.name}: such an adapter of a {type(layers[owner]).__name__} is not implemented"
-            )
-        new.append((owner, layer))
+        new.append((owner, _adapted(layers[owner], change, parameters[path], dtype)))
     model.update_modules(tree_unflatten(new))
+
+
+def _adapted(layer: nn.Module, change: LowRankUpdate, matrix: Any, dtype: mx.Dtype | None) -> nn.Module:
+    """The layer with a change of its `matrix`, whose numbers are cast to `dtype` if given."""
+    parts = [change.b, change.a]
+    if change.magnitude is not None:
+        numbers = matrix.numbers() if isinstance(matrix, QuantizedMatrix) else matrix
+        parts.append(change.growth(numbers.astype(mx.float32) + change.b @ change.a))
+    made = adapted(layer, *(part if dtype is None else part.astype(dtype) for part in parts))
+    if made is None:
+        raise CheckpointError(
+            f"{change.name}: such an adapter of a {type(layer).__name__} is not implemented"
+        )
+    return made
+
+
+def share(
+    model: nn.Module,
+    adapters: Mapping[str, Mapping[str, Any]],
+    parameters: Mapping[str, Any],
+    dtype: mx.Dtype | None = None,
+) -> AdapterChoice:
+    """Give the layers that the adapters change their forms with each, and return what chooses among them.
+
+    CheckpointError for an adapter of whole matrices, which share nothing with the model.
+    """
+    choice = AdapterChoice(adapters)
+    layers: dict[str, Any] = dict(model.named_modules())
+    shared: dict[str, SharedLayer] = {}
+    for name, changes in adapters.items():
+        for path, change in changes.items():
+            if not isinstance(change, LowRankUpdate):
+                raise CheckpointError(
+                    f"adapter {name}: {path} is new as a whole; load it by itself, as `adapter`"
+                )
+            owner = path.removesuffix(".weight")
+            layer = shared.setdefault(owner, SharedLayer(layers[owner], choice))
+            layer.add(name, _adapted(layers[owner], change, parameters[path], dtype))
+    model.update_modules(tree_unflatten(list(shared.items())))
+    mx.eval([form.parameters() for layer in shared.values() for form in layer.forms()])
+    return choice

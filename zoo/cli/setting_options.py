@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Callable[..., Any])
 
 # What Python's callers alone can use: a command gives its prompt as ids, and no functions.
-PYTHON_ONLY = ("special_tokens", "logits_processors")
+PYTHON_ONLY = ("special_tokens", "logits_processors", "adapter")
 KIND_NAMES = {int: "integer", float: "float", bool: "true|false", str: "text", dict: "json"}
 # Keys of a click context's `meta`: the files that settings were read from, the user's defaults, and whether help shows
 # every option.

@@ -5,7 +5,7 @@ completion of its name in a shell, in bash of words with a colon too.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
@@ -108,6 +108,7 @@ class ModelOptions(Frozen):
     """The values of a command's options about its model: how it is loaded, and how it generates."""
 
     adapter: Path | None = None
+    shared_adapters: Mapping[str, Path] | None = None
     architecture: str | None = None
     revision: str | None = None
     repack: int | None = None
@@ -126,7 +127,7 @@ class ModelOptions(Frozen):
         names = ("adapter", "architecture", "revision", "repack", "unpack", "dtype", "force")
         with Progress("loading", waits=True) as report:
             how = {name: getattr(self, name) for name in names}
-            loaded = load(source, context=context, report=report, **how)
+            loaded = load(source, adapters=self.shared_adapters, context=context, report=report, **how)
         plugin = default_registry().plugin_of(loaded.architecture)
         if not plugin.first_party:
             click.echo(f"zoo: {loaded.architecture.name} is served by the plugin {plugin.label}", err=True)

@@ -229,7 +229,7 @@ ALWAYS = (
 DRAW_SETTINGS = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "mirostat")
 # Mirostat replaces these: it chooses how many tokens to draw from.
 REPLACED = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "min_tokens_to_keep")
-POLICY = tuple(setting.name for setting in CACHE)
+POLICY = (*(setting.name for setting in CACHE), "adapter")
 MOST_BIAS = 1e6  # beyond it the other logits vanish in float32
 ONE_OF = tuple(setting.name for setting in CONSTRAINTS)
 
@@ -291,6 +291,7 @@ class Settings(Frozen):
     target_language: str | None = None
     special_tokens: bool = True
     prefill_chunk: int | None = None
+    adapter: str | None = None
 
     max_kv_size: int | None = None
     keep: int = 0
@@ -359,7 +360,11 @@ def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
         asked["stop"] = stop_strings(loaded)
     if asked.get("logit_bias"):
         asked["logit_bias"] = biases(asked["logit_bias"], loaded.recipe.embedding.vocab)
-    return Settings(**found | asked)
+    checked = Settings(**found | asked)
+    if checked.adapter is not None and checked.adapter not in loaded.adapters.names:
+        known = ", ".join(loaded.adapters.names) or "none"
+        raise PromptError(f"`adapter` {checked.adapter}: the model was loaded with {known}")
+    return checked
 
 
 def checked_shared(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -295,5 +295,5 @@ def zoo_probes() -> tuple[ModuleProbe, ...]:
         ModuleProbe("zoo.blocks.position:RoPE", f"{probes}:SilentProbe"),  # attention notes what is rotated
         ModuleProbe("zoo.blocks.convolution:Convolution", f"{probes}:ConvolutionProbe"),
         ModuleProbe("zoo.blocks.head:Head", f"{probes}:HeadProbe"),
-        ModuleProbe("zoo.blocks.quantized:AdaptedLayer", f"{probes}:LoRAProbe"),
+        ModuleProbe("zoo.blocks.adapted:AdaptedLayer", f"{probes}:LoRAProbe"),
     )

@@ -218,18 +218,33 @@ def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
     the inputs and the targets first; the loss is called `loss(model, *batch)`. `zoo train NAME --objective OBJECTIVE`
     uses one. By default an objective trains only the architectures of its own distribution.
 
-    >>> from zoo.architecture import Objective, hookimpl
-    >>> from zoo.training.loss import cross_entropy  # in the module that the record names, as all of mlx
+    `zoo tune` trains on the examples of a data file. Its objective is a
+    `zoo.training.example_objective.ExampleObjective`, which encodes an example as rows, pads rows to a batch, and has a
+    loss. A `TrainingObjective` has one as its `examples`. An objective that only tunes is a function: it is called with
+    the loaded model and the settings that the record declares, and returns one.
+
+    >>> from zoo.architecture import Objective, Setting, hookimpl
+    >>> from dataclasses import replace  # what follows, in the module that the record names, as all of mlx
+    >>> import mlx.core as mx
+    >>> from zoo.training.answers import ANSWERS
+    >>> from zoo.training.loss import IGNORED, cross_entropy, token_losses
     >>> from zoo.training.objective import TrainingObjective, documents, next_tokens
     >>> def smoothed_loss(model, inputs, targets):
     ...     logits = model(inputs)
     ...     return 0.9 * cross_entropy(logits, targets) - 0.1 * (logits.mean() - logits.logsumexp(-1).mean())
     >>> SMOOTHED = TrainingObjective(next_tokens, documents, smoothed_loss, running=True)
+    >>> def focal(loaded, gamma):  # next tokens, the less certain ones weigh more (Lin et al., 2017)
+    ...     def loss(model, inputs, targets):
+    ...         losses = token_losses(model(inputs), targets)  # (B, T)
+    ...         return ((1 - mx.exp(-losses)) ** gamma * losses).sum() / (targets != IGNORED).sum()
+    ...     return replace(ANSWERS, loss=loss)
     >>> @hookimpl
     ... def zoo_objectives():
     ...     yield Objective("smoothed", "my_plugin.smoothed:SMOOTHED", tasks=("generate",))
+    ...     gamma = Setting("gamma", float, 2.0, minimum=0, help="Exponent of 1 − p.")
+    ...     yield Objective("focal", "my_plugin.focal:focal", tasks=("generate",), settings=(gamma,))
     >>> [objective.name for objective in zoo_objectives()]
-    ['smoothed']
+    ['smoothed', 'focal']
     """
 
 

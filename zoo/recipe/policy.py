@@ -17,7 +17,7 @@ class CachePolicy(Frozen):
     `max_size`: the most tokens whose keys and values are kept, the first `keep` of a text and the newest; None keeps all.
     A key stays the one of its own position, so that distances are the true ones. `key_bits` and `value_bits`, 4 or 8:
     keys and values are quantized, `group_size` numbers to a scale and a bias; None keeps them as they are. The first
-    `start` tokens stay as they are, too. PromptError for an impossible setting.
+    `start` tokens stay as they are, too. `adapter` is the name of the one by which the model computes what is kept. PromptError for an impossible setting.
     """
 
     reserve: int = 0
@@ -27,6 +27,7 @@ class CachePolicy(Frozen):
     value_bits: int | None = None
     group_size: int = GROUP
     start: int = 0
+    adapter: str | None = None
 
     def __post_init__(self) -> None:
         if self.max_size is not None and self.max_size < 1:
@@ -50,6 +51,7 @@ class CachePolicy(Frozen):
         value_bits: int | None = None,
         kv_group_size: int = GROUP,
         kv_start: int = 0,
+        adapter: str | None = None,
         reserve: int = 0,
     ) -> CachePolicy:
         """The policy of the settings of these names. PromptError for one that another has to be given for."""
@@ -61,7 +63,7 @@ class CachePolicy(Frozen):
                 raise PromptError(
                     f"`{name}` needs `kv_bits`, `key_bits` or `value_bits`: nothing is quantized without"
                 )
-        return cls(reserve, max_kv_size, keep, *bits, kv_group_size, kv_start)
+        return cls(reserve, max_kv_size, keep, *bits, kv_group_size, kv_start, adapter)
 
     @property
     def quantizes(self) -> bool:

@@ -54,6 +54,10 @@ class Backend(ABC):
     def encode(self, text: str, special_tokens: bool) -> list[int]:
         """The ids of a text; `special_tokens` adds those that belong around it."""
 
+    def encode_target(self, text: str) -> list[int]:
+        """The ids of a translation, without special tokens; a model may have other tokens for these."""
+        return self.encode(text, special_tokens=False)
+
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
         """The text of ids; an id that no token has adds nothing."""
         detokenizer = self.detokenizer(skip_special_tokens)

@@ -56,13 +56,11 @@ class Tokenizer:
         `special_tokens` adds what the tokenizer puts around a text, such as a start token; a rendered chat
         template carries that already. Text that spells a special token becomes that token.
         """
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise TokenizerError(
-                f"the text holds half a character (a lone surrogate) at {error.start}"
-            ) from None
-        return self._backend.encode(text, special_tokens)
+        return self._backend.encode(_encodable(text), special_tokens)
+
+    def encode_target(self, text: str) -> list[int]:
+        """The ids of a translation, without special tokens; Marian's models have other tokens for these. Errors as `encode`."""
+        return self._backend.encode_target(_encodable(text))
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of ids; an id that no token has, as a padded vocabulary can give, adds nothing."""
@@ -111,6 +109,15 @@ class Tokenizer:
     def offsets(self, text: str) -> list[tuple[int, int]] | None:
         """The range of characters of each id of `encode(text, special_tokens=False)`; None where it is unknown."""
         return self._backend.offsets(text)
+
+
+def _encodable(text: str) -> str:
+    """The text; TokenizerError for one that no UTF-8 file could hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise TokenizerError(f"the text holds half a character (a lone surrogate) at {error.start}") from None
+    return text
 
 
 def load_tokenizer(

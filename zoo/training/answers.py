@@ -157,7 +157,7 @@ def _written(messages: Sequence[Message], tools: Sequence[Any], loaded: Loaded) 
     if not has_chat_template(loaded):
         raise ZooError(f"{_name(loaded)} has no chat template for messages: give prompts and completions")
     assert loaded.tokenizer is not None
-    indices = [n for n, m in enumerate(messages) if m["role"] == "assistant" and m.get("weight") != 0]
+    indices = target_messages(messages)
     texts = _rendered(
         [chat for n in indices for chat in ((n, True), (n + 1, False))], messages, tools, loaded
     )
@@ -241,3 +241,20 @@ def left_out(rows: Sequence[Any], length: int) -> str | None:
 
 
 ANSWERS = ExampleObjective((TextExample, Completion, Conversation), encode, collate, loss)
+
+
+def answer_to(origin: str, prompt: str | Sequence[Message], answer: str) -> Completion | Conversation:
+    """The example whose one target is the answer to a prompt, a text or messages."""
+    if isinstance(prompt, str):
+        return Completion(origin, prompt, answer)
+    return Conversation(origin, (*without_targets(prompt), {"role": "assistant", "content": answer}))
+
+
+def target_messages(messages: Sequence[Message]) -> list[int]:
+    """The indices of the messages that are targets: the assistant's, but for those whose "weight" is 0."""
+    return [n for n, m in enumerate(messages) if m["role"] == "assistant" and m.get("weight") != 0]
+
+
+def without_targets(messages: Sequence[Message]) -> list[Message]:
+    """The messages, none of which is a target."""
+    return [{**message, "weight": 0} for message in messages]

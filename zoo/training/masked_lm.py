@@ -11,11 +11,17 @@ import random
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import mlx.core as mx
 
+from zoo.errors import NothingToPredict
+from zoo.generation.loop.prompt import mask_id, padded, split_special_ids
+from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
+from zoo.training.example_objective import ExampleObjective, padded_ids
+from zoo.training.examples import TextExample
 from zoo.training.loop import Batch
 from zoo.training.loss import IGNORED, scored_loss
 from zoo.training.objective import END, TrainingObjective, alike, mask_of, split_end, token
@@ -41,21 +47,35 @@ def masked_lm(
         inputs, targets = [], []
         for ids in rows.tolist():
             ids, padding = split_end(ids, token(tokenizer, END))
-            shown, expected = list(ids), [IGNORED] * len(ids)
-            for span in hidden(spans(ids), draw, words=MASKED, names=MASKED_NAMES):
-                kind = draw.random()
-                for position in range(span.start, span.stop):
-                    expected[position] = ids[position]
-                    if kind < 0.9:
-                        shown[position] = mask if kind < 0.8 else draw.randrange(tokenizer.vocab_size)
+            chosen = hidden(spans(ids), draw, words=MASKED, names=MASKED_NAMES)
+            shown, expected = masked(ids, chosen, mask, tokenizer.vocab_size, draw)
             inputs.append(shown + padding)
             targets.append(expected + [IGNORED] * len(padding))
         yield mx.array(inputs), mx.array(targets)
 
 
-def masked_lm_loss(model: Any, inputs: mx.array, targets: mx.array) -> mx.array:
-    """The loss of an encoder on the targets (B, S) that are not ignored; only their logits are computed."""
-    return scored_loss(model.encode(inputs), model.head, targets)
+def masked(
+    ids: list[int], spans: Iterable[Span], mask: int, vocab: int, draw: random.Random
+) -> tuple[list[int], list[int]]:
+    """A text whose `spans` are to be predicted, masked or not, and its targets."""
+    shown, expected = list(ids), [IGNORED] * len(ids)
+    for span in spans:
+        kind = draw.random()
+        for position in range(span.start, span.stop):
+            expected[position] = ids[position]
+            if kind < 0.9:
+                shown[position] = mask if kind < 0.8 else draw.randrange(vocab)
+    return shown, expected
+
+
+def masked_lm_loss(
+    model: Any, inputs: mx.array, targets: mx.array, padding_mask: mx.array | None = None
+) -> mx.array:
+    """The loss of an encoder on the targets (B, S) that are not ignored; only their logits are computed.
+
+    `padding_mask` (B, S) is 1 for a token, 0 for padding.
+    """
+    return scored_loss(model.encode(inputs, padding_mask), model.head, targets)
 
 
 @dataclass(frozen=True)
@@ -133,6 +153,65 @@ def hidden(spans: Iterable[Span], draw: random.Random, *, words: float, names: f
     return [span for span in spans if draw.random() < (names if span.name else words)]
 
 
+@dataclass(frozen=True)
+class MaskedRow:
+    """The ids of a text, or a part of it, and its words."""
+
+    ids: list[int]
+    words: list[Span]
+    cut: int = 0
+
+    @property
+    def length(self) -> int:
+        """The number of ids."""
+        return len(self.ids)
+
+
+def of_texts(loaded: Loaded) -> ExampleObjective:
+    """Masked tokens of single texts; NothingToPredict for a model without a head, or a tokenizer without a mask."""
+    if loaded.recipe.head is None:
+        raise NothingToPredict(f"{loaded.folder}: has no head that predicts masked tokens")
+    mask_id(loaded)
+    return ExampleObjective((TextExample,), encode, collate, masked_lm_loss)
+
+
+def encode(example: TextExample, loaded: Loaded, length: int) -> list[MaskedRow]:
+    """The rows of a text, a long one in parts. The special tokens around each part are never masked."""
+    assert loaded.tokenizer is not None
+    before, own, after = split_special_ids(loaded.tokenizer, example.text)
+    joined = continues_word(example.text, loaded.tokenizer.offsets(example.text) or [(0, 0)] * len(own))
+    room = max(length - len(before) - len(after), 1)
+    rows = []
+    for start in range(0, len(own), room):
+        part = own[start : start + room]
+        first = [place for place in range(len(part)) if not place or not joined[start + place]]
+        words = [Span(len(before) + word, len(before) + stop) for word, stop in pairwise([*first, len(part)])]
+        rows.append(MaskedRow(before + part + after, words))
+    return rows
+
+
+def continues_word(text: str, offsets: Sequence[tuple[int, int]]) -> list[bool]:
+    """For the range of characters of each token, whether it continues the word, or the character, of the token before."""
+    ends = [0, *(end for _, end in offsets)]
+    return [
+        start < end or (_inside(text[max(start - 1, 0) : start]) and _inside(text[start : start + 1]))
+        for (start, _), end in zip(offsets, ends, strict=False)
+    ]
+
+
+def collate(rows: Sequence[MaskedRow], loaded: Loaded, order: random.Random) -> Batch:
+    """Inputs, targets and the padding mask, each (B, S). Of each text at least one word is to be predicted."""
+    assert loaded.tokenizer is not None
+    mask, vocab = mask_id(loaded), loaded.tokenizer.vocab_size
+    pairs = []
+    for row in rows:
+        chosen = hidden(row.words, order, words=MASKED, names=MASKED_NAMES) or [order.choice(row.words)]
+        pairs.append(masked(row.ids, chosen, mask, vocab, order))
+    inputs, targets = zip(*pairs, strict=True)
+    tokens, padding_mask = padded(inputs)
+    return tokens, padded_ids(targets, IGNORED), *([] if padding_mask is None else [padding_mask])
+
+
 MASKED_LM = TrainingObjective(
     masked_lm,
     masked_lm,
@@ -143,4 +222,5 @@ MASKED_LM = TrainingObjective(
     sentences=True,
     names=True,
     vocab=2304,
+    examples=of_texts,
 )

@@ -205,10 +205,10 @@ def example_objective(
 
     `options` are those that the objective's record declares (`registry.objective(loaded.architecture, name).settings`), by
     name; the others have their defaults. None where the objective has only batches of texts. PluginError when no
-    objective has that name, PromptError, which names the option, for one that is unknown, missing or out of bounds.
+    objective has that name, PromptError, which names the option, for one that is unknown or out of bounds.
     """
     record = loaded.registry.objective(loaded.architecture, name)
-    given = checked_settings(f"objective {record.name}", record.settings, options or {})
+    given = checked_settings(f"objective {record.name}", record.settings, options or {}, complete=False)
     target = record.load()
     found = target.examples if isinstance(target, TrainingObjective) else target
     if callable(found):
@@ -259,7 +259,7 @@ class CorpusBatches:
     def held_out_loss(
         self, model: nn.Module, documents: int | None = None, stop: Callable[[], bool] = lambda: False
     ) -> float | None:
-        """The mean loss of the held-out targets in nats; None when `stop` says so before it is known."""
+        """The mean loss of the held-out targets in nats; None without any, or when `stop` says so before it is known."""
         total = count = 0.0
         for batch in self.validation(documents):
             if stop():
@@ -267,7 +267,7 @@ class CorpusBatches:
             targets = self.weight(batch)
             total += self.objective.loss(model, *batch).item() * targets
             count += targets
-        return total / max(count, 1)
+        return total / count if count else None
 
 
 def fitting_texts(

@@ -26,8 +26,18 @@ def test_an_adapter_is_a_model_of_its_own_name(tmp_path):
     plain, changed = offered(("llama",), (f"poet={tmp_path / 'a'}",))
     assert (plain.name, changed.name) == ("llama", "llama:poet")
     tokens, expected = mx.array([[1, 2, 3]]), load("llama", adapter=tmp_path / "a")
-    assert mx.array_equal(changed.load().model(tokens), expected.model(tokens))
-    assert not mx.allclose(plain.load().model(tokens), expected.model(tokens), atol=1e-3)
+    assert (changed.holder, changed.adapter) == ("llama", "poet")
+    loaded = plain.load()
+    assert not mx.allclose(loaded.model(tokens), expected.model(tokens), atol=1e-3)
+    with loaded.adapters.use("poet"):
+        assert mx.allclose(loaded.model(tokens), expected.model(tokens), atol=1e-4)
+
+
+def test_an_adapter_of_whole_weights_is_a_model_of_its_own(tmp_path):
+    adapter(tmp_path / "a", {"model.norm.weight": mx.zeros((128,))}, fine_tune_type="full")
+    _, changed = offered(("llama",), (f"poet={tmp_path / 'a'}",))
+    assert changed.holder == "llama:poet"
+    assert not changed.load().model(mx.array([[1, 2, 3]])).any()
 
 
 def test_an_adapter_without_a_name_is_refused(tmp_path):

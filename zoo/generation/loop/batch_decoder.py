@@ -54,6 +54,10 @@ class BatchDecoder:
 
     def first(self) -> mx.array:
         """The logits of the first new token of each prompt, (B, V)."""
+        with self.loaded.adapters.use(self.settings.adapter):
+            return self._first()
+
+    def _first(self) -> mx.array:
         if self.model.translates:
             self.cache = self.model.make_cache(self.settings.policy(1 + self.limit))
             return SourcePrefill(self.model, self.prompts, self.cache, start_token(self.loaded)).advance()
@@ -76,6 +80,10 @@ class BatchDecoder:
 
     def next(self, tokens: mx.array) -> mx.array:
         """The logits after one more token in each row, (H, 1) -> (H, V)."""
+        with self.loaded.adapters.use(self.settings.adapter):
+            return self._next(tokens)
+
+    def _next(self, tokens: mx.array) -> mx.array:
         if self.on_hidden is None:
             return self._forward(tokens, self.cache)
         hidden = self.model.backbone(tokens, self.cache)  # (H, 1, D)

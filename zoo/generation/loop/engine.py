@@ -6,7 +6,7 @@ import math
 import time
 from collections import abc
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
@@ -179,15 +179,17 @@ class Engine:
             for group in list(self._groups):
                 sequences = group.sequences
                 try:
-                    self._add_steps(group.step())
+                    with self._adapter_of(sequences):
+                        steps = group.step()
+                    self._add_steps(steps)
                 except BaseException as error:
                     self._groups.remove(group)
                     self._fail(sequences, error, f"in a pass of {len(sequences)} sequences")
             self._groups = [group for group in self._groups if group.sequences]
             if self._share is not None:
                 self._share.add_decode(time.perf_counter() - began - reading)
-            steps, self._steps = self._steps, []
-            return steps
+            found, self._steps = self._steps, []
+            return found
 
     def run(self) -> Iterator[tuple[int, Step]]:
         """The steps of all sequences, as they come, until none is left."""
@@ -232,7 +234,8 @@ class Engine:
                 mx.synchronize()  # the pass under way is not of this chunk
             began = time.perf_counter()
             try:
-                tokens, read = reading.advance(chunk)
+                with self._adapter_of(reading.sequences):
+                    tokens, read = reading.advance(chunk)
                 if share is not None and read is not None:
                     mx.eval(read.logits)
             except BaseException as error:
@@ -256,6 +259,10 @@ class Engine:
         except BaseException as error:
             self._fail(chain.from_iterable(read.sequences for read in ready), error, "while joining a batch")
         return seconds
+
+    def _adapter_of(self, sequences: abc.Sequence[Sequence]) -> AbstractContextManager[None]:
+        """Let the model's passes meanwhile use the adapter of these sequences, which all of a pass share."""
+        return self.loaded.adapters.use(sequences[0].settings.adapter if sequences else None)
 
     def _add_steps(self, steps: Iterable[tuple[Sequence, Step]]) -> None:
         """Note the steps of this call of `step`; sequences that end with theirs are let go."""

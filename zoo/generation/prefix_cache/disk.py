@@ -38,8 +38,12 @@ class Damaged(Exception):
 
 
 def write(path: Path, trees: Mapping[CachePolicy, Tree], loaded: Loaded) -> None:
-    """Write the trees of a model. PromptError for a file of another kind, or where nothing can be written."""
+    """Write the trees of a model. PromptError for a file of another kind, or where nothing can be written.
+
+    What an adapter computed stays out: its name does not say that another session's has the same numbers.
+    """
     check_kind(path)
+    trees = {policy: tree for policy, tree in trees.items() if policy.adapter is None}
     tensors: dict[str, mx.array] = {}
     described = []
     for number, (policy, tree) in enumerate(trees.items()):

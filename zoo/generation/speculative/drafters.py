@@ -20,16 +20,16 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.blocks.position import rope_stable_length
 from zoo.cache import evaluate_caches, flatten_caches
-from zoo.errors import PromptError, TokenizerError, ZooError
+from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.generation.sampling.draw import draw_processors
 from zoo.generation.sampling.logits import LogitsProcessor, stages_of
 from zoo.generation.settings import Settings
 from zoo.generation.speculative.verification import Rollback, can_roll_back
+from zoo.generation.vocabulary import load_same_vocabulary
 from zoo.loading import Loaded, load
 from zoo.recipe import learned_context
-from zoo.tokenizer import Tokenizer
 
 DRAFT_SEED = 0x9E3779B97F4A7C15  # makes the random keys of drafts others than those of the tokens
 
@@ -334,36 +334,12 @@ def load_draft_model(loaded: Loaded, source: Loaded | str | Path) -> Loaded:
     """The draft model, loaded at the first call if `source` is not; PromptError where it cannot draft for `loaded`."""
     if not isinstance(source, Loaded) and str(source) in loaded.drafters:
         return loaded.drafters[str(source)]
-    try:
-        draft = source if isinstance(source, Loaded) else load(source, registry=loaded.registry)
-    except ZooError as error:
-        raise PromptError(f"`draft_model`: {error}") from error
-    name, model = f"`draft_model` {draft.folder}", draft.model
-    if not model.decodes or model.translates or draft.architecture.causality != "causal":
-        raise PromptError(f"{name}: {draft.architecture.name} is no causal decoder")
+    draft = load_same_vocabulary(loaded, source, "draft_model")
+    model = draft.model
     if not can_roll_back(model.plain_caches(model.make_cache())):
-        raise PromptError(f"{name}: the caches of {draft.architecture.name} cannot take tokens back")
-    if (draft.tokenizer is None) != (loaded.tokenizer is None):
-        raise PromptError(f"{name}: one of the two models has a tokenizer, the other none")
-    if draft.tokenizer is None or loaded.tokenizer is None:
-        ours, theirs = loaded.recipe.embedding.vocab, draft.recipe.embedding.vocab
-        if ours != theirs:
-            raise PromptError(f"{name}: its vocabulary has {theirs} tokens, that of {loaded.folder} {ours}")
-    else:
-        for token in range(max(loaded.tokenizer.vocab_size, draft.tokenizer.vocab_size)):
-            theirs, ours = piece(draft.tokenizer, token), piece(loaded.tokenizer, token)
-            if theirs != ours:
-                raise PromptError(
-                    f"{name}: its tokenizer is another: token {token} is {theirs!r} there and {ours!r} in {loaded.folder}"
-                )
+        raise PromptError(
+            f"`draft_model` {draft.folder}: the caches of {draft.architecture.name} cannot take tokens back"
+        )
     if not isinstance(source, Loaded):
         loaded.drafters[str(source)] = draft
     return draft
-
-
-def piece(tokenizer: Tokenizer, id: int) -> str | None:
-    """The token of an id, None where there is none."""
-    try:
-        return tokenizer.token(id)
-    except TokenizerError:
-        return None

@@ -58,7 +58,9 @@ def stream(
         texts: list[list[Step]] = [[] for _ in sequences]
         draft = ""
         while batch.sequences:
-            for sequence, step in batch.step():
+            with loaded.adapters.use(settings.adapter):
+                drawn = batch.step()
+            for sequence, step in drawn:
                 if step.error is not None:
                     raise step.error
                 texts[sequence.handle].append(step)

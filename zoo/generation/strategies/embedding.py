@@ -18,6 +18,7 @@ from zoo.generation import check_loaded
 from zoo.generation.loop.prompt import encode_prompt, in_batches, padded, split_special_ids
 from zoo.generation.sampling.logits import check_numbers
 from zoo.loading import Loaded
+from zoo.tokenizer import Tokenizer
 
 BATCH = 32  # texts a pass
 
@@ -60,16 +61,22 @@ def embed(
     ids = [encode_text(loaded, text, settings.length) for text in texts]
     vectors: dict[int, mx.array] = {}
     for chosen in in_batches(loaded, list(map(len, ids)), BATCH):
+        tokens, mask = padded_texts(loaded, [ids[text] for text in chosen])  # (B, S)
         with runtime.eager():
-            states, mask = _states(loaded, [ids[text] for text in chosen])  # (B, S, D), (B, S)
-        pooled = _pool(states, mask, mode)  # (B, D)
+            states = hidden_states(loaded.model, loaded.architecture.causality, tokens, mask)  # (B, S, D)
+        pooled = pool(states, mask, mode)  # (B, D)
         mx.eval(pooled)
         check_numbers(pooled.max().item(), "a text's vector")
         vectors |= zip(chosen, pooled, strict=True)
     found = mx.stack([vectors[text] for text in range(len(ids))])  # (N, D)
     if settings.normalise if normalise is None else normalise:
-        found = found / mx.maximum(mx.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
+        found = unit(found)
     return found
+
+
+def unit(vectors: mx.array) -> mx.array:
+    """Vectors scaled to length 1, (N, D) -> (N, D)."""
+    return vectors / mx.maximum(mx.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 def encode_text(loaded: Loaded, text: str | Sequence[int], limit: int | None) -> list[int]:
@@ -81,28 +88,36 @@ def encode_text(loaded: Loaded, text: str | Sequence[int], limit: int | None) ->
         raise PromptError("a text to embed is empty")
     if limit is None or loaded.tokenizer is None or not isinstance(text, str):
         return encode_prompt(loaded, text)
-    before, own, after = split_special_ids(loaded.tokenizer, text)
-    room = max(limit - len(before) - len(after), 0)
-    if len(own) > room:
+    ids, cut = cut_text(loaded.tokenizer, text, limit)
+    if cut:
         warnings.warn(
             f"texts longer than {limit} tokens are cut, as the folder's max_seq_length says", stacklevel=3
         )
-    return encode_prompt(loaded, before + own[:room] + after)
+    return encode_prompt(loaded, ids)
 
 
-def _states(loaded: Loaded, rows: list[list[int]]) -> tuple[mx.array, mx.array]:
-    """Hidden states (B, S, D) of rows of ids, and their mask (B, S): 1 for a token, 0 for padding."""
-    model: Any = loaded.model
-    tokens, mask = padded(rows, left=not model.encodes)
-    mask = mx.ones(tokens.shape, mx.int32) if mask is None else mask
+def cut_text(tokenizer: Tokenizer, text: str, limit: int) -> tuple[list[int], int]:
+    """At most `limit` ids of a text, those that the tokenizer puts around it included, and the number that was cut."""
+    before, own, after = split_special_ids(tokenizer, text)
+    kept = own[: max(limit - len(before) - len(after), 0)]
+    return before + kept + after, len(own) - len(kept)
+
+
+def padded_texts(loaded: Loaded, rows: Sequence[Sequence[int]]) -> tuple[mx.array, mx.array]:
+    """Rows of ids (B, S), and their mask (B, S): 1 for a token, 0 for padding, on the side that the model takes it."""
+    tokens, mask = padded(rows, left=not loaded.model.encodes)
+    return tokens, mx.ones(tokens.shape, mx.int32) if mask is None else mask
+
+
+def hidden_states(model: Any, causality: str, tokens: mx.array, mask: mx.array) -> mx.array:
+    """The hidden states (B, S, D) of padded texts (B, S)."""
     if model.encodes:
-        return model.encode(tokens, mask), mask
-    if loaded.architecture.causality == "prefix":
-        return model.backbone(tokens, mask=mask, prefix=mask.sum(axis=1)), mask
-    return model.backbone(tokens, mask=mask), mask
+        return model.encode(tokens, mask)  # type: ignore[no-any-return]
+    prefix = {"prefix": mask.sum(axis=1)} if causality == "prefix" else {}
+    return model.backbone(tokens, mask=mask, **prefix)  # type: ignore[no-any-return]
 
 
-def _pool(states: mx.array, mask: mx.array, mode: str) -> mx.array:
+def pool(states: mx.array, mask: mx.array, mode: str) -> mx.array:
     """One vector a text, (B, S, D) -> (B, D), in float32."""
     states, width = states.astype(mx.float32), mask.shape[1]
     if mode == "mean":
