@@ -31,6 +31,7 @@ from zoo.training.example_lines import keys_of
 from zoo.training.example_objective import ExampleBatches, ExampleObjective, Row
 from zoo.training.examples import Example, TextExample, TranslationPair
 from zoo.training.loop import Batch, Trainer, TrainingCallbacks
+from zoo.training.memory import check_step
 from zoo.training.objective import (
     CorpusBatches,
     TrainingObjective,
@@ -125,6 +126,9 @@ def tune_folder(
         callbacks.phase("encoding the data")
         batches, training = batches_of(loaded, examples, settings, callbacks)
         chosen = add_adapters(loaded.model, settings.adapter, training.seed)
+        if isinstance(batches, ExampleBatches):
+            rows = batches.longest()
+            check_step(loaded, len(rows), max(row.length for row in rows), training)
         record = _new_record(about, loaded, examples, settings, training)
         run_folder.check_writable(out, record.parameters * (2 * 3 + 1) * 4)
         Trainer(
