@@ -26,14 +26,18 @@ class Answers:
 
     @classmethod
     def of(cls, item: Example, loaded: Loaded) -> Answers:
-        """The answers of an example."""
+        """The answers of an example; ZooError for one that has none."""
         assert loaded.tokenizer is not None
-        rows, prompts, references, ends = rows_of(item, loaded), [], [], eos_ids_of(loaded)
+        rows, ends = rows_of(item, loaded), eos_ids_of(loaded)
+        prompts: list[list[int]] = []
+        references: list[str] = []
         for row in rows:
             for start, stop in _spans(row.targets):
                 prompts.append(list(row.inputs[: start + 1]))
                 said = [id for id in row.targets[start:stop] if id not in ends]
                 references.append(loaded.tokenizer.decode(said))
+        if not prompts:
+            raise ZooError(f"{item.origin}: has no answer to judge")
         return cls(rows, prompts, references)
 
 
@@ -46,7 +50,7 @@ def rows_of(item: Example, loaded: Loaded) -> list[TargetRow]:
 
 def _spans(targets: Sequence[int]) -> Iterator[tuple[int, int]]:
     """The first position of each run of targets, and the one after its last."""
-    start = None
+    start: int | None = None
     for place, target in enumerate([*targets, IGNORED]):
         if target != IGNORED and start is None:
             start = place
