@@ -26,7 +26,7 @@ class Answers:
 
     @classmethod
     def of(cls, item: Example, loaded: Loaded) -> Answers:
-        """The answers of an example; ZooError for one that has none."""
+        """The answers of an example."""
         assert loaded.tokenizer is not None
         rows, ends = rows_of(item, loaded), eos_ids_of(loaded)
         prompts: list[list[int]] = []
@@ -36,8 +36,6 @@ class Answers:
                 prompts.append(list(row.inputs[: start + 1]))
                 said = [id for id in row.targets[start:stop] if id not in ends]
                 references.append(loaded.tokenizer.decode(said))
-        if not prompts:
-            raise ZooError(f"{item.origin}: has no answer to judge")
         return cls(rows, prompts, references)
 
 

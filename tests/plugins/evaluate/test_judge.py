@@ -74,14 +74,6 @@ def test_each_answer_of_a_conversation_counts(lines, monkeypatch):
     assert judged(loaded, path, "accuracy")["accuracy"] == 0.75  # 1 of 1, and 1 of 2
 
 
-def test_a_conversation_without_an_answer_that_counts_is_refused_with_its_line(lines, monkeypatch):
-    loaded = zoo.load("llama")
-    monkeypatch.setattr(loaded.tokenizer, "chat_template", TEMPLATE)
-    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello", "weight": 0}]
-    with pytest.raises(ZooError, match=r"data\.jsonl, line 1: has no answer to judge"):
-        judged(loaded, lines([{"messages": messages}]))
-
-
 def test_more_tokens_than_the_limit_are_no_right_answer(llama, lines):
     assert judged(llama, lines(CAPITALS[:2]), "accuracy", max_tokens=2)["accuracy"] == 0
 
