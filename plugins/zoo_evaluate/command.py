@@ -188,7 +188,8 @@ def _on_data(
         raise click.UsageError("divergence is of one model from another: give two")
     for source in sources:
         check_model(architecture_of(source, options.architecture, options.revision), type(items[0]))
-    first, judged = None, []
+    first: Any = None
+    judged: list[tuple[str, Any]] = []
     for name, load in loaders:
         loaded = load()
         with _reports(name) as report:
