@@ -6,7 +6,7 @@
 Both train the same first adapter on the same rows in the same order with the same optimizer, each in a process of its own, on
 texts and on completions of which only the answers are targets. Each pads a batch as it does by itself. `losses` compares the
 losses of each step, and the logits of the trained adapter in both. `speed` alternates between them: targets a second, without
-the first step of each width, and the most memory that MLX held.
+the first step of each width, and the most memory that MLX held; a record gets its rounds beside those that it has.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def examples(kind: str) -> list[Example]:
 def prepare(kind: str, given: argparse.Namespace, job: Path) -> None:
     """Write the batches, and the adapter before its first step, to a folder."""
     reader = zoo.load(given.tokenizer or given.source)
-    rows = rows_of(ANSWERS, reader, examples(kind), LENGTH)
+    rows = rows_of(ANSWERS, reader, examples(kind), given.length)
     batches = ExampleBatches(ANSWERS, reader, rows, (), given.batch, SEED).training()
     loaded = zoo.load(given.source)
     vocab = loaded.recipe.embedding.vocab
@@ -98,7 +98,7 @@ def batches_in(job: Path) -> list[Batch]:
 
 def settings_of(steps: int) -> TrainingSettings:
     """The hyperparameters of `zoo tune`, without clipping, which mlx-lm does not have."""
-    return TrainingSettings(steps=steps, length=LENGTH, rate=RATES["lora"], decay=0.0, clip=1e9)
+    return TrainingSettings(steps=steps, rate=RATES["lora"], decay=0.0, clip=1e9)
 
 
 def train_zoo(source: str, batches: Sequence[Batch], job: Path, step: Step) -> None:
@@ -201,7 +201,7 @@ def trained(engine: str, source: str, job: Path) -> dict[str, Any]:
     return figures
 
 
-def losses(source: str, job: Path, rounds: int) -> dict[str, Any]:
+def losses(source: str, job: Path) -> dict[str, Any]:
     """The losses of both by step, and how far they and the logits of the trained adapter differ."""
     theirs, own = (trained(engine, source, job)["losses"] for engine in ("mlx-lm", "zoo"))
     logits = mx.load(str(job / "logits.safetensors"))["logits"]
@@ -216,20 +216,12 @@ def losses(source: str, job: Path, rounds: int) -> dict[str, Any]:
     }
 
 
-def speed(source: str, job: Path, rounds: int) -> dict[str, Any]:
-    """Speed and memory of both in rounds that alternate, and their ratios."""
-    from serve_speed import spread
-
-    found: dict[str, list[dict[str, Any]]] = {engine: [] for engine in TRAINERS}
-    for _ in range(rounds):
-        for engine, values in found.items():
-            values.append(trained(engine, source, job))
-    figures: dict[str, Any] = {}
-    for name in ("targets_per_second", "peak_bytes"):
-        ways = {engine: [one[name] for one in values] for engine, values in found.items()}
-        ways["ratio"] = [a / b for a, b in zip(ways["zoo"], ways["mlx-lm"], strict=True)]
-        figures[name] = {way: spread(values) for way, values in ways.items()}
-    return figures
+def speed(source: str, job: Path) -> dict[str, Any]:
+    """The speed and memory of both, one after the other."""
+    found = {engine: trained(engine, source, job) for engine in TRAINERS}
+    for figures in found.values():
+        del figures["losses"]
+    return found
 
 
 PARTS = {"losses": losses, "speed": speed}
@@ -243,9 +235,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tokenizer", metavar="FOLDER", help="where the model has no tokenizer of its own")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--batch", type=int, default=BATCH, help="rows a batch (4)")
+    parser.add_argument("--length", type=int, default=LENGTH, help="tokens of a row at most (2048)")
     parser.add_argument("--steps", type=int, default=100, help="steps of a training (100)")
-    parser.add_argument("--rounds", type=int, default=5, help="of `speed` (5)")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="write the figures as JSON, beside those of other parts")  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the figures as JSON, beside those it has")  # fmt: skip
     parser.add_argument("--engine", choices=TRAINERS, help=argparse.SUPPRESS)
     parser.add_argument("--job", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -255,19 +248,25 @@ def main(arguments: list[str] | None = None) -> int:
     for kind in given.kinds:
         with tempfile.TemporaryDirectory() as folder:
             prepare(kind, given, Path(folder))
-            figures = PARTS[given.part](given.source, Path(folder), given.rounds)
-        print(json.dumps({kind: figures}), flush=True)
-        if given.record:
-            about = {"date": time.strftime("%Y-%m-%d"), "batch": given.batch, "steps": given.steps}
-            keep(given.record, given.part, kind, about | figures)
+            for _ in range(given.rounds):
+                figures = PARTS[given.part](given.source, Path(folder))
+                if given.record:
+                    keep(given, kind, figures)
+                else:
+                    print(json.dumps({kind: figures}), flush=True)
     return 0
 
 
-def keep(path: Path, part: str, kind: str, figures: dict[str, Any]) -> None:
-    """Put the figures of a part and a kind of data into a record, which keeps its others."""
+def keep(given: argparse.Namespace, kind: str, figures: dict[str, Any]) -> None:
+    """Put the figures of a round into the record, which keeps those of other rounds."""
+    path: Path = given.record
     record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    record["versions"] = versions() | {"mlx-lm": version("mlx-lm")}
-    record.setdefault(part, {})[kind] = figures
+    record |= {"versions": versions() | {"mlx-lm": version("mlx-lm")}, "date": time.strftime("%Y-%m-%d")}
+    about = {name: getattr(given, name) for name in ("batch", "length", "steps")}
+    part = record.setdefault(given.part, {}).setdefault(kind, about | {"rounds": []})
+    if {name: part[name] for name in about} != about:
+        raise SystemExit(f"{path} has rounds of other sizes")
+    part["rounds"].append(figures)
     write_record(path, record, overwrite=None, indent=1)
 
 
