@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import namedtuple
 
 import pytest
 
@@ -136,8 +137,8 @@ def test_a_full_disk_leaves_the_old_adapter(tune, tmp_path, monkeypatch):
     done = tune("--steps", "1", "--rank", "2", "--overwrite")
     assert done.returncode and "cannot be written ([write] Unable to write" in done.stderr.splitlines()[-1]
     assert contents(tmp_path / "out") == before
-    usage = shutil._ntuple_diskusage(1, 1, 1_000_000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1, 1, 1_000_000))
     refused(tune("--steps", "1", "--overwrite"), "and the disk has 1 MB left")
 
 
@@ -145,8 +146,20 @@ def test_a_full_disk_leaves_the_old_adapter(tune, tmp_path, monkeypatch):
 def test_ctrl_c_saves_and_the_resumed_run_is_the_uninterrupted_one(tune, tmp_path):
     how = ("--schedule", "constant", "--warmup", "1", "--dropout", "0.1", "--batch", "2", "--length", "16")
     process = subprocess.Popen(
-        [sys.executable, "-m", "zoo", "tune", "llama", "--data", "data.jsonl", "--out", "out", *how]
-        + ["--steps", "200"],
+        [
+            sys.executable,
+            "-m",
+            "zoo",
+            "tune",
+            "llama",
+            "--data",
+            "data.jsonl",
+            "--out",
+            "out",
+            *how,
+            "--steps",
+            "200",
+        ],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
