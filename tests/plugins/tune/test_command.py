@@ -101,7 +101,7 @@ def test_out_must_be_a_folder(tune, tmp_path):
         (["--parts", "mixer.foo"], "--parts: no layer 'mixer.foo' takes an adapter"),
         (["--rate", "1e20", "--steps", "2"], "try a smaller --rate"),
         (["--data", "nothing.jsonl"], "nothing.jsonl: no such file or folder of data"),
-        (["--objective", "paint"], "objective 'paint': none of that name"),
+        (["--objective", "paint"], "no objective 'paint'; there are: "),
         (["--resume"], "out: no run to resume"),
     ],
 )
