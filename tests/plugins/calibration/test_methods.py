@@ -165,7 +165,10 @@ def packed(tmp_path_factory):
         ("-q none --calibrate TEXT", "--calibrate says how --quantize rounds"),
         ("-q 4 --calibrate none.txt", "none.txt is no file or folder"),
         ("-q 4 --calibrate EMPTY", "empty.txt: is empty"),
-        ("-q 4 --calibrate TEXT --method gtpq", "no quantization method 'gtpq'; there are: awq, gptq, sensitivity"),
+        (
+            "-q 4 --calibrate TEXT --method gtpq",
+            "no quantization method 'gtpq'; there are: awq, gptq, sensitivity",
+        ),
         ("-q 4 --calibrate TEXT --bits 4.5", "--bits: gptq gives every matrix the bits of --quantize"),
         ("-q 4 --calibrate TEXT --method sensitivity --bits 2", "--bits 2: this model can have from 3.5"),
         ("-q 4 --calibrate TEXT --method sensitivity --bits 9", "to 8.5"),
