@@ -5,6 +5,7 @@ Frantar et al., 2022 (arXiv:2210.17323), algorithm 1. Axes: O outputs, I inputs,
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -36,10 +37,8 @@ def round_matrix(
     scales, biases = [], []
     for start in range(0, len(rows), spec.group_size):
         end = start + spec.group_size
-        importance = np.diagonal(inverse)[start:end] ** -2
-        scale, bias = search(
-            rows[start:end].T, lambda errors, by=importance: errors**2 @ by, spec.bits, dtype
-        )
+        cost = partial(_cost, np.diagonal(inverse)[start:end] ** -2)
+        scale, bias = search(rows[start:end].T, cost, spec.bits, dtype)
         errors = np.empty_like(rows[start:end])
         for index in range(start, end):
             place = places(rows[index], scale, bias, spec.bits)
@@ -61,3 +60,8 @@ def factor(gram: np.ndarray) -> np.ndarray:  # (I, I) -> (I, I)
     lower = np.linalg.cholesky(damped[::-1, ::-1])
     upper = mx.array(lower[::-1, ::-1].astype(np.float32))
     return np.array(mx.linalg.tri_inv(upper, upper=True, stream=mx.cpu))  # MLX has it on the CPU alone
+
+
+def _cost(importance: np.ndarray, errors: np.ndarray) -> np.ndarray:  # (N,), (O, N) -> (O,)
+    costs: np.ndarray = errors**2 @ importance
+    return costs

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -67,9 +68,7 @@ class Layerwise:
                     with watched(own) as sums:
                         for number in range(len(self.passes)):
                             self._result(path, module, number)
-                    yield Layer(
-                        path, own, sums, lambda number, at=(path, module): self._result(*at, number).value
-                    )
+                    yield Layer(path, own, sums, partial(self._value, path, module))
                 self._results[name] = [
                     self._result(path, module, number) for number in range(len(self.passes))
                 ]
@@ -79,6 +78,9 @@ class Layerwise:
                 for number in range(len(self.passes)):
                     self._whole(number)
             yield Layer("", left, sums, self._whole)
+
+    def _value(self, path: str, module: nn.Module, number: int) -> Any:
+        return self._result(path, module, number).value
 
     def _whole(self, number: int) -> Any:
         """The output of the model in one pass."""
