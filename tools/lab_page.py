@@ -11,8 +11,9 @@ from pathlib import Path
 
 from zoo.architecture import Experiment
 from zoo.host.registry import default_registry
+from zoo.inspect.interval import LEVEL
 from zoo_lab.figures import draw, drawn_charts
-from zoo_lab.record import LEVEL, ExperimentRecord, file_name
+from zoo_lab.record import ExperimentRecord, file_name
 from zoo_lab.report import alt_text, line, page, read
 
 DOCS = Path(__file__).parent.parent / "docs"

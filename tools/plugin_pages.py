@@ -41,6 +41,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
         "CrossCache",
     ),
     "zoo.checkpoint.checkpoint": ("Checkpoint",),
+    "zoo.checkpoint.calibration": ("Calibration", "CalibrationTask"),
     "zoo.blocks.activation": ("activation",),
     "zoo.blocks.attention": ("Attention",),
     "zoo.blocks.convolution": ("Convolution", "tokens_only"),

@@ -1,16 +1,6 @@
-"""The zoo's own corpora, atlas and phrasebook, made here without a download, and `zoo evaluate`. Imports no mlx."""
+"""The zoo's own corpora, atlas and phrasebook, made here without a download. Imports no mlx."""
 
-from zoo.architecture import Command, Corpus, hookimpl
-
-
-@hookimpl
-def zoo_commands():
-    yield Command(
-        "evaluate",
-        "zoo_corpora.command:evaluate",
-        "Count the questions of a corpus that a model answers.",
-        group="Look inside",
-    )
+from zoo.architecture import Corpus, hookimpl
 
 
 @hookimpl

@@ -13,8 +13,9 @@ from typing import Any
 
 from zoo.errors import ZooError
 from zoo.files.writing import GENERATOR, make_folder, output_file
+from zoo.inspect.interval import Interval, interval
 from zoo_lab.plan import Chart
-from zoo_lab.record import ArmRecord, ExperimentRecord, Interval, file_name, interval
+from zoo_lab.record import ArmRecord, ExperimentRecord, file_name
 from zoo_lab.report import axes_text
 
 # Blue, vermilion, green, purple and brown after Okabe and Ito (2008), and grey: told apart by the colour-blind, and each
@@ -42,7 +43,7 @@ def curves(
     for arm in arms:
         points = _curve(record, chart, arm)
         name, style = label(chart, arm), _style(lines, label(chart, arm))
-        xs, means = [x for x, _ in points], [found.mean for _, found in points]
+        xs, means = [x for x, _ in points], [found.value for _, found in points]
         axis.plot(xs, means, label=name, markersize=3.5, linewidth=1.6, **style)
         bounds = [(x, found.low, found.high) for x, found in points if found.low is not None]
         if bounds:
@@ -69,12 +70,12 @@ def points(
             and (x := _x(record, chart, arm))
             and (y := record.interval(arm.name, chart.y))
         ]
-        found.sort(key=lambda point: point[0].mean)
+        found.sort(key=lambda point: point[0].value)
         xs, ys = [x for x, _, _ in found], [y for _, y, _ in found]
-        placed += [(x.mean, y.mean, arm) for x, y, arm in found]
+        placed += [(x.value, y.value, arm) for x, y, arm in found]
         axis.errorbar(
-            [x.mean for x in xs],
-            [y.mean for y in ys],
+            [x.value for x in xs],
+            [y.value for y in ys],
             yerr=_bars(ys),
             xerr=_bars(xs) if chart.x in metrics else None,
             label=name,
@@ -106,7 +107,7 @@ def dots(
         style, values = _style(lines, arm.name), record.values(arm.name, chart.y)
         axis.plot(values, [row] * len(values), ".", color=style["color"], alpha=0.45, markersize=6)
         axis.errorbar(
-            found.mean, row, xerr=_bars([found]), color=style["color"], marker=style["marker"], capsize=4
+            found.value, row, xerr=_bars([found]), color=style["color"], marker=style["marker"], capsize=4
         )
     axis.set_yticks(range(len(arms)), [textwrap.fill(arm.name, 24) for arm in arms])
     axis.set_ylim(len(arms) - 0.5, -0.5)
@@ -147,8 +148,8 @@ def _x(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> Interval | Non
 def _bars(found: Sequence[Interval]) -> list[list[float]]:
     """The lengths of error bars below and above the means."""
     return [
-        [0.0 if each.low is None else each.mean - each.low for each in found],
-        [0.0 if each.high is None else each.high - each.mean for each in found],
+        [0.0 if each.low is None else each.value - each.low for each in found],
+        [0.0 if each.high is None else each.high - each.value for each in found],
     ]
 
 

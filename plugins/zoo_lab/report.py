@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,13 @@ from typing import Any
 from zoo.errors import ZooError
 from zoo.files.reading import read_object_at
 from zoo.files.writing import write_output
+from zoo.inspect.interval import LEVEL, Interval, contrast, interval
 from zoo_lab.plan import Chart, Claim, Curve, Metric
 from zoo_lab.record import (
-    LEVEL,
     ArmRecord,
     ExperimentRecord,
-    Interval,
     RunRecord,
-    contrast,
     file_name,
-    interval,
     plain,
     rounded,
 )
@@ -50,8 +47,14 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON values."""
-        value = None if self.value is None else {k: rounded(v) for k, v in asdict(self.value).items()}
+        value = None if self.value is None else _interval_values(self.value)
         return {"claim": self.claim.text, "verdict": self.verdict, "contrast": value, "words": self.words}
+
+
+def _interval_values(found: Interval) -> dict[str, Any]:
+    """A mean over runs with its interval, as JSON values."""
+    bounds = {"mean": found.value, "low": found.low, "high": found.high}
+    return {key: rounded(value) for key, value in bounds.items()} | {"runs": found.count}
 
 
 def findings(record: ExperimentRecord) -> list[Finding]:
@@ -91,10 +94,10 @@ def _words(record: ExperimentRecord, claim: Claim, value: Interval) -> str:
     unit = record.metric(claim.metric).unit
     signed = sum(claim.contrast.values()) == 0
     what = "difference" if signed else record.metric(claim.metric).label
-    text = f"{what} {number(value.mean, signed)}{f' {unit}' if unit else ''}"
+    text = f"{what} {number(value.value, signed)}{f' {unit}' if unit else ''}"
     if value.low is None or value.high is None:
         return f"{text}; one run gives no interval"
-    return f"{text}, interval {number(value.low, signed)} to {number(value.high, signed)}, {value.runs} runs"
+    return f"{text}, interval {number(value.low, signed)} to {number(value.high, signed)}, {value.count} runs"
 
 
 def number(value: float, signed: bool = False) -> str:
@@ -154,12 +157,12 @@ def text_of(found: Interval | None) -> str:
     if found is None:
         return "–"
     if found.low is None or found.high is None or found.high == found.low:
-        return number(found.mean)
+        return number(found.value)
     half = (found.high - found.low) / 2
     places = min(max(1 - math.floor(math.log10(half)), 0), 9)  # two digits of what is uncertain
     if half >= 1000 or half < 1e-6:
-        return f"{number(found.mean)} ± {number(half)}"
-    return f"{found.mean:.{places}f} ± {half:.{places}f}".replace("-", "−")
+        return f"{number(found.value)} ± {number(half)}"
+    return f"{found.value:.{places}f} ± {half:.{places}f}".replace("-", "−")
 
 
 def axes_text(record: ExperimentRecord, chart: Chart) -> str:
@@ -292,8 +295,7 @@ def as_json(record: ExperimentRecord) -> dict[str, Any]:
         "conclusion": conclusion(record),
         "findings": [finding.as_json() for finding in findings(record)],
         "summary": [
-            {"arm": arm.name, "metric": metric.name, "unit": metric.unit}
-            | {key: rounded(value) for key, value in asdict(found).items()}
+            {"arm": arm.name, "metric": metric.name, "unit": metric.unit} | _interval_values(found)
             for arm in record.arms
             for metric in record.metrics
             if (found := record.interval(arm.name, metric.name)) is not None

@@ -182,11 +182,11 @@ class Service:
             self.worker.arriving += 1
             try:
                 sequences, prompts = await self._prepared(model, prepare, *arguments)
+                mailbox = Mailbox(asyncio.get_running_loop())
+                generation = Generation(request, model, sequences, prompts, mailbox, self.metrics)
+                job = Job(model.shared, mailbox.deliver, sequences)
             finally:
                 self.worker.arriving -= 1
-            mailbox = Mailbox(asyncio.get_running_loop())
-            generation = Generation(request, model, sequences, prompts, mailbox, self.metrics)
-            job = Job(model.shared, mailbox.deliver, sequences)
             self.worker.submit(job)
             try:
                 await mailbox.next()

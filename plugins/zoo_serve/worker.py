@@ -25,7 +25,7 @@ from zoo_serve.models import ModelTable, ServedModel
 from zoo_serve.requests import RequestError
 
 MEMORY_SHARE = 0.8  # of the machine's memory, for weights and caches
-GATHER_SECONDS = 0.03  # in which requests that arrive together reach an idle worker, to be read together
+GATHER_SECONDS = 0.03  # between two requests that an idle worker reads together, at most
 
 
 @dataclass
@@ -159,12 +159,20 @@ class Worker:
         idle = not (self._jobs or self._waiting or self._engines_hold())
         with suppress(queue.Empty):
             self._inbox.get(block=idle, timeout=due)()
-            end = time.monotonic() + GATHER_SECONDS
-            while idle and self.arriving and (rest := end - time.monotonic()) > 0:
-                self._inbox.get(timeout=rest)()
+            if idle:
+                self._gather()
             while True:
                 self._inbox.get_nowait()()
         self._forget_ended()
+
+    def _gather(self) -> None:
+        """Wait for the requests that are being prepared, each at most `GATHER_SECONDS`, and no more than there are rows."""
+        most, end = len(self._waiting), time.monotonic() + GATHER_SECONDS
+        while self.arriving and most < self.rows and (rest := end - time.monotonic()) > 0:
+            with suppress(queue.Empty):
+                self._inbox.get(timeout=rest)()
+            if len(self._waiting) > most:
+                most, end = len(self._waiting), time.monotonic() + GATHER_SECONDS
 
     def _forget_ended(self) -> None:
         self._jobs = [job for job in self._jobs if job.handles or job.running]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -9,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
@@ -29,6 +31,7 @@ from zoo.training.example_lines import keys_of
 from zoo.training.example_objective import ExampleBatches, ExampleObjective, Row
 from zoo.training.examples import Example, TextExample, TranslationPair
 from zoo.training.loop import Batch, Trainer, TrainingCallbacks
+from zoo.training.memory import check_step
 from zoo.training.objective import (
     CorpusBatches,
     TrainingObjective,
@@ -43,6 +46,7 @@ from zoo.training.run_folder import State, open_state, state_path
 ROUNDS = 3  # of the examples, where no number of steps is asked for
 LENGTH = 2048  # tokens of an example at most, unless another length is asked for
 BATCH = 4
+SAMPLED = 64  # numbers of a parameter, about, that a fingerprint is made of
 RATES = {"lora": 1e-4, "dora": 1e-4, "full": 1e-5}  # peak learning rates
 
 
@@ -112,14 +116,20 @@ def tune_folder(
             run_folder.check_new(out, overwrite, CONFIG)
         callbacks.phase("reading the data")
         examples = read_examples(data)
+        if state is not None:
+            settings = resumed(out, state, settings, examples)
         callbacks.phase("loading the model")
         loaded = load(source, registry=registry, **how)
+        about = {"source": str(source), "source_sha256": fingerprint(loaded.model)}
+        if state is not None and state.record["settings"].get("source_sha256") != about["source_sha256"]:
+            raise ZooError(f"{source}: is not the model that the run in {out} was started with")
         callbacks.phase("encoding the data")
         batches, training = batches_of(loaded, examples, settings, callbacks)
-        if state is not None:
-            training = resumed(out, state, training, settings, examples)
         chosen = add_adapters(loaded.model, settings.adapter, training.seed)
-        record = _new_record(source, loaded, examples, settings, training)
+        if isinstance(batches, ExampleBatches):
+            rows = batches.longest()
+            check_step(loaded, len(rows), max(row.length for row in rows), training)
+        record = _new_record(about, loaded, examples, settings, training)
         run_folder.check_writable(out, record.parameters * (2 * 3 + 1) * 4)
         Trainer(
             loaded.model,
@@ -227,26 +237,33 @@ def samples(loaded: Loaded, data: Data, batches: Batches, record: TrainingRecord
     return make
 
 
-def resumed(
-    out: Path, state: State, training: TrainingSettings, settings: TuneSettings, data: Data
-) -> TrainingSettings:
+def resumed(out: Path, state: State, settings: TuneSettings, data: Data) -> TuneSettings:
     """The settings of the run in `out`, with more steps if these are asked for; ZooError for any other change."""
     saved = state.record["settings"]
+    if "adapter" not in saved:
+        raise ZooError(f"{out}: its run trains a new model; `zoo train` goes on with it")
     if saved.get("data_sha256") != data.digest:
         raise ZooError(f"{data.path}: is not the data that the run in {out} was started with")
     before = settings_in(saved)
     goes_on = before.to(settings.training.get("steps", before.steps), state.step)
-    asked = {key: value for key, value in settings.training.items() if key != "steps"}
-    different = [key for key, value in asked.items() if getattr(before, key) != value]
-    for key, value in ({"adapter": asdict(settings.adapter)} | _choices(settings)).items():
-        if json.loads(json.dumps(value)) != saved.get(key):
-            different.append(key)
-    if different:
-        raise ZooError(f"{out}: its run was made with another `{different[0]}`; only `steps` may change")
+    asked = {**settings.training, "steps": before.steps, **asdict(settings.adapter), **_choices(settings)}
+    for name, value in json.loads(json.dumps(asked)).items():
+        if value != {**saved, **saved["adapter"]}.get(name):
+            name = {"kind": "type"}.get(name, name)
+            raise ZooError(f"{out}: its run was made with another `{name}`; only `steps` may change")
     if state.step == goes_on.steps and read_object(out, TRAINING, ConfigError) == state.record:
         raise ZooError(f"{out}: all {goes_on.steps} steps are done; give more `steps` to go on")
     run_folder.warn_of_versions(out, state)
-    return goes_on
+    return replace(settings, training=vars(goes_on))
+
+
+def fingerprint(model: nn.Module) -> str:
+    """A SHA-256 of some numbers of each parameter: another model has another, wherever it lies."""
+    hashed = hashlib.sha256()
+    for path, array in sorted(tree_flatten(model.parameters())):
+        some = mx.contiguous(array.reshape(-1)[:: array.size // SAMPLED + 1])
+        hashed.update(f"{path} {array.shape}".encode() + bytes(memoryview(some.view(mx.uint8))))
+    return hashed.hexdigest()
 
 
 def _choices(settings: TuneSettings) -> dict[str, Any]:
@@ -254,12 +271,16 @@ def _choices(settings: TuneSettings) -> dict[str, Any]:
 
 
 def _new_record(
-    source: str | Path, loaded: Loaded, data: Data, settings: TuneSettings, training: TrainingSettings
+    source: Mapping[str, Any],
+    loaded: Loaded,
+    data: Data,
+    settings: TuneSettings,
+    training: TrainingSettings,
 ) -> TrainingRecord:
-    """The record of a run before its first step."""
+    """The record of a run before its first step; `source` says which model it tunes."""
     trained = sum(array.size for _, array in tree_flatten(loaded.model.trainable_parameters()))
     about = {
-        "source": str(source),
+        **source,
         "adapter": asdict(settings.adapter),
         "data": data.path,
         "data_sha256": data.digest,

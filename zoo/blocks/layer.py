@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import mlx.core as mx
@@ -27,9 +28,13 @@ class CachedLayer(nn.Module):
         super().__init__()
         self.spec, self.index = spec, index
 
+    @cached_property
+    def _needs(self) -> Needs:
+        return needs(self.spec)
+
     def make_cache(self, policy: CachePolicy | None = None) -> Any:
         """The cache of its mixer, or, where the spec says `by_part`, a `LayerCache` of those of its parts."""
-        return cache_of_parts(self, self.spec, needs(self.spec), policy, f"layers.{self.index}")
+        return cache_of_parts(self, self.spec, self._needs, policy, f"layers.{self.index}")
 
 
 def cache_of_parts(layer: Any, spec: Spec, need: Needs, policy: CachePolicy | None, path: str) -> Any:
@@ -42,7 +47,6 @@ def cache_of_parts(layer: Any, spec: Spec, need: Needs, policy: CachePolicy | No
         raise RecipeError(
             f"{path}: {names} each have a cache, and {spec.block()} takes one (it is not `by_part`)"
         )
-    blocks = {below: part.block() for below, part in spec.walk()}
     caches = {}
     for below in need.caches:
         part = layer  # the module of a part has the same path below the layer as the spec that it runs
@@ -52,8 +56,9 @@ def cache_of_parts(layer: Any, spec: Spec, need: Needs, policy: CachePolicy | No
         except (LookupError, TypeError) as error:
             raise PluginError(f"{path}: the module does not keep its part {below} under that name") from error
         if not isinstance(part, MakesCache):
+            block = dict(spec.walk())[below].block()
             raise RecipeError(
-                f"{path}.{below}: {blocks[below]} has no make_cache(policy), which gives what it keeps from token to "
+                f"{path}.{below}: {block} has no make_cache(policy), which gives what it keeps from token to "
                 "token"
             )
         caches[below] = part.make_cache(policy)

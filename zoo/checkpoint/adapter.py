@@ -1,4 +1,4 @@
-"""Adapters as mlx-lm trains them: LoRA and DoRA beside the matrices, or whole new matrices.
+"""Adapters as mlx-lm and PEFT train them: LoRA and DoRA beside the matrices, or whole new matrices.
 
 A low-rank change passes through the weight rules under the name of the matrix it belongs to, as a packed matrix does.
 
@@ -20,6 +20,8 @@ from zoo import weights
 from zoo.blocks.adapted import AdapterChoice, SharedLayer, adapted
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Opened
+from zoo.checkpoint.peft import TENSORS as PEFT_TENSORS
+from zoo.checkpoint.peft import peft_tensors
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix, quantize_matrix
 from zoo.checkpoint.safetensors import load_file
 from zoo.config import Config, Origin
@@ -49,8 +51,9 @@ class LowRankUpdate:
         return (*self.b.shape[:-1], self.a.shape[-1])
 
     @property
-    def T(self) -> Any:
-        raise CheckpointError(f"{self.name}: an adapter of a matrix stored (in, out) is not implemented")
+    def T(self) -> LowRankUpdate:
+        """The same: a linear layer's update is (O, I) even where a checkpoint stores the matrix (in, out)."""
+        return self
 
     def reshape(self, *shape: int) -> LowRankUpdate:
         """The same with its outputs divided among a new axis, or joined with one; inputs stay whole."""
@@ -83,63 +86,70 @@ class LowRankUpdate:
 
 def is_low_rank(folder: Path) -> bool:
     """Whether an adapter folder holds changes of low rank, which leave the model's weights as they are. ConfigError as below."""
-    return _settings_of(folder).choice("fine_tune_type", KINDS, "lora") != "full"
+    settings, _ = _settings_of(folder)
+    if "peft_type" in settings:
+        return not settings.get("modules_to_save") and settings.get("bias", "none") == "none"
+    return settings.choice("fine_tune_type", KINDS, "lora") != "full"  # type: ignore[no-any-return]
 
 
-def _settings_of(folder: Path) -> Config:
-    """The settings of an adapter folder; SourceError where it is none, ConfigError for another program's."""
-    if file_in_folder(folder, CONFIG) is None or file_in_folder(folder, TENSORS) is None:
+def _settings_of(folder: Path) -> tuple[Config, Path]:
+    """The settings of an adapter folder and the file of its tensors; SourceError where it is none."""
+    if file_in_folder(folder, CONFIG) is None:
         raise SourceError(f"{folder}: no {CONFIG} with {TENSORS}, so no adapter")
     settings = Config(read_object(folder, CONFIG, ConfigError), origin=Origin(str(folder / CONFIG)))
-    if "peft_type" in settings:
-        raise ConfigError(f"{folder / CONFIG}: an adapter of PEFT; those of mlx-lm are implemented")
-    return settings
+    file = folder / (PEFT_TENSORS if "peft_type" in settings else TENSORS)
+    if file_in_folder(folder, file.name) is None:
+        raise SourceError(f"{folder}: no {CONFIG} with {file.name}, so no adapter")
+    return settings, file
 
 
 def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     """The changes of an adapter folder to an opened model, by parameter path: a `LowRankUpdate`, or the new parameter.
 
-    Its tensors have mlx-lm's names, or, when mlx-lm trained the zoo's own model, the paths of that.
+    Its tensors have mlx-lm's names, or, when mlx-lm trained the zoo's own model, the paths of that; or PEFT's names.
     A `ZooError` when there is no adapter, its kind is unknown, or it was made for another model.
     """
     if not isinstance(folder, str | Path):
         raise SourceError(f"`adapter` must be a path, got {folder!r:.60}")
     folder = Path(folder).expanduser()
-    settings = _settings_of(folder)
-    kind = settings.choice("fine_tune_type", KINDS, "lora")
-    tensors = load_file(folder / TENSORS).arrays
+    settings, file = _settings_of(folder)
+    peft = "peft_type" in settings
+    tensors = load_file(file).arrays
     for name, tensor in sorted(tensors.items()):
         if not mx.issubdtype(tensor.dtype, mx.floating) or tensor.size == 0:
             what = f"of shape {tuple(tensor.shape)}" if tensor.size == 0 else f"of {tensor.dtype}"
-            raise CheckpointError(f"{folder / TENSORS}: {name} {what}, where floats belong")
-    if kind != "full":
+            raise CheckpointError(f"{file}: {name} {what}, where floats belong")
+    if peft:
+        tensors = peft_tensors(tensors, settings)
+        tensors = changes(tensors, 1.0, owners(opened, tensors, "hf"))
+    elif settings.choice("fine_tune_type", KINDS, "lora") != "full":
         lora = settings.nested("lora_parameters")
         if lora is None:
             raise ConfigError(f"{settings.origin.name}: lora_parameters.scale is missing")
         scale = lora.number("scale", least=-MOST_SCALE, most=MOST_SCALE)
-        tensors = changes(tensors, scale, owners(opened, tensors))
+        tensors = changes(tensors, scale, owners(opened, tensors, "mlx"))
     own = {path: change for path, change in tensors.items() if path in opened.parameters}
     others = {name: change for name, change in tensors.items() if name not in own}
-    rules = opened.checkpoint.architecture.layouts["mlx"]
+    rules = opened.checkpoint.architecture.layouts["hf" if peft else "mlx"]
     named, left = weights.apply(rules, others, opened.recipe, no_join)
     found = {**named, **own}
     unknown = [*left, *(path for path in found if path not in opened.parameters)]
     if unknown:
-        raise CheckpointError(f"{folder / TENSORS}: {min(unknown)} belongs to nothing in this model")
+        raise CheckpointError(f"{file}: {min(unknown)} belongs to nothing in this model")
     for path, change in found.items():
         wanted, shape = tuple(opened.parameters[path].shape), tuple(change.shape)
         if shape != wanted:
-            raise CheckpointError(f"{folder / TENSORS}: for {path} expected {wanted}, found {shape}")
-    broken = evaluate(load_file(folder / TENSORS).arrays)  # small, and only now known to belong to this model
+            raise CheckpointError(f"{file}: for {path} expected {wanted}, found {shape}")
+    broken = evaluate(load_file(file).arrays)  # small, and only now known to belong to this model
     if broken is not None:
-        raise CheckpointError(f"{folder / TENSORS}: {broken} holds NaN or infinity")
+        raise CheckpointError(f"{file}: {broken} holds NaN or infinity")
     return found
 
 
-def owners(opened: Opened, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The layer that each adapted matrix belongs to, found by its path or by the weight rules; None for none."""
+def owners(opened: Opened, tensors: Mapping[str, Any], layout: str) -> dict[str, Any]:
+    """The layer that each adapted matrix belongs to, found by its path or by a layout's weight rules; None for none."""
     layers: dict[str, Any] = dict(opened.model.named_modules())
-    rules = opened.checkpoint.architecture.layouts["mlx"]
+    rules = opened.checkpoint.architecture.layouts[layout]
     found = {}
     for name in tensors:
         prefix = name.rpartition(".")[0]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,11 +23,20 @@ import mlx.nn as nn
 
 from zoo.architecture import Architecture
 from zoo.checkpoint.adapter import fuse, open_adapter
+from zoo.checkpoint.calibration import Calibration, CalibrationTask, calibrated
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Opened, Report, open_model
-from zoo.checkpoint.parameters import Choice, export, mixed, parse_quantization, quantized, renamed
+from zoo.checkpoint.parameters import (
+    Choice,
+    export,
+    mixed,
+    parse_quantization,
+    quantizations,
+    quantized,
+    renamed,
+)
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, is_float
-from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, warn_of_dequantized
+from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, warn_of_dequantized, with_quantization
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.checkpoint.source import suffixes_of
 from zoo.errors import PluginError, SourceError, ZooError, deferred_warnings
@@ -73,6 +82,7 @@ def convert(
     adapter: str | Path | None = None,
     revision: str | None = None,
     repack: int | None = None,
+    calibration: Calibration | None = None,
     shard: int = SHARD,
     report: Report | None = None,
     registry: Registry | None = None,
@@ -85,7 +95,8 @@ def convert(
     `dtype` casts floats. Layout "mlx" loads in mlx-lm, "hf" in transformers, which holds no packed matrices: they are
     dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be
     made part of the weights. `repack` (4, 6 or 8) packs in so many bits what no quantization of MLX holds as a GGUF file
-    has it. `report` is called as by `zoo.load`. A `ZooError` says what is impossible.
+    has it. `calibration` has a method read a text to round by. `report` is called as by `zoo.load`. A `ZooError` says
+    what is impossible.
 
     >>> from zoo.checkpoint.convert import convert
     >>> written = convert("llama", "my-llama", quantize="4")
@@ -94,6 +105,10 @@ def convert(
     """
     out, registry = Path(out).expanduser(), registry or default_registry()
     _check_options(quantize, group_size, recipe, dtype, layout)
+    if calibration is not None:
+        calibration.check(
+            registry, packs=quantize not in (None, "none") or recipe is not None, adapter=adapter
+        )
     _check_folder(out, registry)
     asked = parse_quantization(quantize, group_size) if quantize not in (None, "none") else None
     floats = getattr(mx, dtype) if dtype else None
@@ -109,8 +124,14 @@ def convert(
         asked, more = mixed(recipe, len(opened.recipe.layers), group_size)
         choices = (more, *choices)
     updates = open_adapter(adapter, opened) if adapter is not None else {}
-    unpack = quantize == "none"
-    converted = partial(_converted, opened, layout, floats, unpack, updates, asked, choices)
+    specs: dict[str, QuantizationSpec] = {}
+    if asked is not None:
+        together = fused(found.layouts[layout], opened.parameters)
+        specs = quantizations(opened.model, opened.parameters, asked, choices, together)
+    given: dict[str, Any] = {}
+    if calibration is not None:
+        given, specs = calibrated(CalibrationTask(opened, calibration, specs, floats), registry)
+    converted = partial(_converted, opened, layout, floats, quantize == "none", updates, given, specs)
     tensors, read, count = _by_layer(opened, floats, converted)
     config = complete_config(opened) if layout == "mlx" else checkpoint.config
     config = {**config, **signature_of(found, checkpoint.registry)}
@@ -131,20 +152,21 @@ def _converted(
     floats: mx.Dtype | None,
     unpack: bool,
     updates: Mapping[str, Any],
-    asked: QuantizationSpec | None,
-    choices: Sequence[Choice],
+    given: Mapping[str, Any],
+    specs: Mapping[str, QuantizationSpec],
     parameters: dict[str, Any],
 ) -> dict[str, Any]:
-    """The tensors, unevaluated, that some parameters become: with an adapter's `updates`, quantized as `asked`."""
-    found = opened.checkpoint.architecture
+    """The tensors, unevaluated, that some parameters become: with an adapter's `updates`, quantized by `specs`.
+
+    Those `given` take the place of the checkpoint's.
+    """
     if unpack:
         packed = {path: t for path, t in parameters.items() if isinstance(t, QuantizedMatrix)}
         parameters |= {path: matrix.numbers(floats) for path, matrix in packed.items()}
     fuse(parameters, {path: updates[path] for path in parameters if path in updates})
-    if asked is not None:
-        together = fused(found.layouts[layout], parameters)
-        parameters = quantized(opened.model, parameters, asked, choices, together)
-    return renamed(parameters, found, opened.recipe, layout)
+    parameters |= {path: given[path] for path in parameters if path in given}
+    parameters = quantized(parameters, {path: specs[path] for path in parameters if path in specs})
+    return renamed(parameters, opened.checkpoint.architecture, opened.recipe, layout)
 
 
 def _by_layer(
@@ -381,18 +403,3 @@ def _shards(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
         group.append(name)
         room -= size
     yield group
-
-
-def with_quantization(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with the quantization of these tensors instead of its own: the commonest one, then the exceptions.
-
-    Twice, as `quantization` and as `quantization_config`: programs differ in which they read.
-    """
-    config = {k: v for k, v in config.items() if k not in ("quantization", "quantization_config")}
-    packed = {n.removesuffix(".weight"): t for n, t in tensors.items() if isinstance(t, QuantizedMatrix)}
-    if packed:
-        counts = Counter(tensor.quantization for tensor in packed.values())
-        common = counts.most_common(1)[0][0]
-        others = {p: t.quantization.as_json() for p, t in packed.items() if t.quantization != common}
-        config["quantization"] = config["quantization_config"] = common.as_json() | others
-    return config

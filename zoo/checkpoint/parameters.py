@@ -235,28 +235,34 @@ def quantize(model: nn.Module, asked: QuantizationSpec, choices: Sequence[Choice
     nn.quantize(model, class_predicate=chosen)
 
 
-def quantized(
+def quantizations(
     model: nn.Module,
-    parameters: Mapping[str, Any],
+    parameters: Iterable[str],
     asked: QuantizationSpec,
     choices: Sequence[Choice] = (),
     fused: Iterable[Sequence[str]] = (),
-) -> dict[str, Any]:
-    """The parameters by path, those that `quantize` would pack as `QuantizedMatrix`; other quantizations are replaced.
+) -> dict[str, QuantizationSpec]:
+    """The quantization of each of the parameters, by path, that `quantize` would pack.
 
     Parameters that are `fused` into one tensor where they go to have one quantization, that of the most bits among them.
     """
     layers: dict[str, Any] = dict(model.named_modules())
     owners = {path: path.removesuffix(".weight") for path in parameters if path.endswith(".weight")}
-    quantizations = {path: choose(owner, layers.get(owner), asked, choices) for path, owner in owners.items()}
+    chosen = {path: choose(owner, layers.get(owner), asked, choices) for path, owner in owners.items()}
+    found = {path: quantization for path, quantization in chosen.items() if quantization is not None}
     for group in fused:
-        together = [quantization for path in group if (quantization := quantizations.get(path)) is not None]
+        together = [found[path] for path in group if path in found]
         if len(together) == len(group):
-            quantizations |= dict.fromkeys(group, max(together, key=lambda quantization: quantization.bits))
+            found |= dict.fromkeys(group, max(together, key=lambda quantization: quantization.bits))
+    return found
+
+
+def quantized(parameters: Mapping[str, Any], asked: Mapping[str, QuantizationSpec]) -> dict[str, Any]:
+    """The parameters by path, those of `asked` as `QuantizedMatrix`; other quantizations are replaced."""
     found = dict(parameters)
-    for path, quantization in quantizations.items():
+    for path, quantization in asked.items():
         tensor = found[path]
         packed = tensor.quantization if isinstance(tensor, QuantizedMatrix) else None
-        if quantization not in (None, packed):
+        if quantization != packed:
             found[path] = quantize_matrix(path, as_array(tensor), quantization)
     return found

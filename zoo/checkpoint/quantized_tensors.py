@@ -7,6 +7,7 @@ of the formats' readers: it takes the parts of a matrix by name, and puts it bac
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -275,3 +276,18 @@ def warn_of_dequantized(names: Collection[str]) -> None:
     if names:
         more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
         warn(f"{min(names)}{more}: cannot stay packed without loss, dequantized")
+
+
+def with_quantization(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with the quantization of these tensors instead of its own: the commonest one, then the exceptions.
+
+    Twice, as `quantization` and as `quantization_config`: programs differ in which they read.
+    """
+    config = {k: v for k, v in config.items() if k not in ("quantization", "quantization_config")}
+    packed = {n.removesuffix(".weight"): t for n, t in tensors.items() if isinstance(t, QuantizedMatrix)}
+    if packed:
+        counts = Counter(tensor.quantization for tensor in packed.values())
+        common = counts.most_common(1)[0][0]
+        others = {p: t.quantization.as_json() for p, t in packed.items() if t.quantization != common}
+        config["quantization"] = config["quantization_config"] = common.as_json() | others
+    return config

@@ -54,7 +54,8 @@ class CompiledStep:
 
     def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:  # (B, 1) -> (B, V)
         decoder = self._decoder
-        x = self._embedding(tokens, decoder.offset(cache, None))  # (B, D)
+        offset = self._made.positions.next = decoder.offset(cache, None)
+        x = self._embedding(tokens, offset)  # (B, D)
         masks = {kind: decoder.mask(1, kind, cache[first], None, None) for kind, first in self._masks.items()}
         for (layer, kind), kept in zip(self._layers, cache, strict=True):
             x = layer(x, masks[kind], kept)

@@ -72,7 +72,7 @@ def rope(compiler: StepCompiler, rope: RoPE) -> Function | None:
     by_operations = compiler.shared(("turn", *turns), lambda: fallback_ops.Rotation(turns))
 
     def turned(x: mx.array, offset: Any) -> mx.array:
-        if type(offset) is int and x.shape[-1] == dims and x.dtype == mx.float32:
+        if x.shape[-1] == dims and x.dtype == mx.float32:
             return by_operations(x, offset)
         return by_kernel(x, offset)
 
@@ -287,9 +287,10 @@ def attention(compiler: StepCompiler, block: Attention) -> Function | None:
     if isinstance(block.rope, RoPE) and block.rope.depends_on_length:
         return None
     output, mix, heads_of = compiler.compile(block.output), mix_of(block), _heads_of(compiler, block)
+    positions = compiler.positions
 
     def step(x: mx.array, mask: Mask, cache: Any) -> mx.array:
-        queries, keys, values = heads_of(x, cache.offset)  # (B, H, 1, K), two of (B, G, 1, K)
+        queries, keys, values = heads_of(x, positions.next)  # (B, H, 1, K), two of (B, G, 1, K)
         keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
         return output(mix(queries, keys, values, mask).reshape(x.shape[0], -1))
 

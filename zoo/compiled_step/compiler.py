@@ -7,6 +7,7 @@ reshaping. Axes: B batch, D width, I inputs, O outputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from threading import local
 from typing import Any, TypeVar
 
 import mlx.core as mx
@@ -43,6 +44,12 @@ def has_methods_of(module: Any, base: type, *methods: str) -> bool:
     )
 
 
+class Positions(local):
+    """`next`: the position of each row's token in the step of this thread, a number or (B,), one object for all layers."""
+
+    next: int | mx.array = 0
+
+
 class StepCompiler:
     """Compiles modules to functions, and records what they were made of: while `current`, both compute the same.
 
@@ -50,7 +57,7 @@ class StepCompiler:
     """
 
     def __init__(self, model: nn.Module, joins: bool) -> None:
-        self.joins = joins
+        self.joins, self.positions = joins, Positions()
         self._classes = [(module, type(module)) for module in model.modules()]
         self._parts = [
             (module, name, part)

@@ -17,11 +17,14 @@ from zoo.compiled_step.compiler import Function
 
 def rms_norm(weight: mx.array, eps: float) -> Function:
     """x / √(mean(x²) + ε) · weight: (…, D) -> (…, D), in float32; `weight` may have more axes."""
-    mean, least = _mean(weight.shape[-1]), mx.array([eps])
+    mean, least, row = _mean(weight.shape[-1]), mx.array([eps]), mx.expand_dims(weight, 0)
+    mx.eval(row)
 
     def normalise(x: mx.array) -> mx.array:
         x = x.astype(mx.float32)
-        return x * mx.rsqrt(mx.addmm(least, mx.square(x), mean)) * weight
+        scale = mx.rsqrt(mx.addmm(least, mx.square(x), mean))  # (…, 1)
+        # A product of two matrices is one operation, one of vectors of different shapes three.
+        return x * (scale @ row if x.ndim == row.ndim == 2 else scale * weight)
 
     return normalise
 
@@ -68,9 +71,9 @@ def _mean(size: int) -> mx.array:
 
 
 class Rotation:
-    """The rotation of heads by one position, (B, H, 1, K) -> (B, H, 1, K): pair k is (k, k + K/2).
+    """The rotation of heads by the rows' position or positions, (B, H, 1, K) -> (B, H, 1, K): pair k is (k, k + K/2).
 
-    Layers that share it compute the angles of a position once.
+    Layers that share it, and give it the same number or array, compute the angles once.
     """
 
     def __init__(self, frequencies: Sequence[float]) -> None:
@@ -81,18 +84,19 @@ class Rotation:
         self._half = half
         self._last = LastPosition()
 
-    def __call__(self, x: mx.array, position: int) -> mx.array:
+    def __call__(self, x: mx.array, position: int | mx.array) -> mx.array:
         last = self._last
-        if position != last.position:
-            angles = self._frequencies * position
+        if position is not last.position:
+            rows = position if isinstance(position, int) else position[:, None, None, None]  # (B, 1, 1, 1)
+            angles = self._frequencies * rows
             last.cos, last.sin = mx.cos(angles), mx.sin(angles) * self._signs
             last.position = position
         return x * last.cos + mx.roll(x, self._half, axis=-1) * last.sin
 
 
 class LastPosition(local):
-    """The last position of a thread, with its sines and cosines; each thread has its own."""
+    """The last position, or positions (B,), of a thread, with sines and cosines; each thread has its own."""
 
-    position = -1
+    position: int | mx.array | None = None
     cos: mx.array
     sin: mx.array

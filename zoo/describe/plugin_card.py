@@ -24,6 +24,7 @@ TABLES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "zoo_samplers": ("Sampler", DOES),
     "zoo_tokenizers": ("Tokenizer", DOES),
     "zoo_formats": ("Quantized format", DOES),
+    "zoo_quantizers": ("Quantization method", DOES),
     "zoo_checkpoints": ("Checkpoint format", DOES),
     "zoo_call_formats": ("Format of tool calls", {"Whose": ("summary",)}),
     "zoo_facts": ("Facts", DOES),

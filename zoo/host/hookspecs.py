@@ -20,6 +20,7 @@ from zoo.architecture import (
     ModuleProbe,
     Objective,
     QuantizedFormat,
+    Quantizer,
     Sampler,
     Strategy,
     TokenizerFormat,
@@ -147,6 +148,27 @@ def zoo_formats() -> Iterable[QuantizedFormat]:  # type: ignore[empty-body]
     ...     yield QuantizedFormat("int8-rows", "my_plugin.int8:read")
     >>> [format.name for format in zoo_formats()]
     ['int8-rows']
+    """
+
+
+@hookspec
+def zoo_quantizers() -> Iterable[Quantizer]:  # type: ignore[empty-body]
+    """Quantization methods that read a text: `zoo convert SOURCE OUT -q 4 --calibrate FILE --method NAME`.
+
+    The function at "package.module:attribute" is called with a `zoo.checkpoint.calibration.CalibrationTask`: the opened
+    checkpoint, the text, and the quantization asked for each matrix. It returns parameters by path: arrays,
+    `QuantizedMatrix`, or the `QuantizationSpec` by which a matrix is to be rounded.
+
+    >>> from zoo.architecture import Quantizer, hookimpl
+    >>> from zoo.checkpoint.quantized_matrix import QuantizationSpec  # in the module that the record names, as all of mlx
+    >>> def eight_bits_for_values(task):
+    ...     values = [path for path in task.quantizations if path.endswith("mixer.value.weight")]
+    ...     return dict.fromkeys(values, QuantizationSpec(8, 64))
+    >>> @hookimpl
+    ... def zoo_quantizers():
+    ...     yield Quantizer("values", "my_plugin.values:eight_bits_for_values", "8 bits for values")
+    >>> [quantizer.name for quantizer in zoo_quantizers()]
+    ['values']
     """
 
 

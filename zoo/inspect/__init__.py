@@ -1,1 +1,1 @@
-"""Looking into a running model: traces, interventions, perplexity, divergence, the pieces of a text."""
+"""Looking into a running model: traces, interventions, perplexity, divergence, intervals, the pieces of a text."""

@@ -24,7 +24,7 @@ from zoo.checkpoint.source import find, is_architecture, named_preset
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.loop.prompt import split_special_ids
-from zoo.generation.sampling.logits import check_numbers, logprobs
+from zoo.generation.sampling.logits import check_numbers, logprobs, logsumexp
 from zoo.generation.settings import check_policy
 from zoo.host.registry import Registry, default_registry
 from zoo.inspect.tokenization import byte_counts
@@ -173,7 +173,7 @@ def perplexity(
 def _checked(loaded: Loaded, policy: CachePolicy, **counts: int | None) -> Tokenizer:
     """The tokenizer of a model that predicts the next token of a text; PromptError for any other, and for bad settings."""
     model, name = loaded.model, loaded.architecture.name
-    _check_architecture(loaded.architecture)
+    check_architecture(loaded.architecture)
     if model.translates or not model.decodes:
         raise PromptError(f"no perplexity: {name} does not predict the next token of a text")
     if loaded.tokenizer is None:
@@ -188,18 +188,22 @@ def _checked(loaded: Loaded, policy: CachePolicy, **counts: int | None) -> Token
 
 def check_source(source: str, *, architecture: str | None = None, revision: str | None = None) -> None:
     """PromptError for a source whose architecture does not predict a next token, before its weights are fetched."""
+    check_architecture(architecture_of(source, architecture, revision))
+
+
+def architecture_of(
+    source: str, architecture: str | None = None, revision: str | None = None
+) -> Architecture:
+    """The architecture of a source, whose weights are not fetched; the arguments are those of `zoo.load`."""
     registry = default_registry()
     if architecture is not None:
-        asked = registry.architecture(architecture)
-    elif is_architecture(source, registry):
-        asked, _ = named_preset(source, registry)
-    else:
-        path = find(source, registry, revision, weights=False).path
-        asked = open_checkpoint(path, registry).architecture
-    _check_architecture(asked)
+        return registry.architecture(architecture)
+    if is_architecture(source, registry):
+        return named_preset(source, registry)[0]
+    return open_checkpoint(find(source, registry, revision, weights=False).path, registry).architecture
 
 
-def _check_architecture(architecture: Architecture) -> None:
+def check_architecture(architecture: Architecture) -> None:
     """PromptError for an architecture that gives no probability of a text's next token."""
     if architecture.task == "translate":
         reason = "translates: it predicts a target from a source, and gives a text by itself no probability"
@@ -242,24 +246,32 @@ def _batch_scores(
 ) -> Iterator[tuple[int, float]]:
     """The same for one batch, read in chunks."""
     start, end, scored = rows[0]
-    length, chunk = end - start, runtime.prefill_chunk()
+    length = end - start
     skipped = scored - start - 1  # of the read positions, those that predict nothing new
-    model = loaded.model
-    cache = model.make_cache(replace(policy, reserve=length))
-    for at in range(0, length, chunk):
-        until = min(at + chunk, length)
-        inputs = mx.stack([tokens[row + at : row + until] for row, _, _ in rows])  # (B, T)
-        with runtime.eager():
-            hidden = model.backbone(inputs, cache)  # (B, T, D)
-        evaluate_caches(cache, until - at)
+    inputs = mx.stack([tokens[row : row + length] for row, _, _ in rows])  # (B, T)
+    for at, hidden in hidden_chunks(loaded.model, inputs, policy):  # (B, C, D)
+        until = at + hidden.shape[1]
         if until <= skipped:
             continue
         begin = max(at, skipped)
-        logits = model.head(hidden[:, begin - at :]).astype(mx.float32)  # (B, T, V)
+        logits = loaded.model.head(hidden[:, begin - at :]).astype(mx.float32)  # (B, T, V)
         targets = mx.stack([tokens[row + begin + 1 : row + until + 1] for row, _, _ in rows])  # (B, T)
         chosen = mx.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]  # (B, T)
-        nats = mx.logsumexp(logits, axis=-1) - chosen  # (B, T)
+        nats = logsumexp(logits)[..., 0] - chosen  # (B, T)
         yield nats.size, nats.sum().item()
+
+
+def hidden_chunks(
+    model: Any, inputs: mx.array, policy: CachePolicy | None = None
+) -> Iterator[tuple[int, mx.array]]:
+    """Where each chunk of some rows (B, T) begins, and its hidden states (B, C, D), for a model that predicts next tokens."""
+    length, chunk = inputs.shape[1], runtime.prefill_chunk()
+    cache = model.make_cache(replace(policy or CachePolicy(), reserve=length))
+    for start in range(0, length, chunk):
+        with runtime.eager():
+            hidden = model.backbone(inputs[:, start : start + chunk], cache)
+        evaluate_caches(cache, hidden.shape[1])
+        yield start, hidden
 
 
 def _ids(loaded: Loaded, tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int]]:

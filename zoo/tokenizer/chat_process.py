@@ -52,6 +52,7 @@ def plain_json(value: object) -> str:
         raise TokenizerError(f"chat template: a message or argument is not plain data ({error})") from None
 
 
+@lru_cache
 def _library_folder(name: str) -> str:
     """The folder in which jinja2 or its dependency is installed."""
     spec = find_spec(name)

@@ -98,7 +98,7 @@ class ExampleBatches:
         return sorted(self.trained, key=lambda row: row.length)[-self.batch :]
 
     def held_out_loss(self, model: nn.Module, stop: Callable[[], bool] = lambda: False) -> float | None:
-        """The mean loss of the held-out rows; None when `stop` says so before it is known."""
+        """The mean loss of the held-out rows; None when there are none, or `stop` says so before it is known."""
         total = count = 0.0
         for batch in self.validation():
             if stop():
@@ -106,7 +106,7 @@ class ExampleBatches:
             weight = self.objective.weight(batch)
             total += self.objective.loss(model, *batch).item() * weight
             count += weight
-        return total / max(count, 1.0)
+        return total / count if count else None
 
 
 def padded_ids(rows: Sequence[Sequence[int]], fill: int) -> mx.array:

@@ -116,9 +116,14 @@ def _checkpointed(kind: type) -> type:
     """A layer's class whose calls keep their inputs alone for the backward pass."""
 
     def call(self: Any, *inputs: Any, **named: Any) -> Any:
+        key, mx.random.state[0] = mx.random.split(mx.random.state[0])
+
         def run(parameters: Any, *inputs: Any, **named: Any) -> Any:
+            later, mx.random.state[0] = mx.random.state[0], key  # the same dropout in both passes
             self.update(parameters)
-            return kind.__call__(self, *inputs, **named)
+            found = kind.__call__(self, *inputs, **named)
+            mx.random.state[0] = later
+            return found
 
         return mx.checkpoint(run)(self.trainable_parameters(), *inputs, **named)
 
@@ -130,7 +135,7 @@ class Trainer:
     """Trains the trainable parameters of `model` in place.
 
     `weight` says how much a batch counts where a step averages several. The state, with `files` in it, is written to `state` every `every` steps, each minute, at the end, and when
-    `callbacks.stop` says so. `validate` returns the held-out loss, or None when it was stopped; `sample` returns a
+    `callbacks.stop` says so. `validate` returns the held-out loss, or None when there is none; `sample` returns a
     text that the model writes, to be shown with it.
     """
 
@@ -211,12 +216,12 @@ class Trainer:
         began = time.perf_counter()
         mx.random.seed((self.settings.seed * SEEDS + step) % 2**64)  # dropout, of a resumed run too
         loss, gradients = self._averaged(batches)
-        gradients, _ = optim.clip_grad_norm(gradients, self.settings.clip)
+        gradients, norm = optim.clip_grad_norm(gradients, self.settings.clip)
         self._optimizer.update(self.model, gradients)
         del gradients  # so that each is freed as soon as it is used
-        mx.eval(self.model.state, self._optimizer.state, loss)
-        if not math.isfinite(loss.item()):
-            raise ZooError(f"the loss is {loss.item()} at step {step}: try a smaller `rate`")
+        mx.eval(self.model.state, self._optimizer.state, loss, norm)
+        _check_finite("loss", loss.item(), step)
+        _check_finite("norm of the gradients", norm.item(), step)
         tokens = sum(batch[0].size for batch in batches)
         self.record.tokens += tokens
         self.record.seconds = time.perf_counter() - clock
@@ -248,7 +253,14 @@ class Trainer:
         self.model.eval()  # no dropout
         found = self.validate()
         if found is not None:
+            _check_finite("validation loss", found, step)
             record.validation.append([step, round(found, 4)])
             last = record.losses[-1][1] if record.losses else found
             self.callbacks.measured(step, last, found, self.sample())
         self.model.train()
+
+
+def _check_finite(name: str, value: float, step: int) -> None:
+    """ZooError for a measurement that is NaN or infinite."""
+    if not math.isfinite(value):
+        raise ZooError(f"the {name} is {value} at step {step}: try a smaller `rate`")

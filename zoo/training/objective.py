@@ -259,7 +259,7 @@ class CorpusBatches:
     def held_out_loss(
         self, model: nn.Module, documents: int | None = None, stop: Callable[[], bool] = lambda: False
     ) -> float | None:
-        """The mean loss of the held-out targets in nats; None when `stop` says so before it is known."""
+        """The mean loss of the held-out targets in nats; None without any, or when `stop` says so before it is known."""
         total = count = 0.0
         for batch in self.validation(documents):
             if stop():
@@ -267,7 +267,7 @@ class CorpusBatches:
             targets = self.weight(batch)
             total += self.objective.loss(model, *batch).item() * targets
             count += targets
-        return total / max(count, 1)
+        return total / count if count else None
 
 
 def fitting_texts(

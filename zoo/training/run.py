@@ -257,6 +257,8 @@ def resumed_target(
 
     What comes from the tokenizer does not count: the size of the vocabulary, and the ids of its tokens.
     """
+    if "config" not in state.record["settings"]:
+        raise ZooError(f"{out}: its run tunes a model; `zoo tune` goes on with it")
     name, saved = state.record["architecture"], dict(state.record["settings"]["config"])
     asked = RECIPE_TYPE if isinstance(what, Model) else name if what is None else what
     if asked != name:

@@ -35,8 +35,13 @@ SPARE = 16 << 20  # bytes beside the weights: tokenizer, records, file systems' 
 
 
 def check_new(out: Path, overwrite: bool, config: str = MODEL_CONFIG) -> None:
-    """SourceError for a folder that holds something, unless it has the file `config` or a run and may be overwritten."""
+    """SourceError for a folder that holds something, unless it has the file `config` or a run and may be overwritten.
+
+    `config` is that of a model or of an adapter. A folder with the other of the two is never overwritten.
+    """
     if not out.exists():
+        if out.is_symlink():
+            raise SourceError(f"{out}: is a link to a folder that does not exist")
         return
     try:
         names = sorted(os.listdir(out))
@@ -46,9 +51,10 @@ def check_new(out: Path, overwrite: bool, config: str = MODEL_CONFIG) -> None:
         raise SourceError(f"{out}: cannot be read ({error.strerror})") from error
     if not names:
         return
-    if not (out / config).is_file() and not state_path(out).exists():
-        what = "model" if config == MODEL_CONFIG else "adapter"
-        raise SourceError(f"{out}: holds {names[0]}, and no {what}; give another folder")
+    what, other = ("model", ADAPTER_CONFIG) if config == MODEL_CONFIG else ("adapter", MODEL_CONFIG)
+    if other in names or (config not in names and not state_path(out).exists()):
+        held = other if other in names else names[0]
+        raise SourceError(f"{out}: holds {held}, and no {what}; give another folder")
     if not overwrite:
         ways = "`resume` goes on with its run, `overwrite`" if state_path(out).exists() else "`overwrite`"
         raise SourceError(f"{out}: holds {names[0]} already; {ways} trains anew")

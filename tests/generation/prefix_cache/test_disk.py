@@ -56,7 +56,7 @@ def test_without_a_file_it_is_empty(held, tmp_path):
 
 def test_every_dtype_comes_back(tmp_path):
     class Wide(Columns):
-        def snapshot(self):
+        def snapshot(self, row=0):
             snapshot = super().snapshot()
             column = snapshot.arrays[0].astype(mx.float32) / 3
             arrays = [

@@ -3,8 +3,9 @@
 import mlx.core as mx
 import pytest
 
+import zoo
 from tests.helpers.fake_caches import Columns, State, fake_loaded, read
-from zoo.cache import CachePolicy
+from zoo.cache import CachePolicy, merged_caches
 from zoo.errors import PromptError
 from zoo.generation.prefix_cache import CacheStatistics, MissReason, PromptCache
 
@@ -136,7 +137,7 @@ def test_what_is_held_does_not_change_when_caches_go_on():
             super().__init__(policy)
             self.array = mx.zeros((1, 4))
 
-        def snapshot(self):
+        def snapshot(self, row=0):
             snapshot = super().snapshot()
             return type(snapshot)("written", len(self.ids), (self.array,), False)
 
@@ -153,6 +154,23 @@ def test_what_is_held_does_not_change_when_caches_go_on():
         cache.match([1, 2, 3]).restore(fresh)
         assert not fresh[0].array.any().item()
         fresh[0].array[:, 2] = 9.0
+
+
+def test_a_row_of_a_batch_is_held_as_if_it_had_been_alone():
+    loaded = zoo.load("llama")
+    texts, caches = ([5, 3, 8], [5, 3, 8, 1, 9, 2]), []
+    held = {how: PromptCache(loaded) for how in ("alone", "in a batch")}
+    for ids in texts:
+        caches.append(loaded.model.make_cache())
+        mx.eval(loaded.model(mx.array([ids]), caches[-1]))
+        held["alone"].keep(ids, caches[-1])
+    batch = merged_caches(caches)
+    for row, ids in enumerate(texts):
+        held["in a batch"].keep(ids, batch, row=row)
+    alone, beside = (cache.match([*texts[1], 4]).snapshots for cache in held.values())
+    assert alone and [one.length for one in alone] == [one.length for one in beside] == [6] * len(alone)
+    for one, other in zip(alone, beside, strict=True):
+        assert all(map(mx.array_equal, one.arrays, other.arrays))
 
 
 def test_caches_that_took_in_other_tokens_are_refused(columns, mixed):

@@ -3,6 +3,7 @@
 import math
 
 import mlx.core as mx
+import numpy as np
 import pytest
 
 import zoo
@@ -55,6 +56,16 @@ def test_temperature_acts_before_top_p():
         sampler(Settings(temperature=4.0, top_p=0.4, seed=seed))(LOGITS[:1]).item() for seed in range(60)
     }
     assert drawn == {0, 1}
+
+
+@pytest.mark.parametrize("vocab", [255, 50_000])
+def test_logprobs_of_a_large_vocabulary_keep_float32s_precision(vocab):
+    logits = 3 * np.random.default_rng(0).normal(size=(2, vocab))
+    logits[1, 300:600] = -np.inf
+    expected = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    found = np.array(logprobs(mx.array(logits, dtype=mx.float32)))
+    kept = np.isfinite(expected)
+    assert np.abs(found[kept] - expected[kept]).max() < 5e-6 and (found[~kept] == -np.inf).all()
 
 
 def test_logprobs_are_the_models_own_in_float32():

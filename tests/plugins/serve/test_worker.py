@@ -1,10 +1,12 @@
 """The worker: what fails ends alone, models take turns, caches fit in memory, and idleness costs nothing."""
 
 import gc
+import queue
 import threading
 import time
 import weakref
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,8 +15,9 @@ from tests.helpers.serving import LONG, PROMPT, serving, wait_until
 from tests.plugins.serve.test_faults import in_background
 from zoo import runtime
 from zoo.cache import CachePolicy
+from zoo_serve.models import ModelTable
 from zoo_serve.service import Limits
-from zoo_serve.worker import memory_for_caches
+from zoo_serve.worker import Worker, memory_for_caches
 
 EXPECTED = {
     name: zoo.generate(zoo.load(name), PROMPT, min_tokens=60, max_tokens=60).text
@@ -169,6 +172,51 @@ def test_the_prompt_caches_of_all_models_share_one_budget(monkeypatch):
             models = list(made.table.served.values())
             assert [model.prompt_cache.budget for model in models] == [budget // 8] * 2
             assert memory_for_caches(models * 4) > 2**33
+
+
+class Inbox:
+    """Messages that come so many seconds one after the other, by a clock that only waiting for them advances."""
+
+    def __init__(self, messages):
+        self.messages, self.now = messages, 0.0
+
+    def get(self, block=True, timeout=None):
+        seconds, message = self.messages[0]
+        waited = seconds if timeout is None else min(seconds, timeout)
+        self.now += waited
+        self.messages[0] = (seconds - waited, message)
+        if seconds > waited:
+            raise queue.Empty
+        return self.messages.pop(0)[1]
+
+    def get_nowait(self):
+        return self.get(timeout=0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "arrivals", "read_together"),
+    [
+        (32, [0.02] * 5, 5),  # all together take longer than one may
+        (32, [0.02, 0.02, 0.04, 0.01], 2),  # the third comes too late
+        (3, [0.02] * 5, 3),  # there are no more rows
+        (32, [0.01, "cancelled", 0.02, 0.01], 1),  # what is no request does not prolong the wait
+    ],
+)
+def test_an_idle_worker_waits_for_requests_that_come_one_after_the_other(
+    rows, arrivals, read_together, monkeypatch
+):
+    worker = Worker(ModelTable([]), rows=rows, prompt_cache=0)
+
+    def arrive():
+        worker.arriving -= 1
+        worker._waiting.append("a request")
+
+    messages = [(0.02, lambda: None) if seconds == "cancelled" else (seconds, arrive) for seconds in arrivals]
+    worker.arriving = sum(message is arrive for _, message in messages)
+    worker._inbox = inbox = Inbox([*messages, (1000, arrive)])
+    monkeypatch.setattr("zoo_serve.worker.time", SimpleNamespace(monotonic=lambda: inbox.now))
+    worker._receive()
+    assert len(worker._waiting) == read_together
 
 
 def test_an_idle_server_does_not_wake():

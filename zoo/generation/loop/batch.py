@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from zoo.cache import CachePolicy, flatten_caches, merged_caches
+from zoo.cache import CachePolicy, merged_caches
 from zoo.errors import PromptError, ZooError
 from zoo.generation.loop.failure import FAILURES, failure
 from zoo.generation.loop.guidance import guidance_of
@@ -169,7 +169,7 @@ class DecodeStep:
         return self._model.head(self._model.backbone(tokens, cache))[:, 0]  # type: ignore[no-any-return]
 
 
-Finished = Callable[[Sequence, list[Any], list[int]], None]
+Finished = Callable[[Sequence, list[Any], int, list[int]], None]
 
 WASTE = 0.75  # of the columns must be in use, or those that no row uses are dropped
 
@@ -255,7 +255,7 @@ class Batch:
     The pass for the next tokens begins before the last tokens are read, so that the device never waits for Python; a
     sequence that ends unforeseen wastes its row of one pass. Where a sampler needs the last token, the pass begins all the
     same, and sampling waits. `policy` is that of the caches, `merges` whether rows can join. `finished` is called with a
-    sequence that has ended, its caches alone, and the tokens that these hold.
+    sequence that has ended, the caches, its row of them, and the tokens that this holds.
     """
 
     def __init__(
@@ -313,12 +313,12 @@ class Batch:
         return steps
 
     def _leave(self, stay: abc.Sequence[int]) -> None:
-        """Go on with the rows `stay`; `finished` is given the caches of the others."""
+        """Go on with the rows `stay`; `finished` is called for the others."""
         if self._finished is not None:
             for row in sorted(set(range(len(self.sequences))).difference(stay)):
                 sequence = self.sequences[row]
                 # What was generated last is in the caches when its end was not foreseen.
-                self._finished(sequence, self._alone(row), [*sequence.ids, *sequence.tokens])
+                self._finished(sequence, self.cache, row, [*sequence.ids, *sequence.tokens])
         widest = max(sequence.length for sequence in self.sequences)
         self.sequences = [self.sequences[row] for row in stay]
         if not stay:
@@ -328,12 +328,3 @@ class Batch:
         if max(sequence.length for sequence in self.sequences) < WASTE * widest:
             for cache in self.cache:
                 cache.compact()
-
-    def _alone(self, row: int) -> list[Any]:
-        """The caches of one row by itself."""
-        if len(self.sequences) == 1:
-            return self.cache
-        alone: list[Any] = self.model.make_cache(self.policy)
-        for cache, kept in zip(flatten_caches(alone), flatten_caches(self.cache), strict=True):
-            cache.restore(kept.snapshot(row))
-        return alone

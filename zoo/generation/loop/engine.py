@@ -71,8 +71,8 @@ class Engine:
         self.loaded, self.most, self.prompt_cache = loaded, rows, prompt_cache
         self._finished: Finished | None = None
         if prompt_cache is not None:  # for prompts that begin as a sequence that ended did
-            self._finished = lambda sequence, cache, ids: prompt_cache.keep(
-                ids, cache, sequence.settings.policy()
+            self._finished = lambda sequence, cache, row, ids: prompt_cache.keep(
+                ids, cache, sequence.settings.policy(), row
             )
         self._share = None if prefill_share is None else PrefillShare(prefill_share)
         self._queue = PrefillQueue(loaded, prompt_cache)

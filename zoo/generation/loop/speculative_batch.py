@@ -142,5 +142,5 @@ class SpeculativeBatch:
     def _finish(self) -> None:
         """Drop the text, and give its caches to `finished`."""
         if self._finished is not None:
-            self._finished(self.sequences[0], self.cache, self.ids[: self.cached])
+            self._finished(self.sequences[0], self.cache, 0, self.ids[: self.cached])
         self.sequences, self.cache = [], []

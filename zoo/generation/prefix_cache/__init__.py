@@ -149,8 +149,10 @@ class PromptCache:
                 f"nothing of {loaded.architecture.name} from {loaded.folder}"
             )
 
-    def keep(self, ids: Iterable[int], caches: Sequence[Any], policy: CachePolicy | None = None) -> None:
-        """Hold what `caches`, made with `policy`, contain of one text.
+    def keep(
+        self, ids: Iterable[int], caches: Sequence[Any], policy: CachePolicy | None = None, row: int = 0
+    ) -> None:
+        """Hold what a row of `caches`, made with `policy`, contains of its text.
 
         `ids` are the tokens in the caches, or the first of them where the caches are held by column. Each call for a text
         adds a snapshot of the caches that are not held by column. ValueError for caches with another number of tokens.
@@ -159,7 +161,7 @@ class PromptCache:
         if self.unsupported or not text:
             return
         tree = self.trees.setdefault(policy_key(policy), Tree())
-        tree.insert(text, list(flatten_caches(caches)), self._tick())
+        tree.insert(text, list(flatten_caches(caches)), self._tick(), row)
         self._shrink()
 
     def save(self, path: str | Path) -> None:

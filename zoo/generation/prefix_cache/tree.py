@@ -114,8 +114,8 @@ class Tree:
         usable = [node.end for node in path if node.states is not None and node.end <= min(agreed, most)]
         return path, agreed, max(usable, default=0)
 
-    def insert(self, ids: array[int], caches: Sequence[Cache], now: int) -> None:
-        """Add a text and the contents of `caches`; what is already held is not added again.
+    def insert(self, ids: array[int], caches: Sequence[Cache], now: int, row: int = 0) -> None:
+        """Add a text and the contents of a row of `caches`; what is already held is not added again.
 
         ValueError for caches with another number of tokens, or of other kinds than those of the texts before.
         """
@@ -127,7 +127,7 @@ class Tree:
         columns: list[Arrays] = []
         states: list[Snapshot] = []
         for cache in caches if agreed < len(ids) or not (by_column or known) else ():
-            snapshot = cache.snapshot()  # one cache at a time, because it copies the whole cache
+            snapshot = cache.snapshot(row)  # one cache at a time, because it copies the whole cache
             if snapshot.length != len(ids) and not (snapshot.by_column and snapshot.length > len(ids)):
                 raise ValueError(f"{len(ids)} ids for a cache that has taken in {snapshot.length} tokens")
             if snapshot.by_column:

@@ -33,7 +33,23 @@ def check_numbers(highest: float, what: str) -> None:
 def logprobs(logits: mx.array) -> mx.array:
     """Log-probabilities of the model itself, in float32, before any change: (…, V) -> (…, V)."""
     logits = logits.astype(mx.float32)
-    return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+    return logits - logsumexp(logits)
+
+
+GROUP = 256  # logits of a vocabulary whose exponentials are summed first
+
+
+def logsumexp(logits: mx.array) -> mx.array:
+    """The logarithm of the sum of the exponentials, (…, V) -> (…, 1), with float32's precision for any vocabulary.
+
+    MLX's CPU backend adds up a row one number after another, which loses 1e-4 of 50,000 numbers; groups are summed first.
+    """
+    groups = logits.shape[-1] // GROUP
+    if groups > 1:
+        grouped = logits[..., : groups * GROUP].reshape(*logits.shape[:-1], groups, GROUP)
+        rest = logits[..., groups * GROUP :]
+        logits = mx.concatenate([mx.logsumexp(grouped, axis=-1), rest], axis=-1)
+    return mx.logsumexp(logits, axis=-1, keepdims=True)
 
 
 @dataclass

@@ -1,0 +1,232 @@
+"""Metrics of a model on examples, by their kind: texts, answers, translations, preferences, pairs of sentences.
+
+Axes: T positions of a row, N targets of it, C candidates, D width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.architecture import Architecture
+from zoo.checkpoint.open import Report
+from zoo.errors import PromptError
+from zoo.generation.sampling.logits import logprobs
+from zoo.generation.strategies.embedding import embed
+from zoo.inspect.perplexity import check_architecture, kl_divergence, perplexity
+from zoo.loading import Loaded
+from zoo.training.corpora import pieces
+from zoo.training.examples import (
+    Completion,
+    Conversation,
+    Example,
+    Preference,
+    SentencePair,
+    TextExample,
+    TranslationPair,
+)
+from zoo_evaluate.generated import agrees, corpus_score, greedy_answers
+from zoo_evaluate.likelihood import likelihoods, target_logits
+from zoo_evaluate.rows import Answers, answered, named, rows_of
+from zoo_evaluate.sample import Sample, mean, of_sums, ratio
+
+Samples = dict[str, Sample]
+
+LOSSES = ("loss", "perplexity", "bits_per_byte")
+SCORES = ("chrf", "bleu")  # by sacrebleu
+ANSWERS = ("loss", "bits_per_byte", "accuracy", "perplexity", *SCORES, "divergence")
+RANKS = ("recall@1", "recall@5", "recall@10", "mrr", "mean_rank")
+# The metrics of each kind, and how many of them are measured unless others are asked for.
+METRICS: dict[type[Example], tuple[tuple[str, ...], int]] = {
+    TextExample: ((*LOSSES, "divergence"), 3),
+    Completion: (ANSWERS, 3),
+    Conversation: (ANSWERS, 3),
+    TranslationPair: ((*SCORES, "accuracy"), 2),
+    Preference: (("preference", "preference_per_token"), 2),
+    SentencePair: (RANKS, 5),
+}
+PART = 4096  # characters of a text that are judged as one item
+INSTEAD = {
+    "translate": "translates",
+    "fill-mask": "fills masked tokens",
+    "denoise": "fills masked tokens in any order",
+}
+
+
+def metrics_of(kind: type[Example], asked: str | None) -> tuple[str, ...]:
+    """The metrics of a kind of example that are asked for, "loss,accuracy"; PromptError for one that it does not have."""
+    known, usual = METRICS[kind]
+    if asked is None:
+        return known[:usual]
+    names = tuple(name.strip() for name in asked.split(","))
+    if unknown := next((name for name in names if name not in known), None):
+        raise PromptError(f"`metrics`: {unknown!r} is not one of {', '.join(known)}, which this data has")
+    return names
+
+
+def check_model(architecture: Architecture, kind: type[Example]) -> None:
+    """PromptError, naming the architecture, for a model that cannot do what such examples ask."""
+    does = INSTEAD.get(architecture.task, f"does {architecture.task}")
+    if kind is TextExample:
+        check_architecture(architecture)
+    elif kind is TranslationPair and architecture.task != "translate":
+        raise PromptError(f"{architecture.name} does not translate, and the data is translations")
+    elif kind not in (TranslationPair, SentencePair) and architecture.task != "generate":
+        raise PromptError(f"{architecture.name} {does}: it gives no answers to prompts, and the data is such")
+
+
+def items_of(examples: Sequence[Example], limit: int | None = None) -> list[Example]:
+    """The items that examples are judged as: a long text in parts of at most `PART` characters, others as they are."""
+    items: list[Example] = []
+    for example in examples:
+        if isinstance(example, TextExample):
+            parts = pieces(example.text, lambda text: len(text) <= PART)
+            items += [replace(example, text=part) for part in parts]
+        else:
+            items.append(example)
+    return items[:limit]
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Measures `metrics` of models on the `items`, all of one kind.
+
+    `max_tokens` bounds a generated answer. `report` gives what reports the progress of a named piece of work.
+    """
+
+    items: Sequence[Example]
+    metrics: Sequence[str]
+    max_tokens: int | None = None
+    report: Callable[[str], Report | None] = lambda what: None
+
+    def __call__(self, loaded: Loaded) -> Samples:
+        """The metrics of one model, but "divergence". ZooError names the model or the line that cannot be used."""
+        check_model(loaded.architecture, type(self.items[0]))
+        found = _JUDGES[type(self.items[0])](self, loaded)
+        return {name: found[name] for name in self.metrics if name in found}
+
+    def wants(self, *names: str) -> bool:
+        """Whether one of these metrics is asked for."""
+        return any(name in self.metrics for name in names)
+
+    def texts(self, loaded: Loaded) -> Samples:
+        """How well texts are predicted."""
+        sums, report = [], self.report("reading")
+        for number, item in enumerate(self.items, 1):
+            assert isinstance(item, TextExample)
+            with named(item):
+                found = perplexity(loaded, item.text)
+            sums.append((found.nats, found.tokens, found.bytes))
+            if report is not None:
+                report(number, len(self.items))
+        return _losses(sums)
+
+    def answers(self, loaded: Loaded) -> Samples:
+        """How well answers are predicted, and how many are given."""
+        asked = [Answers.of(item, loaded) for item in self.items]
+        found: Samples = {}
+        if self.wants(*LOSSES):
+            rows = [row for answers in asked for row in answers.rows]
+            scored = iter(likelihoods(loaded, rows, self.report("reading")))
+            sums = []
+            for answers in asked:
+                own = [next(scored) for _ in answers.rows]
+                nats, tokens = -sum(one.total for one in own), sum(len(one.logprobs) for one in own)
+                sums.append((nats, tokens, sum(len(text.encode()) for text in answers.references)))
+            found = _losses(sums)
+        if self.wants("accuracy", *SCORES):
+            prompts = [prompt for answers in asked for prompt in answers.prompts]
+            references = [text for answers in asked for text in answers.references]
+            found |= self._generated(loaded, prompts, references, [len(each.prompts) for each in asked])
+        return found
+
+    def translations(self, loaded: Loaded) -> Samples:
+        """How near greedy translations are to the references."""
+        pairs = [(item.source, item.target) for item in self.items if isinstance(item, TranslationPair)]
+        sources, targets = zip(*pairs, strict=True)
+        return self._generated(loaded, sources, targets, [1] * len(pairs))
+
+    def _generated(
+        self, loaded: Loaded, prompts: Sequence[Any], references: Sequence[str], counts: Sequence[int]
+    ) -> Samples:
+        """The metrics of generated texts, of which the first `counts[0]` belong to the first item, and so on."""
+        texts = greedy_answers(loaded, prompts, references, self.max_tokens, self.report("answering"))
+        right = iter(agrees(*pair) for pair in zip(texts, references, strict=True))
+        found = {"accuracy": mean("higher", [sum(next(right) for _ in range(n)) / n for n in counts])}
+        return found | {name: corpus_score(name, texts, references) for name in SCORES if self.wants(name)}
+
+    def preferences(self, loaded: Loaded) -> Samples:
+        """The share of pairs whose chosen answer is likelier than the rejected, as a whole and a token."""
+        rows = []
+        for item in self.items:
+            assert isinstance(item, Preference)
+            for answer in (item.chosen, item.rejected):
+                rows += Answers.of(answered(item, answer), loaded).rows[-1:]
+        scored = likelihoods(loaded, rows, self.report("reading"))
+        pairs = list(zip(scored[::2], scored[1::2], strict=True))
+        return {
+            "preference": mean("higher", [chosen.total > rejected.total for chosen, rejected in pairs]),
+            "preference_per_token": mean("higher", [a.per_token > b.per_token for a, b in pairs]),
+        }
+
+    def ranks(self, loaded: Loaded) -> Samples:
+        """The rank of each anchor's positive among all positives and negatives, by the cosines of their vectors."""
+        pairs = [item for item in self.items if isinstance(item, SentencePair)]
+        candidates = list(
+            dict.fromkeys(text for pair in pairs for text in (pair.positive, pair.negative) if text)
+        )
+        vectors = embed(loaded, [*(pair.anchor for pair in pairs), *candidates], normalise=True)
+        cosines = vectors[: len(pairs)] @ vectors[len(pairs) :].T  # (N, C)
+        own = mx.array([[candidates.index(pair.positive)] for pair in pairs])  # (N, 1)
+        ahead = (cosines > mx.take_along_axis(cosines, own, axis=1)).sum(axis=1)  # (N,)
+        ranks = [rank + 1 for rank in ahead.tolist()]
+        values = {f"recall@{most}": [rank <= most for rank in ranks] for most in (1, 5, 10)}
+        values |= {"mrr": [1 / rank for rank in ranks], "mean_rank": ranks}
+        return {
+            name: mean("lower" if name == "mean_rank" else "higher", each) for name, each in values.items()
+        }
+
+    def divergence(self, first: Loaded, other: Loaded) -> Sample:
+        """KL(first ‖ other) of next-token distributions, a token. PromptError for models of different vocabularies."""
+        sums, report = [], self.report("comparing")
+        for number, item in enumerate(self.items, 1):
+            rows, others = ([(r.inputs, r.targets) for r in rows_of(item, one)] for one in (first, other))
+            if rows != others or first.recipe.embedding.vocab != other.recipe.embedding.vocab:
+                raise PromptError(
+                    f"`metrics`: divergence needs models of one vocabulary, and {other.folder.name or other.architecture.name} "
+                    f"encodes {item.origin} otherwise"
+                )
+            total = count = 0.0
+            for row in rows_of(item, first):
+                pairs = zip(target_logits(first, [row]), target_logits(other, [row]), strict=True)
+                for (_, targets, wanted), (_, _, found) in pairs:
+                    total += kl_divergence(logprobs(wanted), logprobs(found)).sum().item()
+                    count += targets.size
+            sums.append((total, count))
+            if report is not None:
+                report(number, len(self.items))
+        return of_sums("lower", sums, ratio)
+
+
+_JUDGES: dict[type[Example], Callable[[Judge, Loaded], Samples]] = {
+    TextExample: Judge.texts,
+    Completion: Judge.answers,
+    Conversation: Judge.answers,
+    TranslationPair: Judge.translations,
+    Preference: Judge.preferences,
+    SentencePair: Judge.ranks,
+}
+
+
+def _losses(sums: Sequence[tuple[float, int, int]]) -> Samples:
+    """The metrics of nats, tokens and bytes of each item."""
+    tokens = [(nats, count) for nats, count, _ in sums]
+    return {
+        "loss": of_sums("lower", tokens, ratio),
+        "perplexity": of_sums("lower", tokens, lambda total: math.exp(min(ratio(total), 700.0))),
+        "bits_per_byte": of_sums("lower", [(nats / math.log(2), size) for nats, _, size in sums], ratio),
+    }

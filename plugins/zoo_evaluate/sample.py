@@ -1,0 +1,54 @@
+"""A metric's items, and how sure its value, or the difference of two models' values, is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from zoo.inspect.interval import RESAMPLES, Interval, bootstrap
+
+Better = Literal["lower", "higher"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The items of one model in one metric, of which `better` says which values are better.
+
+    `estimate` gives the metric of the items by how often each is counted, (N,).
+    """
+
+    better: Better
+    count: int
+    estimate: Callable[[np.ndarray], float]
+    resamples: int = RESAMPLES
+
+    def interval(self) -> Interval:
+        """The metric with the bootstrap's 95 % interval."""
+        return bootstrap(self.count, self.estimate, self.resamples)
+
+    def minus(self, other: Sample) -> Interval:
+        """The difference from another model's metric on the same items: each sample of items is of both models."""
+        return bootstrap(
+            self.count, lambda times: self.estimate(times) - other.estimate(times), self.resamples
+        )
+
+
+def of_sums(
+    better: Better, statistics: Sequence[Sequence[float]], value: Callable[[np.ndarray], float]
+) -> Sample:
+    """A function of the sums (K,) of the items' statistics (N, K): a ratio, or the score of a corpus."""
+    found = np.array(statistics, dtype=np.float64)
+    return Sample(better, len(found), lambda times: float(value(times @ found)))
+
+
+def ratio(sums: np.ndarray) -> float:
+    """The first sum divided by the second."""
+    return float(sums[0] / sums[1])
+
+
+def mean(better: Better, values: Sequence[float]) -> Sample:
+    """The mean of a value an item."""
+    return of_sums(better, [(value, 1.0) for value in values], ratio)
