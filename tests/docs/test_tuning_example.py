@@ -57,7 +57,7 @@ def test_the_catalogue_is_learned_in_one_direction_and_other_answers_suffer():
 def test_the_small_models_learn_and_keep_what_they_knew():
     for name in ("words", "countries"):
         *new, known = RECORD[name]["answers"]
-        assert right(new, "before") == 0 and right(new) > 0.5 * len(new)
+        assert right(new, "before") < 0.3 * len(new) and right(new) > 0.5 * len(new)
         assert right([known], "before") == right([known]) == 1
     before, after = RECORD["pairs"]["ranks"]["before"], RECORD["pairs"]["ranks"]["after"]
     assert sum(after) < 0.5 * sum(before)
