@@ -159,6 +159,27 @@ def test_train_over_another_model(killed, tmp_path, training):
     assert True in seen
 
 
+def test_tune_over_another_adapter(killed, tmp_path):
+    data, out, adapters = tmp_path / "data.jsonl", tmp_path / "out", {}
+    data.write_text("".join(json.dumps({"text": f"{n} and {n * n % 97}"}) + "\n" for n in range(40)))
+    tune = ("tune", "llama", "--data", data, "--steps", "2", "--length", "16", "--out")
+    zoo_run(*tune, tmp_path / "kept", "--rank", "2")
+    adapters["old"] = contents(tmp_path / "kept")
+    zoo_run(*tune, tmp_path / "new")
+    adapters["new"] = contents(tmp_path / "new")
+
+    def prepare():
+        remove(out)
+        subprocess.run(["cp", "-r", str(tmp_path / "kept"), str(out)], check=True)
+
+    def check():
+        assert contents(out) in adapters.values()
+        open_state(state_path(out))
+
+    killed((*tune, out, "--overwrite"), check, prepare)
+    assert contents(out) == adapters["new"]
+
+
 def test_answers_of_a_file_of_prompts(killed, tmp_path):
     prompts, reference, out = (tmp_path / name for name in ("prompts.jsonl", "reference.jsonl", "out.jsonl"))
     prompts.write_text("".join(json.dumps(f"The capital city of {n}") + "\n" for n in range(60)))

@@ -5,6 +5,7 @@ Frantar et al., 2022 (arXiv:2210.17323), algorithm 1. Axes: O outputs, I inputs,
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -23,6 +24,11 @@ def gptq(task: CalibrationTask) -> dict[str, Any]:
     return round_layers(task, round_matrix)
 
 
+def weighted(importance: np.ndarray, errors: np.ndarray) -> np.ndarray:  # (N,), (O, N) -> (O,)
+    """The sums of squared errors, each weighted by the importance of its input."""
+    return errors**2 @ importance  # type: ignore[no-any-return]
+
+
 def round_matrix(
     weights: np.ndarray, gram: np.ndarray, spec: QuantizationSpec, dtype: mx.Dtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # (O, I), (I, I) -> (O, I), (O, G), (O, G)
@@ -37,9 +43,7 @@ def round_matrix(
     for start in range(0, len(rows), spec.group_size):
         end = start + spec.group_size
         importance = np.diagonal(inverse)[start:end] ** -2
-        scale, bias = search(
-            rows[start:end].T, lambda errors, by=importance: errors**2 @ by, spec.bits, dtype
-        )
+        scale, bias = search(rows[start:end].T, partial(weighted, importance), spec.bits, dtype)
         errors = np.empty_like(rows[start:end])
         for index in range(start, end):
             place = places(rows[index], scale, bias, spec.bits)

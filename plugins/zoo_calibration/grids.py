@@ -50,8 +50,8 @@ def search(
     scale = bias = np.zeros(len(weights), np.float32)
     for shrink in SHRINKS:
         tried = ends(weights * shrink, bits, dtype)
-        given = tuple(part[:, None] for part in tried)
-        error = cost(weights - (places(weights, *given, bits) * given[0] + given[1]))
+        scales, biases = (part[:, None] for part in tried)
+        error = cost(weights - (places(weights, scales, biases, bits) * scales + biases))
         better = error < best
         best = np.where(better, error, best)
         scale, bias = (np.where(better, new, old) for new, old in zip(tried, (scale, bias), strict=True))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -67,9 +68,7 @@ class Layerwise:
                     with watched(own) as sums:
                         for number in range(len(self.passes)):
                             self._result(path, module, number)
-                    yield Layer(
-                        path, own, sums, lambda number, at=(path, module): self._result(*at, number).value
-                    )
+                    yield Layer(path, own, sums, partial(self._value, path, module))
                 self._results[name] = [
                     self._result(path, module, number) for number in range(len(self.passes))
                 ]
@@ -86,6 +85,10 @@ class Layerwise:
             output = self.model(*self.passes[number])
         mx.eval(output)
         return output
+
+    def _value(self, path: str, module: nn.Module, number: int) -> Any:
+        """The output of the layer at `path` in one pass."""
+        return self._result(path, module, number).value
 
     def _result(self, path: str, module: nn.Module, number: int) -> Result:
         """The result of the layer at `path` in one pass, in which earlier layers are not computed again."""

@@ -84,6 +84,8 @@ def _rounded(
     spec, dtype = task.quantizations[name], task.float_dtype(name)
     weights, grams = np.array(weight.astype(mx.float32)), np.array(sums.gram)
     if weights.ndim == 2:
-        return packed(name, *rounds(weights, grams, spec, dtype), spec, dtype)
+        integers, scales, biases = rounds(weights, grams, spec, dtype)
+        return packed(name, integers, scales, biases, spec, dtype)
     each = [rounds(one, gram, spec, dtype) for one, gram in zip(weights, grams, strict=True)]
-    return packed(name, *map(np.stack, zip(*each, strict=True)), spec, dtype)
+    integers, scales, biases = map(np.stack, zip(*each, strict=True))
+    return packed(name, integers, scales, biases, spec, dtype)

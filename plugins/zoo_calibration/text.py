@@ -12,7 +12,8 @@ from zoo.checkpoint.calibration import Calibration
 from zoo.errors import ZooError
 from zoo.loading import Loaded
 from zoo.training.corpora import read_documents
-from zoo.training.objective import MASKED, mask_of
+from zoo.training.masked_lm import MASKED
+from zoo.training.objective import mask_of
 
 BATCH = 4  # rows that are run side by side
 
@@ -30,7 +31,10 @@ def inputs_of(loaded: Loaded, calibration: Calibration) -> list[Inputs]:
     text = read_documents(str(calibration.text), parallel)
     documents = [*text.trained, *text.held_out]
     if parallel:
-        return [_pair(loaded, *pair, calibration.length) for pair in spread(documents, calibration.rows)]
+        return [
+            _pair(loaded, source, target, calibration.length)
+            for source, target in spread(documents, calibration.rows)
+        ]
     context = loaded.recipe.context or calibration.length
     length = min(calibration.length, context)
     ids = [id for document in documents for id in loaded.tokenizer.encode(document)]

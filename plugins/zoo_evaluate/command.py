@@ -97,7 +97,7 @@ def evaluate(
     if data is not None and tasks is not None:
         raise click.UsageError("give either --data or --tasks")
     _check_options(given, data=data, tasks=tasks)
-    models = [(source, source, None) for source in sources]
+    models: list[tuple[str, str, Path | None]] = [(source, source, None) for source in sources]
     models += [(f"{sources[0]} + {adapter.name}", sources[0], adapter) for adapter in adapters]
     loaders = [(name, _loader(options, source, adapter)) for name, source, adapter in models]
     with Interrupts(lambda text: None):
@@ -188,7 +188,8 @@ def _on_data(
         raise click.UsageError("divergence is of one model from another: give two")
     for source in sources:
         check_model(architecture_of(source, options.architecture, options.revision), type(items[0]))
-    first, judged = None, []
+    first: Any = None
+    judged: list[tuple[str, Any]] = []
     for name, load in loaders:
         loaded = load()
         with _reports(name) as report:

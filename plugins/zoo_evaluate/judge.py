@@ -30,7 +30,7 @@ from zoo.training.examples import (
     TranslationPair,
 )
 from zoo_evaluate.generated import agrees, corpus_score, greedy_answers
-from zoo_evaluate.likelihood import likelihoods, target_logits
+from zoo_evaluate.likelihood import TargetRow, likelihoods, target_logits
 from zoo_evaluate.rows import Answers, answered, named, rows_of
 from zoo_evaluate.sample import Sample, mean, of_sums, ratio
 
@@ -115,7 +115,8 @@ class Judge:
 
     def texts(self, loaded: Loaded) -> Samples:
         """How well texts are predicted."""
-        sums, report = [], self.report("reading")
+        sums: list[tuple[float, int, int]] = []
+        report = self.report("reading")
         for number, item in enumerate(self.items, 1):
             assert isinstance(item, TextExample)
             with named(item):
@@ -161,7 +162,7 @@ class Judge:
 
     def preferences(self, loaded: Loaded) -> Samples:
         """The share of pairs whose chosen answer is likelier than the rejected, as a whole and a token."""
-        rows = []
+        rows: list[TargetRow] = []
         for item in self.items:
             assert isinstance(item, Preference)
             for answer in (item.chosen, item.rejected):
@@ -192,7 +193,8 @@ class Judge:
 
     def divergence(self, first: Loaded, other: Loaded) -> Sample:
         """KL(first ‖ other) of next-token distributions, a token. PromptError for models of different vocabularies."""
-        sums, report = [], self.report("comparing")
+        sums: list[tuple[float, float]] = []
+        report = self.report("comparing")
         for number, item in enumerate(self.items, 1):
             rows, others = ([(r.inputs, r.targets) for r in rows_of(item, one)] for one in (first, other))
             if rows != others or first.recipe.embedding.vocab != other.recipe.embedding.vocab:

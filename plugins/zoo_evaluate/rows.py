@@ -28,7 +28,9 @@ class Answers:
     def of(cls, item: Example, loaded: Loaded) -> Answers:
         """The answers of an example."""
         assert loaded.tokenizer is not None
-        rows, prompts, references, ends = rows_of(item, loaded), [], [], eos_ids_of(loaded)
+        rows, ends = rows_of(item, loaded), eos_ids_of(loaded)
+        prompts: list[list[int]] = []
+        references: list[str] = []
         for row in rows:
             for start, stop in _spans(row.targets):
                 prompts.append(list(row.inputs[: start + 1]))
@@ -46,7 +48,7 @@ def rows_of(item: Example, loaded: Loaded) -> list[TargetRow]:
 
 def _spans(targets: Sequence[int]) -> Iterator[tuple[int, int]]:
     """The first position of each run of targets, and the one after its last."""
-    start = None
+    start: int | None = None
     for place, target in enumerate([*targets, IGNORED]):
         if target != IGNORED and start is None:
             start = place

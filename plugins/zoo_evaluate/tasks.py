@@ -105,7 +105,7 @@ def _samples(name: str, task: Any, items: Sequence[dict[str, Any]]) -> dict[str,
         aggregate = task.aggregation()[metric]
         better: Better = "higher" if task.higher_is_better()[metric] else "lower"
         label = f"{name} {metric}{f' ({filtered})' if several else ''}"
-        if aggregate.__name__ == "mean":
+        if getattr(aggregate, "__name__", "") == "mean":
             found[label] = mean(better, [float(value) for value in own])
         elif metric != "bypass":
             found[label] = _aggregated(better, own, aggregate, FEW if metric in SLOW else None)

@@ -53,7 +53,7 @@ def peft_tensors(tensors: Mapping[str, Any], settings: Config) -> dict[str, Any]
 
 def _alpha(module: str, settings: Config) -> float:
     """The alpha of a module: of the first pattern that its name, or the end of it, is; else the one of all."""
-    patterns = settings.nested("alpha_pattern") or {}
+    patterns: Any = settings.nested("alpha_pattern") or {}
     for pattern in patterns:
         if not LITERAL.fullmatch(pattern):
             raise settings.error("alpha_pattern", f"{pattern!r} is no plain name, which is not implemented")

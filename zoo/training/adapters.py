@@ -254,6 +254,9 @@ def _names(
 
 
 def write_adapter(folder: Path, tensors: Mapping[str, mx.array], config: Mapping[str, Any]) -> None:
-    """Write an adapter's two files into a folder."""
-    mx.save_safetensors(str(folder / TENSORS), dict(tensors), metadata={"format": "mlx"})
+    """Write an adapter's two files into a folder. OSError where they cannot be written."""
+    try:
+        mx.save_safetensors(str(folder / TENSORS), dict(tensors), metadata={"format": "mlx"})
+    except RuntimeError as error:  # MLX's for a full disk
+        raise OSError(str(error)) from error
     write_json(folder / CONFIG, config)

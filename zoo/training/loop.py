@@ -116,14 +116,12 @@ def _checkpointed(kind: type) -> type:
     """A layer's class whose calls keep their inputs alone for the backward pass."""
 
     def call(self: Any, *inputs: Any, **named: Any) -> Any:
-        key, mx.random.state[0] = mx.random.split(mx.random.state[0])
+        seed = mx.random.randint(0, 2**31 - 1).item()
 
         def run(parameters: Any, *inputs: Any, **named: Any) -> Any:
-            later, mx.random.state[0] = mx.random.state[0], key  # the same dropout in both passes
+            mx.random.seed(seed)  # both passes drop out the same
             self.update(parameters)
-            found = kind.__call__(self, *inputs, **named)
-            mx.random.state[0] = later
-            return found
+            return kind.__call__(self, *inputs, **named)
 
         return mx.checkpoint(run)(self.trainable_parameters(), *inputs, **named)
 
