@@ -33,7 +33,7 @@ from zoo_tune.run import TuneSettings, batches_of
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 RECORD = DOCS / "records" / "tuning" / "example.json"
 RUNS = {  # each tunes a source on the data of its name and writes an adapter of its name in adapters/
-    "catalogue": ("smollm2.gguf", "--steps 60 --rate 5e-4"),
+    "catalogue": ("smollm2.gguf", "--steps 48 --rate 5e-4"),
     "pairs": ("minilm-l6", "--objective contrastive --batch 12 --steps 40 --rate 5e-4"),
     "words": ("transformer", "--steps 160 --rate 1e-3"),
     "countries": ("mamba", "--steps 120 --rate 6e-4"),

@@ -45,19 +45,19 @@ def test_the_loss_of_the_held_out_examples_falls(name):
     assert found["training"]["validation"][-1][1] < 0.5 * found["before"]
 
 
-def test_the_catalogue_is_learned_and_the_rest_not_lost():
+def test_the_catalogue_is_learned_in_one_direction_and_other_answers_suffer():
     found = RECORD["catalogue"]
     assert right(found["held_out"], "before") == 0
     assert right(found["held_out"]) > 0.8 * len(found["held_out"])
-    assert right(found["backward"]) < 0.5 * len(found["backward"])
+    assert right(found["backward"]) == 0
     assert all(one["after"].startswith("{") for one in found["unknown"])
-    assert right(found["unrelated"]) >= right(found["unrelated"], "before") - 1
+    assert 0 < right(found["unrelated"]) < right(found["unrelated"], "before")
 
 
 def test_the_small_models_learn_and_keep_what_they_knew():
     for name in ("words", "countries"):
         *new, known = RECORD[name]["answers"]
-        assert right(new, "before") == 0 and right(new) > 0.5 * len(new)
+        assert right(new, "before") < 0.3 * len(new) and right(new) > 0.5 * len(new)
         assert right([known], "before") == right([known]) == 1
     before, after = RECORD["pairs"]["ranks"]["before"], RECORD["pairs"]["ranks"]["after"]
     assert sum(after) < 0.5 * sum(before)
