@@ -79,9 +79,6 @@ class Layerwise:
                     self._whole(number)
             yield Layer("", left, sums, self._whole)
 
-    def _value(self, path: str, module: nn.Module, number: int) -> Any:
-        return self._result(path, module, number).value
-
     def _whole(self, number: int) -> Any:
         """The output of the model in one pass."""
         with intercepted(self._modules(), self._replay(number)):

@@ -12,7 +12,8 @@ from zoo.checkpoint.calibration import Calibration
 from zoo.errors import ZooError
 from zoo.loading import Loaded
 from zoo.training.corpora import read_documents
-from zoo.training.objective import MASKED, mask_of
+from zoo.training.masked_lm import MASKED
+from zoo.training.objective import mask_of
 
 BATCH = 4  # rows that are run side by side
 
