@@ -97,7 +97,7 @@ def evaluate(
     if data is not None and tasks is not None:
         raise click.UsageError("give either --data or --tasks")
     _check_options(given, data=data, tasks=tasks)
-    models = [(source, source, None) for source in sources]
+    models: list[tuple[str, str, Path | None]] = [(source, source, None) for source in sources]
     models += [(f"{sources[0]} + {adapter.name}", sources[0], adapter) for adapter in adapters]
     loaders = [(name, _loader(options, source, adapter)) for name, source, adapter in models]
     with Interrupts(lambda text: None):

@@ -81,7 +81,7 @@ class ZooLM(TemplateLM):
         """The log-probability of each continuation, and whether it is the greedy one."""
         return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
 
-    def _loglikelihood_tokens(self, requests: Sequence[Tokens], **_: Any) -> list[tuple[float, bool]]:
+    def _loglikelihood_tokens(self, requests: Sequence[Tokens], **options: Any) -> list[tuple[float, bool]]:
         rows = [self._row(context, continuation) for _, context, continuation in requests]
         answers = [
             (found.total, all(found.likeliest)) for found in likelihoods(self.loaded, rows, self.report)
