@@ -12,15 +12,15 @@ from zoo.host.registry import default_registry
 
 @pytest.fixture(scope="session")
 def texts(tmp_path_factory):
-    """A function from a task to the file of its text."""
+    """A function from a task, and a split, to the file of its text."""
     folder = tmp_path_factory.mktemp("texts")
 
-    def write(task):
+    def write(task, split="train"):
         parallel = task == "translate"
         corpus = default_registry().table(Corpus).require("phrasebook" if parallel else "atlas")
-        path = folder / f"{corpus.name}.jsonl"
+        path = folder / f"{corpus.name}-{split}.jsonl"
         if not path.exists():
-            documents = list(islice(corpus.load()("train", 0), 200))
+            documents = list(islice(corpus.load()(split, 0), 200))
             lines = [dict(source=d[0], target=d[1]) if parallel else dict(text=d) for d in documents]
             path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         return path

@@ -14,12 +14,14 @@ from zoo.checkpoint.parameters import parameters_of
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 from zoo.cli.convert import convert as command
 from zoo.errors import PluginError, ZooError
+from zoo.generation.sampling.logits import logprobs
 from zoo.host.registry import default_registry, isolated
-from zoo.inspect.perplexity import divergence
+from zoo.inspect.perplexity import kl_divergence
 from zoo.loading import load
 from zoo.testing import subject
 from zoo.testing.subjects import numbers_of
 from zoo_calibration.sensitivity import Option, allocate
+from zoo_calibration.text import inputs_of
 
 METHODS = ("gptq", "awq", "sensitivity")
 GROUP = 32
@@ -30,15 +32,29 @@ def specs_of(folder):
     return {path: one.quantization for path, one in found.items() if isinstance(one, QuantizedMatrix)}
 
 
+def held_out_divergence(name, folder, text):
+    """The mean KL divergence of a folder's predictions from a pocket's on a text, read as that model reads one."""
+    source, found = load(name), load(folder)
+    passes = inputs_of(source, Calibration(text, rows=16, length=48))
+    each = [
+        kl_divergence(*(logprobs(one.model(*inputs)) for one in (source, found))).mean() for inputs in passes
+    ]
+    return sum(each).item() / len(each)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
-def test_a_calibrated_pocket_is_nearer_to_its_source_at_equal_bytes(method, calibration, tmp_path):
-    plain = convert("llama", tmp_path / "plain", quantize="3", group_size=GROUP)
-    done = convert(
-        "llama", tmp_path / "out", quantize="3", group_size=GROUP, calibration=calibration(method, rows=32)
-    )
+@pytest.mark.parametrize(("method", "bits"), [("gptq", "3"), ("awq", "3"), ("sensitivity", "4")])
+def test_a_calibrated_pocket_is_nearer_to_its_source_at_equal_bytes(
+    method, bits, calibration, texts, tmp_path
+):
+    how = dict(quantize=bits, group_size=GROUP)
+    plain = convert("llama", tmp_path / "plain", **how)
+    done = convert("llama", tmp_path / "out", **how, calibration=calibration(method, rows=32))
     assert done.bytes <= plain.bytes
-    assert divergence("llama", done.folder).mean < 0.8 * divergence("llama", plain.folder).mean
+    new, old = (
+        held_out_divergence("llama", one.folder, texts("generate", "validation")) for one in (done, plain)
+    )
+    assert new < old
     if method != "sensitivity":
         assert done.bytes == plain.bytes and specs_of(done.folder) == specs_of(plain.folder)
 
@@ -72,14 +88,14 @@ def test_every_architecture_is_quantized_by_every_method(name, method, calibrati
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bert", "llada", "transformer", "mixtral", "prefix-lm"])
-def test_a_text_is_read_as_each_kind_of_model_reads_it(name, calibration, tmp_path):
+@pytest.mark.parametrize("name", ["bert", "llada", "transformer", "mixtral"])
+def test_a_text_is_read_as_each_kind_of_model_reads_it(name, calibration, texts, tmp_path):
     task = default_registry().architecture(name).task
-    done = convert(
-        name, tmp_path / "out", quantize="3", group_size=GROUP, calibration=calibration("gptq", task)
-    )
-    plain = convert(name, tmp_path / "plain", quantize="3", group_size=GROUP)
-    assert divergence(name, done.folder).mean < divergence(name, plain.folder).mean
+    how = dict(quantize="3", group_size=GROUP)
+    plain = convert(name, tmp_path / "plain", **how)
+    done = convert(name, tmp_path / "out", **how, calibration=calibration("gptq", task))
+    new, old = (held_out_divergence(name, one.folder, texts(task, "validation")) for one in (done, plain))
+    assert new < old
 
 
 def test_sensitivity_keeps_to_its_budget_and_mixes_bits(calibration, tmp_path):
