@@ -3,8 +3,9 @@
     python tools/quantization_quality.py FOLDER WORK [ARM …]
 
 FOLDER holds a causal model in floats, with a tokenizer. WORK keeps the converted folders, and the figures of each arm:
-with names only these arms are measured anew, and the record is written of all that WORK has. The texts are the
-documentation strings of Python's standard library: of every other module for calibration, of the others held out.
+with names only these arms are measured anew (with "record" none), and the record is written of all that WORK has. The
+texts are the documentation strings of Python's standard library: of every other module for calibration, of the others
+held out.
 
 Every arm is loaded and measured by the zoo, in float32, mlx-lm's too. All scales are stored in float16.
 """

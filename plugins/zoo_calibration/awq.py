@@ -84,4 +84,5 @@ def clip_matrix(
 
 
 def _cost(gram: np.ndarray, errors: np.ndarray) -> np.ndarray:  # (N, N), (O, N) -> (O,)
-    return ((errors @ gram) * errors).sum(axis=-1)
+    costs: np.ndarray = ((errors @ gram) * errors).sum(axis=-1)
+    return costs

@@ -24,11 +24,6 @@ def gptq(task: CalibrationTask) -> dict[str, Any]:
     return round_layers(task, round_matrix)
 
 
-def weighted(importance: np.ndarray, errors: np.ndarray) -> np.ndarray:  # (N,), (O, N) -> (O,)
-    """The sums of squared errors, each weighted by the importance of its input."""
-    return errors**2 @ importance  # type: ignore[no-any-return]
-
-
 def round_matrix(
     weights: np.ndarray, gram: np.ndarray, spec: QuantizationSpec, dtype: mx.Dtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # (O, I), (I, I) -> (O, I), (O, G), (O, G)
@@ -42,8 +37,8 @@ def round_matrix(
     scales, biases = [], []
     for start in range(0, len(rows), spec.group_size):
         end = start + spec.group_size
-        importance = np.diagonal(inverse)[start:end] ** -2
-        scale, bias = search(rows[start:end].T, partial(weighted, importance), spec.bits, dtype)
+        cost = partial(_cost, np.diagonal(inverse)[start:end] ** -2)
+        scale, bias = search(rows[start:end].T, cost, spec.bits, dtype)
         errors = np.empty_like(rows[start:end])
         for index in range(start, end):
             place = places(rows[index], scale, bias, spec.bits)
@@ -65,3 +60,8 @@ def factor(gram: np.ndarray) -> np.ndarray:  # (I, I) -> (I, I)
     lower = np.linalg.cholesky(damped[::-1, ::-1])
     upper = mx.array(lower[::-1, ::-1].astype(np.float32))
     return np.array(mx.linalg.tri_inv(upper, upper=True, stream=mx.cpu))  # MLX has it on the CPU alone
+
+
+def _cost(importance: np.ndarray, errors: np.ndarray) -> np.ndarray:  # (N,), (O, N) -> (O,)
+    costs: np.ndarray = errors**2 @ importance
+    return costs

@@ -49,12 +49,12 @@ def search(
     best = np.full(len(weights), np.inf, np.float32)
     scale = bias = np.zeros(len(weights), np.float32)
     for shrink in SHRINKS:
-        tried = ends(weights * shrink, bits, dtype)
-        scales, biases = (part[:, None] for part in tried)
-        error = cost(weights - (places(weights, scales, biases, bits) * scales + biases))
+        new_scale, new_bias = ends(weights * shrink, bits, dtype)
+        found = places(weights, new_scale[:, None], new_bias[:, None], bits)
+        error = cost(weights - (found * new_scale[:, None] + new_bias[:, None]))
         better = error < best
         best = np.where(better, error, best)
-        scale, bias = (np.where(better, new, old) for new, old in zip(tried, (scale, bias), strict=True))
+        scale, bias = np.where(better, new_scale, scale), np.where(better, new_bias, bias)
     return scale, bias
 
 

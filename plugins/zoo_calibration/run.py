@@ -84,8 +84,8 @@ def _rounded(
     spec, dtype = task.quantizations[name], task.float_dtype(name)
     weights, grams = np.array(weight.astype(mx.float32)), np.array(sums.gram)
     if weights.ndim == 2:
-        integers, scales, biases = rounds(weights, grams, spec, dtype)
-        return packed(name, integers, scales, biases, spec, dtype)
-    each = [rounds(one, gram, spec, dtype) for one, gram in zip(weights, grams, strict=True)]
-    integers, scales, biases = map(np.stack, zip(*each, strict=True))
-    return packed(name, integers, scales, biases, spec, dtype)
+        found, scales, biases = rounds(weights, grams, spec, dtype)
+    else:
+        each = [rounds(one, gram, spec, dtype) for one, gram in zip(weights, grams, strict=True)]
+        found, scales, biases = map(np.stack, zip(*each, strict=True))
+    return packed(name, found, scales, biases, spec, dtype)

@@ -31,10 +31,7 @@ def inputs_of(loaded: Loaded, calibration: Calibration) -> list[Inputs]:
     text = read_documents(str(calibration.text), parallel)
     documents = [*text.trained, *text.held_out]
     if parallel:
-        return [
-            _pair(loaded, source, target, calibration.length)
-            for source, target in spread(documents, calibration.rows)
-        ]
+        return [_pair(loaded, pair, calibration.length) for pair in spread(documents, calibration.rows)]
     context = loaded.recipe.context or calibration.length
     length = min(calibration.length, context)
     ids = [id for document in documents for id in loaded.tokenizer.encode(document)]
@@ -51,10 +48,11 @@ def spread(rows: Sequence[Any], count: int) -> list[Any]:
     return [rows[int(index * step)] for index in range(min(count, len(rows)))]
 
 
-def _pair(loaded: Loaded, source: str, target: str, length: int) -> Inputs:
+def _pair(loaded: Loaded, pair: tuple[str, str], length: int) -> Inputs:
     assert loaded.tokenizer is not None
     start = [loaded.model.spec.start]
-    given = (loaded.tokenizer.encode(source), [*start, *loaded.tokenizer.encode(target)])
+    source, target = map(loaded.tokenizer.encode, pair)
+    given = (source, [*start, *target])
     sides = (loaded.recipe.encoder, loaded.recipe.decoder)
     most = (min(length, side.context or length) for side in sides)
     return tuple(mx.array([ids[:limit]]) for ids, limit in zip(given, most, strict=True))

@@ -18,7 +18,7 @@ from zoo.host.registry import Registry, default_registry
 from zoo.testing import subject
 
 HOOK = (
-    "from zoo.architecture import Architecture, Block, Command, Corpus, Objective, Rename, Strategy, hookimpl\n"
+    "from zoo.architecture import Architecture, Block, Command, Corpus, Objective, Quantizer, Rename, Strategy, hookimpl\n"
     "@hookimpl\n"
 )
 GOOD = (
@@ -122,6 +122,10 @@ BROKEN = {
     "corpus that is an objective": (
         HOOK + "def zoo_corpora():\n    yield Objective('o', 'm:f', tasks=('generate',))",
         "not a record of type Corpus",
+    ),
+    "quantizer whose budget is a number": (
+        HOOK + "def zoo_quantizers():\n    yield Quantizer('q', 'm:f', budget=4)",
+        "quantization method q: budget is True or False, not 4",
     ),
     "objective without a target": (
         HOOK + "def zoo_objectives():\n    yield Objective('o', 'm', tasks=('generate',))",

@@ -10,6 +10,7 @@ from zoo.architecture import (
     Objective,
     Preset,
     QuantizedFormat,
+    Quantizer,
     Sampler,
     Setting,
     Strategy,
@@ -274,12 +275,14 @@ def test_every_kind_that_is_asked_for_by_name_is_marked_when_contested():
             "zoo_objectives": [Objective("same", target, ("generate",))],
             "zoo_commands": [Command("same", target)],
             "zoo_formats": [QuantizedFormat("same", target)],
+            "zoo_quantizers": [Quantizer("same", target)],
         }
 
     one, two = (Plugin(name, name, records=records()) for name in ("zoo-one", "zoo-two"))
     found = known(one, two).contested_names
     assert sorted(found) == [
-        *("corpus/same", "objective/same", "same", "sampler/same", "strategy/same", "zoo same")
+        *("corpus/same", "objective/same", "quantizer/same", "same", "sampler/same", "strategy/same"),
+        "zoo same",
     ]
     assert set(found) <= set(one.gives)
     assert found["zoo same"] == ["zoo-one::same", "zoo-two::same"]

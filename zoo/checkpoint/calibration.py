@@ -29,6 +29,14 @@ class Calibration(Frozen):
 
     `method` names a `Quantizer`. `bits` is the most bits of a weight on average, scales included, for methods that choose
     the bits of each matrix. `report` is called with the matrices done and all. ZooError for a number out of range.
+
+    >>> from pathlib import Path
+    >>> from zoo.checkpoint.calibration import Calibration
+    >>> from zoo.checkpoint.convert import convert
+    >>> _ = Path("notes.txt").write_text("The capital city of China is Beijing. " * 40)
+    >>> by_text = Calibration(Path("notes.txt"), "gptq", rows=4, length=64)
+    >>> round(convert("llama", "by-text", quantize="4", calibration=by_text).bits, 2)
+    4.51
     """
 
     text: Path

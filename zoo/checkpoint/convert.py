@@ -36,7 +36,7 @@ from zoo.checkpoint.parameters import (
     renamed,
 )
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, is_float
-from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, warn_of_dequantized, with_quantization
+from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, is_mlx, warn_of_dequantized, with_quantization
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.checkpoint.source import suffixes_of
 from zoo.errors import PluginError, SourceError, ZooError, deferred_warnings
@@ -382,14 +382,6 @@ class _ChunkedFile:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
-
-
-def is_mlx(name: str, tensor: QuantizedMatrix) -> bool:
-    """Whether MLX's layout can hold all parts of a packed matrix: a second scale only for experts in NVFP4."""
-    if not name.endswith(".weight") or tensor.permutation is not None or tensor.swapped:
-        return False
-    scale, experts = tensor.global_scale, tensor.quantization.mode == "nvfp4" and tensor.ndim == 3
-    return scale is None or (experts and scale.shape[-1] == 1)
 
 
 def _shards(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:

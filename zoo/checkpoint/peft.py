@@ -53,11 +53,11 @@ def peft_tensors(tensors: Mapping[str, Any], settings: Config) -> dict[str, Any]
 
 def _alpha(module: str, settings: Config) -> float:
     """The alpha of a module: of the first pattern that its name, or the end of it, is; else the one of all."""
-    patterns: Any = settings.nested("alpha_pattern") or {}
+    patterns = settings.nested("alpha_pattern") or Config({})
     for pattern in patterns:
         if not LITERAL.fullmatch(pattern):
             raise settings.error("alpha_pattern", f"{pattern!r} is no plain name, which is not implemented")
         name = pattern.strip("^$")
         if module == name or (module.endswith(f".{name}") and not pattern.startswith("^")):
-            return patterns.number(pattern)  # type: ignore[union-attr, no-any-return]
+            return patterns.number(pattern)  # type: ignore[no-any-return]
     return settings.number("lora_alpha")  # type: ignore[no-any-return]

@@ -278,6 +278,14 @@ def warn_of_dequantized(names: Collection[str]) -> None:
         warn(f"{min(names)}{more}: cannot stay packed without loss, dequantized")
 
 
+def is_mlx(name: str, tensor: QuantizedMatrix) -> bool:
+    """Whether MLX's layout can hold all parts of a packed matrix: a second scale only for experts in NVFP4."""
+    if not name.endswith(".weight") or tensor.permutation is not None or tensor.swapped:
+        return False
+    scale, experts = tensor.global_scale, tensor.quantization.mode == "nvfp4" and tensor.ndim == 3
+    return scale is None or (experts and scale.shape[-1] == 1)
+
+
 def with_quantization(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The config with the quantization of these tensors instead of its own: the commonest one, then the exceptions.
 
