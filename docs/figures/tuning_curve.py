@@ -22,7 +22,6 @@ def draw(language: str, name: str) -> str:
     )
     axes.curve(losses, colour="line", width=1.4)
     axes.curve(held_out, dots=True)
-    axes.name(
-        0, found["before"], said(language, "held-out examples", "留出样本"), colour="accent", by=(8, -8)
-    )
+    words = said(language, "held-out examples", "留出样本")
+    axes.name(steps, found["before"], words, colour="accent", anchor="end")
     return axes.picture()
