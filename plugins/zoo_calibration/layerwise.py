@@ -16,7 +16,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo.inspect.tracing.probe import modules_of
+from zoo.blocks.model import modules_of
 from zoo_calibration.text import Inputs
 from zoo_calibration.watch import InputSums, intercepted, watched
 

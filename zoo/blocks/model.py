@@ -126,3 +126,19 @@ class Quantizable(Protocol):
         self, group_size: int | None = None, bits: int | None = None, mode: str = "affine"
     ) -> Any:
         """The same layer with its weight packed."""
+
+
+def modules_of(model: nn.Module) -> dict[str, nn.Module]:
+    """Every module of a model by its path, "" for the model itself; one that is used twice has the first of its paths."""
+    found: dict[str, nn.Module] = {}
+    seen: set[int] = set()
+    for path, module in sorted(model.named_modules(), key=lambda pair: address_order(pair[0])):
+        if id(module) not in seen:
+            seen.add(id(module))
+            found[path] = module
+    return found
+
+
+def address_order(path: str) -> list[tuple[int, str]]:
+    """The sort key of a path: layer 10 comes after layer 9."""
+    return [(int(step), "") if step.isdecimal() else (-1, step) for step in path.split(".") if step]

@@ -160,7 +160,7 @@ def zoo_quantizers() -> Iterable[Quantizer]:  # type: ignore[empty-body]
     `QuantizedMatrix`, or the `QuantizationSpec` by which a matrix is to be rounded.
 
     >>> from zoo.architecture import Quantizer, hookimpl
-    >>> from zoo.checkpoint.quantized_matrix import QuantizationSpec  # in the module that the record names, as all of mlx
+    >>> from zoo.checkpoint.quantized_matrix import QuantizationSpec  # in the module that the record names
     >>> def eight_bits_for_values(task):
     ...     values = [path for path in task.quantizations if path.endswith("mixer.value.weight")]
     ...     return dict.fromkeys(values, QuantizationSpec(8, 64))
@@ -259,6 +259,7 @@ def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
     ...     def loss(model, inputs, targets):
     ...         losses = token_losses(model(inputs), targets)  # (B, T)
     ...         return ((1 - mx.exp(-losses)) ** gamma * losses).sum() / (targets != IGNORED).sum()
+    ...
     ...     return replace(ANSWERS, loss=loss)
     >>> @hookimpl
     ... def zoo_objectives():

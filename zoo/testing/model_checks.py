@@ -21,11 +21,12 @@ from mlx.utils import tree_flatten
 
 from zoo.blocks.decoder import Decoder
 from zoo.blocks.encoder_decoder import Encoder, EncoderDecoder
+from zoo.blocks.model import modules_of
 from zoo.checkpoint.convert import save
 from zoo.checkpoint.parameters import parameters_of, quantize
 from zoo.generation import generate
 from zoo.host.plugins import FIRST_PARTY
-from zoo.inspect.tracing.probe import modules_of, set_class
+from zoo.inspect.tracing.probe import set_class
 from zoo.loading import load
 from zoo.testing.cache_checks import logits_in_pieces
 from zoo.testing.subjects import (

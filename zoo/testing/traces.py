@@ -15,11 +15,12 @@ import numpy as np
 
 from zoo.blocks.decoder import Decoder
 from zoo.blocks.encoder_decoder import Encoder, EncoderDecoder
+from zoo.blocks.model import modules_of
 from zoo.errors import ZooError
 from zoo.generation import stream
 from zoo.inspect.tracing import Trace, intervene, trace
 from zoo.inspect.tracing.block_probes import AttentionProbe
-from zoo.inspect.tracing.probe import RecordedPass, Recorder, Value, hooked, modules_of, probe_of
+from zoo.inspect.tracing.probe import RecordedPass, Recorder, Value, hooked, probe_of
 from zoo.testing.cache_checks import logits_in_pieces
 from zoo.testing.generation_checks import LENGTH, PROMPT, loaded_with_mask
 from zoo.testing.model_checks import texts

@@ -22,6 +22,7 @@ from mlx_lm.tuner.lora import LoRAEmbedding, LoRALinear, LoRASwitchLinear
 from zoo import runtime, weights
 from zoo.architecture import Architecture
 from zoo.blocks.feedforward import QuantizedStackedLinear, StackedLinear
+from zoo.blocks.model import address_order
 from zoo.checkpoint.adapter import CONFIG, KINDS, TENSORS, LowRankUpdate, no_join
 from zoo.checkpoint.parameters import renamed
 from zoo.errors import CheckpointError, ZooError
@@ -102,7 +103,7 @@ def add_adapters(model: nn.Module, settings: AdapterSettings, seed: int = 0) -> 
 
 def _chosen(paths: set[str], settings: AdapterSettings) -> list[str]:
     """Those of the addresses that the settings name, in the model's order."""
-    places = {path: match for path in sorted(paths, key=_order) if (match := IN_LAYER.fullmatch(path))}
+    places = {path: match for path in sorted(paths, key=address_order) if (match := IN_LAYER.fullmatch(path))}
     counts: dict[str, int] = {}
     for match in places.values():
         counts[match["side"]] = max(counts.get(match["side"], 0), int(match["index"]) + 1)
@@ -121,12 +122,7 @@ def _chosen(paths: set[str], settings: AdapterSettings) -> list[str]:
                 f"`parts`: no layer {part!r} takes an adapter; those that do: {', '.join(sorted(parts))}"
             )
         found += inside + outside
-    return sorted(set(found), key=_order)
-
-
-def _order(path: str) -> list[tuple[int, str]]:
-    """Addresses with numbers in the order of the numbers."""
-    return [(int(step), "") if step.isdecimal() else (-1, step) for step in path.split(".")]
+    return sorted(set(found), key=address_order)
 
 
 def _unfreeze(model: nn.Module, settings: AdapterSettings) -> list[str]:
@@ -134,7 +130,7 @@ def _unfreeze(model: nn.Module, settings: AdapterSettings) -> list[str]:
     layers: dict[str, nn.Module] = dict(model.named_modules())
     whole = settings.parts == (ALL,) and settings.layers is None
     own = {path for path, layer in layers.items() if any(isinstance(v, mx.array) for v in layer.values())}
-    chosen = sorted(own, key=_order) if whole else _chosen(own, settings)
+    chosen = sorted(own, key=address_order) if whole else _chosen(own, settings)
     for path in chosen:
         if isinstance(layers[path], PACKED):
             raise ZooError(

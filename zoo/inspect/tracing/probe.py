@@ -24,6 +24,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.architecture import ModuleProbe
+from zoo.blocks.model import modules_of
 from zoo.cache import Cache
 from zoo.errors import PluginError, ZooError, in_words
 from zoo.generation.sampling.guidance import runs_negative_prompt
@@ -132,22 +133,6 @@ class Probe:
         for hook in self._hooks:
             value = hook.note(address, value, about)
         return value
-
-
-def modules_of(model: nn.Module) -> dict[str, nn.Module]:
-    """Every module of a model by its path, "" for the model itself; one that is used twice has the first of its paths."""
-    found: dict[str, nn.Module] = {}
-    seen: set[int] = set()
-    for path, module in sorted(model.named_modules(), key=lambda pair: _depth_first(pair[0])):
-        if id(module) not in seen:
-            seen.add(id(module))
-            found[path] = module
-    return found
-
-
-def _depth_first(path: str) -> list[tuple[int, str]]:
-    """The sort key of a path: layer 10 comes after layer 9."""
-    return [(int(step), "") if step.isdecimal() else (-1, step) for step in path.split(".") if step]
 
 
 def values_of(model: nn.Module, registry: Registry) -> dict[str, Value]:
