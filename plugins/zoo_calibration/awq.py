@@ -13,9 +13,9 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from zoo.blocks.model import modules_of
 from zoo.checkpoint.calibration import CalibrationTask
 from zoo.checkpoint.quantized_matrix import QuantizationSpec
-from zoo.inspect.tracing.probe import modules_of
 from zoo_calibration.folds import Fold, folds
 from zoo_calibration.grids import places, search
 from zoo_calibration.layerwise import Layer

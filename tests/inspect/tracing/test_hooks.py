@@ -87,7 +87,7 @@ def test_blocks_and_generation_know_nothing_of_traces(folder):
 
 def test_plugins_name_their_probes_and_import_none():
     for file in (ROOT / "plugins").glob("zoo_*/*.py"):
-        if file.name != "probe.py":
+        if file.name != "probe.py" and file.parent.name != "zoo_calibration":  # it watches modules itself
             found = re.search(
                 r"^\s*(from|import) zoo\.inspect\.tracing", file.read_text("utf-8"), re.MULTILINE
             )
