@@ -105,7 +105,7 @@ def load(
 
     It has many parameters because it is the one public entry point: each is an independent choice of the caller.
     `architecture`, a name or the record itself, overrides what the config says; `dtype` ("float32", "float16",
-    "bfloat16") casts floats; `adapter` is a folder of mlx-lm's LoRA or DoRA, `revision` a hub id's branch, tag or commit.
+    "bfloat16") casts floats; `adapter` is a folder of mlx-lm's or PEFT's LoRA or DoRA, `revision` a hub id's branch, tag or commit.
     `adapters` are such folders by name, for a model that each text uses with the one of its setting `adapter`, or with none.
     A model that would not fit in this machine's memory with a cache of `context` tokens is refused before it is read,
     unless `force`. `repack` (4, 6 or 8) packs in so many bits those matrices of a GGUF file that no packing of MLX holds

@@ -30,7 +30,7 @@ from zoo.training.data import Data, read_examples
 from zoo.training.example_lines import keys_of
 from zoo.training.example_objective import ExampleBatches, ExampleObjective, Row
 from zoo.training.examples import Example, TextExample, TranslationPair
-from zoo.training.loop import Batch, Trainer, TrainingCallbacks
+from zoo.training.loop import STEPS_SAVED, Batch, Trainer, TrainingCallbacks
 from zoo.training.memory import check_step
 from zoo.training.objective import (
     CorpusBatches,
@@ -46,6 +46,7 @@ from zoo.training.run_folder import State, open_state, state_path
 ROUNDS = 3  # of the examples, where no number of steps is asked for
 LENGTH = 2048  # tokens of an example at most, unless another length is asked for
 BATCH = 4
+MEASURED = 4  # times at least that the held-out loss is measured, after the first
 SAMPLED = 64  # numbers of a parameter, about, that a fingerprint is made of
 RATES = {"lora": 1e-4, "dora": 1e-4, "full": 1e-5}  # peak learning rates
 
@@ -141,6 +142,8 @@ def tune_folder(
             validate=partial(batches.held_out_loss, loaded.model, stop=callbacks.stop),
             sample=samples(loaded, examples, batches, record),
             callbacks=callbacks,
+            every=max(min(training.steps // MEASURED, STEPS_SAVED), 1),
+            before=True,
         ).run(batches.training(), state)
         finish(out, loaded, settings.adapter, chosen, record)
         if not keep:
@@ -301,6 +304,6 @@ def finish(
     """Write the adapter, its record and curve, and put them in the place of `out` in one step."""
     tensors, config = adapter_files(loaded.model, settings, chosen, loaded.architecture, loaded.recipe)
     with run_folder.publishing(out, ()) as part:
-        write_adapter(part, tensors, {"model": str(loaded.folder), **config})
+        write_adapter(part, tensors, {"model": record.settings["source"], **config})
         write_text(part / TRAINING, json.dumps(asdict(record), indent=1) + "\n")
         (part / run_folder.CURVE).write_text(svg(record), encoding="utf-8")

@@ -209,6 +209,12 @@ def test_schedules_warm_up_to_the_peak_and_fall(kind, middle, end):
     assert at[35] == pytest.approx(quarter, abs=0.01)
 
 
+def test_a_schedule_without_warmup_begins_at_its_peak():
+    rate = schedule(TrainingSettings(steps=100, rate=1e-2, warmup=0, schedule="linear"))
+    at = [rate(mx.array(step)).item() / 1e-2 for step in (0, 50, 100)]
+    assert at == [pytest.approx(1), pytest.approx(0.55), pytest.approx(0.1)]
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

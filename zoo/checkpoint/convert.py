@@ -93,7 +93,7 @@ def convert(
 
     `quantize` is bits ("4") or a mode ("mxfp4"), "none" to unpack what is packed; `recipe` mixes two numbers of bits.
     `dtype` casts floats. Layout "mlx" loads in mlx-lm, "hf" in transformers, which holds no packed matrices: they are
-    dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's LoRA or DoRA, to be
+    dequantized. `revision` is a hub id's branch, tag or commit. `adapter` is a folder of mlx-lm's or PEFT's LoRA or DoRA, to be
     made part of the weights. `repack` (4, 6 or 8) packs in so many bits what no quantization of MLX holds as a GGUF file
     has it. `calibration` has a method read a text to round by. `report` is called as by `zoo.load`. A `ZooError` says
     what is impossible.

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="Tensor names and layouts of mlx-lm, or of transformers.",
 )
-@click.option("--adapter", type=FOLDER, help="A LoRA or DoRA adapter to merge: a folder as mlx-lm writes it.")
+@click.option(
+    "--adapter", type=FOLDER, help="A LoRA or DoRA adapter to merge: a folder as mlx-lm or PEFT writes it."
+)
 @architecture_option
 @revision_option
 @yes_option

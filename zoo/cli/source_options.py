@@ -47,7 +47,7 @@ unpack_option = click.option(
 adapter_option = click.option(
     "--adapter",
     type=FOLDER,
-    help="A LoRA or DoRA adapter: a folder as mlx-lm writes it.",
+    help="A LoRA or DoRA adapter: a folder as mlx-lm or PEFT writes it.",
 )
 context_option = click.option(
     "--context", type=int, metavar="N", help="Tokens for which cache and FLOPs are computed."

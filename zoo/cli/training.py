@@ -106,6 +106,7 @@ class TrainingProgress:
 
     def measured(self, step: int, loss: float, validation: float, sample: str | None) -> None:
         """A measurement, and what the model makes of a text."""
-        self.say(f"step {step} · loss {loss:.3f} · validation {validation:.3f}")
+        trained = f" · loss {loss:.3f}" if step else ""
+        self.say(f"step {step}{trained} · validation {validation:.3f}")
         if sample:
             self.say(f"  {sample}")

@@ -68,13 +68,15 @@ def schedule(settings: TrainingSettings) -> Callable[[mx.array], mx.array]:
         warmup = min(settings.warmup, max(steps // 10, 1))
         lowest = settings.rate / 10
         left = max(steps - warmup, 1)
-        curves.append(optim.linear_schedule(lowest if start else 0.0, settings.rate, warmup))
+        if warmup:
+            curves.append(optim.linear_schedule(lowest if start else 0.0, settings.rate, warmup))
+            borders.append(start + warmup)
         if settings.schedule == "cosine":
             curves.append(optim.cosine_decay(settings.rate, left, lowest))
         else:
             end_rate = lowest if settings.schedule == "linear" else settings.rate
             curves.append(optim.linear_schedule(settings.rate, end_rate, left))
-        borders += [start + warmup, end]
+        borders.append(end)
     return optim.join_schedules(curves, borders[:-1])
 
 
@@ -148,6 +150,7 @@ class Trainer:
     sample: Callable[[], str | None] = lambda: None
     callbacks: TrainingCallbacks = field(default_factory=TrainingCallbacks)
     every: int = 0  # by default chosen so that a short run is measured a few times, too
+    before: bool = False  # whether the held-out loss is measured before the first step, too
 
     def __post_init__(self) -> None:
         self.every = self.every or min(STEPS_SAVED, max(self.settings.steps // 4, 50))
@@ -173,6 +176,9 @@ class Trainer:
         self.model.train()
         clock = time.perf_counter() - self.record.seconds
         saved = time.perf_counter()
+        if self.before and not start:
+            self.callbacks.phase("measuring the model before the first step")
+            self._measure(0)
         self.callbacks.phase(FIRST_STEP)
         for step in range(start + 1, self.settings.steps + 1):
             self._step(step, list(islice(batches, self.settings.accumulate)), clock)

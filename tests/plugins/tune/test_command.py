@@ -41,6 +41,9 @@ def refused(done, words):
 def test_a_run_goes_on_as_it_was_begun_or_is_refused(tune, tmp_path):
     done = tune("--steps", "2", "--batch", "2", "--rank", "4")
     assert done.returncode == 0 and "`zoo run llama --adapter out` uses it" in done.stdout, done.stderr
+    assert [line.partition(" · ")[0] for line in done.stderr.splitlines() if line.startswith("step")] == [
+        f"step {step}" for step in (0, 1, 2)
+    ]
     before = contents(tmp_path / "out")
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps(LINES[0]) + "\n" + json.dumps(LINES[1]) + "\n")
@@ -99,7 +102,7 @@ def test_out_must_be_a_folder(tune, tmp_path):
         (["--dropout", "1"], "--dropout must be from 0 to below 1"),
         (["--steps", "0"], "--steps must be at least 1, got 0"),
         (["--parts", "mixer.foo"], "--parts: no layer 'mixer.foo' takes an adapter"),
-        (["--rate", "1e20", "--steps", "2"], "try a smaller --rate"),
+        (["--rate", "1e20", "--steps", "1", "--warmup", "0"], "try a smaller --rate"),
         (["--data", "nothing.jsonl"], "nothing.jsonl: no such file or folder of data"),
         (["--objective", "paint"], "no objective 'paint'; there are: "),
         (["--resume"], "out: no run to resume"),
