@@ -145,7 +145,9 @@ def test_all_of_it_runs_in_order_in_an_empty_folder(tmp_path, make_site):
         if language == "":
             for line in lines:
                 out = reader.type(line)
-                if line.startswith(('zoo run llama "', "zoo run my-arch")):
+                if "--adapter" in line:
+                    assert out.startswith(" Sennet"), line
+                elif line.startswith(('zoo run llama "', "zoo run my-arch")):
                     assert out.startswith(" Beijing"), line
         elif language == "python":
             assert "北京" in reader.run([sys.executable, "-c", "\n".join(lines)], "the README's Python")
@@ -155,7 +157,7 @@ def test_all_of_it_runs_in_order_in_an_empty_folder(tmp_path, make_site):
     commands = {
         line.split()[1] for language, lines in shown if not language for line in lines if line[:4] == "zoo "
     }
-    assert {"run", "embed", "train", "convert", "new", "test", "doctor"} <= commands
+    assert {"run", "embed", "train", "tune", "convert", "new", "test", "doctor"} <= commands
 
 
 def test_the_table_is_the_registrys():

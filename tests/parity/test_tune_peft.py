@@ -15,7 +15,7 @@ import mlx.optimizers as optim
 from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo import weights
-from zoo.checkpoint.adapter import LowRankUpdate, no_join
+from zoo.checkpoint.adapter import LowRankUpdate, join_changes
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.parameters import renamed
 from zoo.training.adapters import AdapterSettings, add_adapters
@@ -144,7 +144,7 @@ def both(name, folder, targets=None):
             for part in ("lora_A", "lora_B")
         )
         update = {f"{path}.weight": LowRankUpdate(path, b, a)}
-        found, left = weights.apply(loaded.architecture.layouts["hf"], update, loaded.recipe, no_join)
+        found, left = weights.apply(loaded.architecture.layouts["hf"], update, loaded.recipe, join_changes)
         assert found and not left
         paths[path] = [parameter.removesuffix(".weight") for parameter in found]
         ours |= {parameter.removesuffix(".weight"): part for parameter, part in found.items()}

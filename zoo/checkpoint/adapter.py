@@ -22,7 +22,7 @@ from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Opened
 from zoo.checkpoint.peft import TENSORS as PEFT_TENSORS
 from zoo.checkpoint.peft import peft_tensors
-from zoo.checkpoint.quantized_matrix import QuantizedMatrix, quantize_matrix
+from zoo.checkpoint.quantized_matrix import QuantizedMatrix, join, quantize_matrix
 from zoo.checkpoint.safetensors import load_file
 from zoo.config import Config, Origin
 from zoo.errors import CheckpointError, ConfigError, SourceError
@@ -131,7 +131,7 @@ def open_adapter(folder: str | Path, opened: Opened) -> dict[str, Any]:
     own = {path: change for path, change in tensors.items() if path in opened.parameters}
     others = {name: change for name, change in tensors.items() if name not in own}
     rules = opened.checkpoint.architecture.layouts["hf" if peft else "mlx"]
-    named, left = weights.apply(rules, others, opened.recipe, no_join)
+    named, left = weights.apply(rules, others, opened.recipe, join_changes)
     found = {**named, **own}
     unknown = [*left, *(path for path in found if path not in opened.parameters)]
     if unknown:
@@ -154,7 +154,7 @@ def owners(opened: Opened, tensors: Mapping[str, Any], layout: str) -> dict[str,
     for name in tensors:
         prefix = name.rpartition(".")[0]
         probe = {f"{prefix}.weight": mx.zeros((0, 0))}
-        paths = [prefix] if prefix in layers else weights.apply(rules, probe, opened.recipe, no_join)[0]
+        paths = [prefix] if prefix in layers else weights.apply(rules, probe, opened.recipe, join_changes)[0]
         found[prefix] = next((layers.get(path.removesuffix(".weight")) for path in paths), None)
     return found
 
@@ -185,10 +185,12 @@ def changes(tensors: Mapping[str, Any], scale: float, layers: Mapping[str, Any])
     return found
 
 
-def no_join(parts: Sequence[Any], axis: int) -> Any:
-    """The one part; CheckpointError for several, since changes of low rank do not join to one."""
+def join_changes(parts: Sequence[Any], axis: int) -> Any:
+    """Whole tensors joined along an axis; CheckpointError for several changes of low rank, which do not join to one."""
     if len(parts) == 1:
         return parts[0]
+    if not any(isinstance(part, LowRankUpdate) for part in parts):
+        return join(parts, axis)
     names = ", ".join(getattr(part, "name", "a tensor") for part in parts[:2])
     raise CheckpointError(f"{names}: adapters of matrices that are one in this model are not implemented")
 

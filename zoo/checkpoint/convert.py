@@ -78,7 +78,7 @@ def convert(
     recipe: str | None = None,
     dtype: str | None = None,
     layout: str = "mlx",
-    architecture: str | None = None,
+    architecture: str | Architecture | None = None,
     adapter: str | Path | None = None,
     revision: str | None = None,
     repack: int | None = None,

@@ -31,12 +31,12 @@ def is_tuned(subject: Subject) -> bool:
 
 
 def lora_learns_and_is_kept(subject: Subject) -> None:
-    """LoRA must lower the loss, and be the same saved, loaded, fused and resumed."""
+    """Tuning by LoRA must lower the loss, and be the same saved, loaded, fused and resumed."""
     check_tuning(subject, "lora")
 
 
 def dora_learns_and_is_kept(subject: Subject) -> None:
-    """DoRA must lower the loss, and be the same saved, loaded, fused and resumed."""
+    """Tuning by DoRA must lower the loss, and be the same saved, loaded, fused and resumed."""
     check_tuning(subject, "dora")
 
 
@@ -46,7 +46,7 @@ def full_tuning_learns_and_is_kept(subject: Subject) -> None:
 
 
 def lora_of_a_quantized_model_learns_and_is_kept(subject: Subject) -> None:
-    """LoRA beside packed matrices must lower the loss, and be the same saved, loaded and resumed."""
+    """Tuning by LoRA beside packed matrices must lower the loss, and be the same saved, loaded and resumed."""
     check_tuning(subject, "lora", packed=True)
 
 
@@ -69,7 +69,7 @@ def check_tuning(subject: Subject, kind: str, packed: bool = False) -> None:
         write_adapter(adapter, tensors, config)
         same(answer(subject, _load(subject, base, adapter)), expected, "logits with the loaded adapter")
         if not packed:  # packing again would round
-            how: dict[str, Any] = dict(architecture=subject.architecture.name, registry=subject.registry)
+            how: dict[str, Any] = dict(architecture=subject.architecture, registry=subject.registry)
             convert(base, folder / "fused", adapter=adapter, dtype="float32", **how)
             same(answer(subject, _load(subject, folder / "fused")), expected, "logits of the fused model")
         resumed, _, _ = tuned(subject, base, settings, folder / "interrupted", stop=STEPS // 2)
@@ -91,7 +91,8 @@ def tuned(
     from zoo.training.record import TrainingRecord, TrainingSettings
     from zoo.training.run_folder import open_state
 
-    targets = mx.random.randint(0, subject.vocab, subject.tokens.shape, key=mx.random.key(7))
+    *shape, classes = answer(subject).shape
+    targets = mx.random.randint(0, classes, shape, key=mx.random.key(7))
 
     def loss(model: Any, tokens: mx.array, targets: mx.array) -> mx.array:
         return cross_entropy(answer(subject, model).astype(mx.float32), targets)

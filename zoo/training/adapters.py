@@ -23,7 +23,7 @@ from zoo import runtime, weights
 from zoo.architecture import Architecture
 from zoo.blocks.feedforward import QuantizedStackedLinear, StackedLinear
 from zoo.blocks.model import address_order
-from zoo.checkpoint.adapter import CONFIG, KINDS, TENSORS, LowRankUpdate, no_join
+from zoo.checkpoint.adapter import CONFIG, KINDS, TENSORS, LowRankUpdate, join_changes
 from zoo.checkpoint.parameters import renamed
 from zoo.errors import CheckpointError, ZooError
 from zoo.files.writing import write_json
@@ -239,7 +239,7 @@ def _names(
         probe = LowRankUpdate(path, mx.zeros((1, 1)), mx.zeros((1, 1)))
         try:
             tensors, left = weights.invert(
-                architecture.layouts["mlx"], {f"{path}.weight": probe}, recipe, no_join
+                architecture.layouts["mlx"], {f"{path}.weight": probe}, recipe, join_changes
             )
         except (CheckpointError, KeyError):
             return {path: path for path in chosen}
