@@ -12,7 +12,7 @@ from zoo.cli.generation import model_hint, prompt_hint
 from zoo.training.corpora import TextCorpus, unseen_words
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-PROMPTS = re.findall(r'zoo (?:run|trace) (\w+) "(.+?)"', README)
+PROMPTS = re.findall(r'zoo (?:run|trace) (\w+) "(.+?)"(?! --adapter)', README)
 
 
 def test_words_are_compared_in_any_case_and_han_characters_by_themselves():
