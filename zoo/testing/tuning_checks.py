@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from zoo.training.loop import Batch
 
 STEPS = 20
+HALF = "half.safetensors"
 RATES = {"lora": 1e-2, "dora": 1e-2, "full": 1e-3}  # peak learning rates of the checks
 
 
@@ -72,21 +74,21 @@ def check_tuning(subject: Subject, kind: str, packed: bool = False) -> None:
             how: dict[str, Any] = dict(architecture=subject.architecture, registry=subject.registry)
             convert(base, folder / "fused", adapter=adapter, dtype="float32", **how)
             same(answer(subject, _load(subject, folder / "fused")), expected, "logits of the fused model")
-        resumed, _, _ = tuned(subject, base, settings, folder / "interrupted", stop=STEPS // 2)
+        resumed, _, _ = tuned(subject, base, settings, folder / "resumed", folder / "run" / HALF)
         for (path, array), (_, other) in zip(trained(model), trained(resumed), strict=True):
             assert mx.array_equal(array, other).item(), f"{path} is another after an interruption"
         _check_refused(subject, base, adapter, tensors, config)
 
 
 def tuned(
-    subject: Subject, base: Path, settings: AdapterSettings, run: Path, stop: int | None = None
+    subject: Subject, base: Path, settings: AdapterSettings, run: Path, resume: Path | None = None
 ) -> tuple[nn.Module, list[str], list[float]]:
     """The model in `base` after `STEPS` steps on the subject's texts, the addresses that took part, and the losses.
 
-    With `stop` the run is interrupted after so many steps, and another one goes on from its state.
+    The state after half of the steps is kept in `run`; with `resume` the run goes on from such a state.
     """
     from zoo.training.adapters import add_adapters
-    from zoo.training.loop import Stopped, Trainer, TrainingCallbacks
+    from zoo.training.loop import Trainer, TrainingCallbacks
     from zoo.training.loss import cross_entropy
     from zoo.training.record import TrainingRecord, TrainingSettings
     from zoo.training.run_folder import open_state
@@ -105,22 +107,21 @@ def tuned(
         steps=STEPS, rate=RATES[settings.kind], warmup=2, decay=0.0, schedule="constant"
     )
     losses: list[float] = []
+    state = run / "state.safetensors"
 
-    def attempt(state: Any = None, stop: int | None = None) -> tuple[nn.Module, list[str]]:
-        model = _load(subject, base)
-        chosen = add_adapters(model, settings)
-        callbacks = TrainingCallbacks(
-            step=lambda step, loss, rate: losses.append(loss), stop=lambda: len(losses) == stop
-        )
-        record = TrainingRecord(subject.architecture.name, 0, vars(training))
-        trainer = Trainer(model, loss, training, record, run / "state.safetensors", callbacks=callbacks)
-        trainer.run(batches(), state)
-        return model, chosen
+    def note(step: int, loss: float, rate: float) -> None:
+        losses.append(loss)
+        if step == STEPS // 2 + 1 and resume is None:
+            shutil.copy(state, run / HALF)
 
-    try:
-        return *attempt(stop=stop), losses
-    except Stopped:
-        return *attempt(open_state(run / "state.safetensors")), losses
+    model = _load(subject, base)
+    chosen = add_adapters(model, settings)
+    record = TrainingRecord(subject.architecture.name, 0, vars(training))
+    callbacks = TrainingCallbacks(step=note)
+    trainer = Trainer(model, loss, training, record, state, callbacks=callbacks, every=STEPS // 2)
+    run.mkdir()
+    trainer.run(batches(), None if resume is None else open_state(resume))
+    return model, chosen, losses
 
 
 def trained(model: nn.Module) -> list[tuple[str, mx.array]]:
