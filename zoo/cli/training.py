@@ -105,7 +105,7 @@ class TrainingProgress:
         self._bar.update(self._task, description=visible(self._name), completed=step, rates=rates)
 
     def measured(self, step: int, loss: float, validation: float, sample: str | None) -> None:
-        """A measurement, and what the model makes of a text."""
+        """Print the losses of a measurement, and a text that the model wrote."""
         trained = f" · loss {loss:.3f}" if step else ""
         self.say(f"step {step}{trained} · validation {validation:.3f}")
         if sample:

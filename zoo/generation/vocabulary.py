@@ -10,7 +10,7 @@ from zoo.tokenizer import Tokenizer
 
 
 def load_same_vocabulary(loaded: Loaded, source: Loaded | str | Path, setting: str) -> Loaded:
-    """The causal decoder `source`, loaded if it is not; PromptError, which names the `setting`, for other tokens than `loaded` has.
+    """Load the causal decoder `source`. PromptError, with the name of the `setting`, unless it has the tokens of `loaded`.
 
     Logits may differ in width: a vocabulary may be padded.
     """
