@@ -47,7 +47,7 @@ def divide_outputs(module: nn.Module, scales: mx.array) -> None:
 
 
 def divide_shifted(module: nn.Module, scales: mx.array) -> None:
-    """A fold into a norm that multiplies by 1 + weight."""
+    """Divide the outputs of a norm that multiplies by 1 + weight."""
     module.weight = (1 + module.weight) / scales - 1
 
 
