@@ -1,4 +1,4 @@
-"""Where the inputs of linear layers can be scaled without a change of what a model computes.
+"""Finds where the inputs of linear layers can be scaled without changing what a model computes.
 
 If every input of some layers is divided by a number, and their weights for this input are multiplied by it, they give what
 they gave. The division costs nothing where it can be made in the operation before: in the weights of a norm, or in the
@@ -33,7 +33,7 @@ class Fold:
     divide: Callable[[nn.Module, mx.array], None]
 
     def apply(self, scales: mx.array) -> None:  # (I,)
-        """Divide what comes before by the scales, and multiply the weights after by them."""
+        """Divide the outputs of the module before by the scales, and multiply the weights of the layers after by them."""
         self.divide(self.modules[self.before], scales)
         for path in self.after:
             self.modules[path].weight = self.modules[path].weight * scales

@@ -1,4 +1,4 @@
-"""GPTQ: the weights of an input are rounded, and those of the inputs after it corrected for the error.
+"""GPTQ: rounds the weights of one input after another, and corrects the weights that are left for each error.
 
 Frantar et al., 2022 (arXiv:2210.17323), algorithm 1. Axes: O outputs, I inputs, G groups of inputs, N inputs of a group.
 """

@@ -190,7 +190,7 @@ class MarianBackend(VocabularyBackend):
 
     @cached_property
     def _target_model(self) -> Any:
-        """The sentencepiece model of translations; that of the source where the folder has no other."""
+        """The sentencepiece model that encodes targets: target.spm, else the one of the sources."""
         path = file_in_folder(self._folder, "target.spm")
         return self._model if path is None else load_sentencepiece(path, read_bytes(path))
 

@@ -174,15 +174,22 @@ def run(
 
         converse(chat_session(loaded, settings, **given))
     else:
-        answer(typed_prompt(loaded, prompt, settings, **given), prompt, settings, load_seconds, as_json)
+        typed = typed_prompt(loaded, prompt, settings, **given)
+        answer(typed, prompt, settings, load_seconds, as_json, hints=options.adapter is None)
 
 
 def answer(
-    prompt: ChatPrompt, text: str, settings: dict[str, Any], load_seconds: float, as_json: bool
+    prompt: ChatPrompt,
+    text: str,
+    settings: dict[str, Any],
+    load_seconds: float,
+    as_json: bool,
+    *,
+    hints: bool = True,
 ) -> None:
     """Generate from the prompt of a text. Print the answer as it comes and statistics after it, or everything as JSON.
 
-    Ctrl-C stops.
+    With `hints`, words that the model's corpus does not have are named on a terminal. Ctrl-C stops.
     """
     from zoo.generation import collect, stream
 
@@ -214,7 +221,7 @@ def answer(
             for candidate in generated.candidates[1:]:
                 click.echo(candidate["text"])
         click.echo(facts([model_name(loaded), *statistics.lines()], columns(sys.stderr)), err=True)
-        if sys.stderr.isatty() and not interrupted and (line := prompt_hint(loaded, text)):
+        if hints and sys.stderr.isatty() and not interrupted and (line := prompt_hint(loaded, text)):
             click.echo(line, err=True)
     unfinished = output_constraint(settings) or (generated.thinking and not generated.text)
     if reason == "length" and ("max_tokens" not in settings or unfinished):

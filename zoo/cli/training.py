@@ -84,7 +84,7 @@ class TrainingProgress:
         self._bar.stop()
 
     def say(self, text: str) -> None:
-        """One line above the bar."""
+        """Print a line above the progress bar."""
         if self._bar.disable:
             click.echo(text, err=True)
         else:

@@ -68,7 +68,7 @@ def render_chats(
 
 
 def _rendered(template: str, renderings: Sequence[Mapping[str, Any]]) -> list[str | TokenizerError]:
-    """The texts of `render_all`, in several processes where one would use too much time or memory."""
+    """Render as `render_all` does, in several processes where one would exceed its time or memory."""
     try:
         return render_all(template, renderings) if renderings else []
     except TokenizerError:

@@ -58,7 +58,7 @@ def json_lines(file: Path) -> Iterator[Line]:
 
 
 def parsed(origin: str, text: str) -> Any:
-    """The value of a JSON text; ZooError for a malformed or oversized one, and for texts in it that no file can hold."""
+    """Parse a JSON text. ZooError if it is malformed, too large, or holds a lone surrogate."""
     if len(text) > MAX_JSON_BYTES:
         raise ZooError(f"{origin}: longer than {MAX_JSON_BYTES:,} characters")
     try:
