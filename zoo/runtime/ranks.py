@@ -1,0 +1,81 @@
+"""The ranks of a run: the processes that `mlx.launch` starts, and the collectives between them.
+
+A rank is one process; `size()` of them run the same command. Each collective is called by all ranks, in the same order.
+A command that was started alone is rank 0 of 1, and its collectives return what they are given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import mlx.core as mx
+
+# What `mlx.launch` and the launchers of MPI set for each process.
+LAUNCHED = ("MLX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
+def launched(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process was started as one of several ranks."""
+    return any(name in environ for name in LAUNCHED)
+
+
+@cache
+def group() -> mx.distributed.Group | None:
+    """The group of all ranks, connected at the first call; None for a process that was started alone."""
+    return mx.distributed.init() if launched() else None
+
+
+def rank() -> int:
+    """The number of this process among the ranks, from 0."""
+    ranks = group()
+    return 0 if ranks is None else int(ranks.rank())
+
+
+def size() -> int:
+    """The number of ranks."""
+    ranks = group()
+    return 1 if ranks is None else int(ranks.size())
+
+
+def all_sum(x: mx.array) -> mx.array:
+    """The sum of the arrays of all ranks, on each of them: the same bits everywhere."""
+    return x if size() == 1 else mx.distributed.all_sum(x, group=group())
+
+
+def all_gather(x: mx.array) -> mx.array:  # (…, N) -> (…, ranks·N)
+    """The arrays of all ranks, of one shape, side by side on the last axis, in the order of the ranks."""
+    if size() == 1:
+        return x
+    parts = mx.distributed.all_gather(mx.expand_dims(x, 0), group=group())  # (ranks, …, N)
+    return mx.moveaxis(parts, 0, -2).reshape(*x.shape[:-1], -1)
+
+
+def broadcast(x: mx.array, source: int = 0) -> mx.array:
+    """The array of rank `source`, on every rank; all give one of its shape and dtype."""
+    if size() == 1:
+        return x
+    return all_sum(x if rank() == source else mx.depends(mx.zeros_like(x), x))
+
+
+def send(x: mx.array, target: int) -> mx.array:
+    """Send an array to a neighbouring rank; returns it, and is done when that is evaluated."""
+    return mx.distributed.send(x, target, group=group())
+
+
+def receive(like: mx.array, source: int) -> mx.array:
+    """What a neighbouring rank sends: an array of the shape and dtype of `like`."""
+    return mx.distributed.recv_like(like, source, group=group())
+
+
+def shared(value: Any) -> Any:
+    """The value of rank 0, on every rank: anything that JSON can write."""
+    if size() == 1:
+        return value
+    text = json.dumps(value).encode() if rank() == 0 else b""
+    length = int(all_sum(mx.array(len(text), mx.int32)).item())
+    given = mx.array(list(text.ljust(length, b"\0")), mx.uint8) if length else mx.zeros((0,), mx.uint8)
+    return json.loads(bytes(all_sum(given).tolist()))
