@@ -20,12 +20,17 @@ from zoo.architecture import Architecture
 from zoo.blocks.adapted import AdapterChoice
 from zoo.blocks.joined import join_projections, make_floats
 from zoo.blocks.quantized import DequantizableLayer
+from zoo.blocks.ranked import sum_outputs
+from zoo.checkpoint.division import packed_group
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Opened, Report, open_model
 from zoo.checkpoint.parameters import fill, parameters_of
 from zoo.compiled_step import compiled_step
 from zoo.errors import CheckpointError, SourceError, ZooError, deferred_warnings
 from zoo.host.registry import Registry, default_registry
+from zoo.recipe.division import Division, Share
+from zoo.recipe.pipeline import division_of
+from zoo.runtime import ranks
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -36,7 +41,8 @@ if TYPE_CHECKING:
 class Loaded:
     """A model, ready to run. `tokenizer` may be None: prompts are then lists of ids.
 
-    `folder` is the folder or file that it was read from. `registry` has the plugins that serve it. The model takes token
+    `recipe` describes the whole model; `division` says what of it this rank has, None: all. `folder` is the folder or file that it
+    was read from. `registry` has the plugins that serve it. The model takes token
     ids (B, T) and gives logits (B, T, V). `adapters` has the names of those that it shares its weights with, and which of
     them the next pass uses. `drafters` are the models that draft for it, by
     their sources, once drafts by them were asked for.
@@ -59,6 +65,7 @@ class Loaded:
     registry: Registry = field(default_factory=default_registry, repr=False)
     adapters: AdapterChoice = field(default_factory=AdapterChoice, repr=False)
     drafters: dict[str, Any] = field(default_factory=dict, repr=False)
+    division: Division | None = field(default=None, repr=False)
 
     @property
     def unpacked(self) -> bool:
@@ -98,6 +105,7 @@ def load(
     revision: str | None = None,
     repack: int | None = None,
     unpack: bool | None = None,
+    parallel: str | None = None,
     report: Report | None = None,
     registry: Registry | None = None,
 ) -> Loaded:
@@ -125,12 +133,17 @@ def load(
     floats = runtime.compute_dtype(dtype)
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, registry=registry)
     opened = open_model(source, floats=floats, **how)
-    checkpoint, model, recipe = opened.checkpoint, opened.model, opened.recipe
+    checkpoint, recipe = opened.checkpoint, opened.recipe
     if report is not None:
         report(0, 0)
     if not checkpoint.lazy and not force:
         check_memory(checkpoint.held_bytes(floats), recipe, floats, context)
-    choice = _fill(opened, adapter, adapters or {}, floats)
+    if parallel is not None and (adapter is not None or adapters):
+        raise SourceError(
+            "`adapter`: none is divided among ranks; fuse it first: zoo convert SOURCE OUT --adapter FOLDER"
+        )
+    choice, division = _fill(opened, adapter, adapters or {}, floats, parallel)
+    model = opened.model
     weights = {id(array): array.nbytes for _, array in tree_flatten(model.parameters())}
     if not force:
         check_memory(sum(weights.values()), recipe, floats, context)
@@ -140,6 +153,7 @@ def load(
         beside.submit(import_generation, checkpoint.registry, checkpoint.architecture, sum(weights.values()))
         keep_floats(model, unpack)
         join_projections(model)
+        connect_ranks(model, division)
         if (broken := evaluate_weights(model, report)) is not None:
             raise opened.not_finite(dtype, broken)
         make_floats(model)
@@ -155,6 +169,7 @@ def load(
         generation_config=checkpoint.generation_config(),
         registry=checkpoint.registry,
         adapters=choice,
+        division=division,
     )
 
 
@@ -170,14 +185,23 @@ def import_generation(registry: Registry, architecture: Architecture, nbytes: in
 
 
 def _fill(
-    opened: Opened, adapter: str | Path | None, adapters: Mapping[str, str | Path], floats: mx.Dtype | None
-) -> AdapterChoice:
+    opened: Opened,
+    adapter: str | Path | None,
+    adapters: Mapping[str, str | Path],
+    floats: mx.Dtype | None,
+    parallel: str | None,
+) -> tuple[AdapterChoice, Division | None]:
     """Read the parameters, change them by the adapter if there is one, and give them to the model; `opened` then holds none.
 
-    The layers that the `adapters` change get their forms with each; what is returned chooses among them.
+    The layers that the `adapters` change get their forms with each; what is returned chooses among them. Of a model that is
+    `parallel` this rank's part is left.
     """
     opened.read(floats)
-    choice = AdapterChoice()
+    choice, division = AdapterChoice(), None
+    if parallel is not None:
+        group = packed_group(opened.parameters)
+        division = division_of(opened.recipe, parallel, Share(ranks.rank(), ranks.size(), group))
+        opened.divide(division, ranks.rank())
     if adapter is None and not adapters:
         fill(opened.model, opened.parameters, floats)
     else:
@@ -189,7 +213,13 @@ def _fill(
         choice = share(opened.model, others, opened.parameters, floats)
         adapt(opened.model, changes, opened.parameters, floats)
     opened.parameters.clear()  # each is then freed as soon as it is cast
-    return choice
+    return choice, division
+
+
+def connect_ranks(model: nn.Module, division: Division | None) -> None:
+    """Join the parts of a model that is divided among ranks."""
+    if division is not None:
+        sum_outputs(model, division.sums)
 
 
 def keep_floats(model: nn.Module, asked: bool | None) -> None:

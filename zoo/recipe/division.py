@@ -1,0 +1,152 @@
+"""How a model is divided among ranks: each rank has a recipe of its own, and its share of every parameter.
+
+A spec says how its part is divided by a method `divided(dim, share)`, which returns a `Division`, or None for a part that
+is whole on every rank. The method holds for the class that defines it: a subclass, whose module may have parameters of its
+own, says so by `divided = Attention.divided`, or its part stays whole, which is correct, though no smaller. Imports no mlx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zoo.errors import RecipeError
+from zoo.frozen import Frozen, frozen
+from zoo.recipe.spec import Spec
+
+Range = tuple[int, int]
+
+
+@frozen()
+class Cut(Frozen):
+    """What a rank has of a parameter: some ranges of one axis, one after the other."""
+
+    axis: int
+    ranges: tuple[Range, ...]
+
+
+@frozen()
+class Share(Frozen):
+    """The rank that a part is divided for, and how many ranks there are.
+
+    `group`: the packed matrices of the checkpoint have groups of so many inputs, which are not cut (1: none is packed).
+    """
+
+    rank: int
+    ranks: int
+    group: int = 1
+
+    def of(self, name: str, count: int, unit: int = 1) -> Range:
+        """The first of `count`, and the one after the last, that this rank has, in whole units.
+
+        The ranks' numbers of units differ by at most one. RecipeError, naming `name`, where a rank would have none.
+        """
+        units = count // unit
+        if count % unit or units < self.ranks:
+            whole = f" in groups of {unit}" if unit > 1 else ""
+            raise RecipeError(f"{name}: {count}{whole} cannot be divided among {self.ranks} ranks")
+        return units * self.rank // self.ranks * unit, units * (self.rank + 1) // self.ranks * unit
+
+    def inputs(self, name: str, count: int) -> Range:
+        """As `of`, for the inputs of a matrix, in whole groups where they are that."""
+        return self.of(name, count, 1 if count % self.group else self.group)
+
+    def check_inputs(self, name: str, inputs: Range) -> None:
+        """RecipeError, naming `name`, where a range of a matrix's inputs cuts through a packed group."""
+        if any(end % self.group for end in inputs):
+            raise RecipeError(
+                f"{name}: {self.ranks} ranks would cut through groups of {self.group} packed numbers"
+            )
+
+
+@dataclass(frozen=True)
+class Division:
+    """What one rank has of a part. Names are paths below the part: "output.weight".
+
+    `spec` describes the part on this rank. `cuts` has the parameters of which the rank has a share; others are whole on
+    every rank. `once`: the parameters that rank 0 alone has, zero on other ranks, since they are added to a sum. `sums`: the
+    modules, "" for the part itself, whose outputs the ranks add.
+    """
+
+    spec: Spec
+    cuts: Mapping[str, Cut] = field(default_factory=dict)
+    once: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
+
+    def below(self, path: str) -> Division:
+        """The same with the names of a part at `path`."""
+
+        def named(name: str) -> str:
+            return ".".join(step for step in (path, name) if step)
+
+        cuts = {named(name): cut for name, cut in self.cuts.items()}
+        return Division(self.spec, cuts, tuple(map(named, self.once)), tuple(map(named, self.sums)))
+
+
+def outputs(layer: str, *ranges: Range) -> dict[str, Cut]:
+    """The cuts of a linear layer, or a stack of them, of whose outputs a rank has these ranges."""
+    return {f"{layer}.weight": Cut(-2, ranges), f"{layer}.bias": Cut(-1, ranges)}
+
+
+def inputs(layer: str, *ranges: Range) -> dict[str, Cut]:
+    """The cuts of a linear layer, or a stack, that reads these ranges: its output is a term of a sum."""
+    return {f"{layer}.weight": Cut(-1, ranges)}
+
+
+def divided(spec: Spec, dim: int, share: Share, path: str = "") -> Division:
+    """What a rank has of a part in width `dim`, and of all below it. RecipeError names the field that cannot be divided.
+
+    `path` is that of the part.
+
+    >>> from zoo.recipe import GatedMLP
+    >>> half = divided(GatedMLP(hidden=512), 128, Share(rank=1, ranks=2))
+    >>> half.spec.hidden, half.cuts["down.weight"], half.sums
+    (256, Cut(axis=-1, ranges=((256, 512),)), ('',))
+    """
+    return _divided(spec, dim, share, path, {}).below(path)
+
+
+def _divided(
+    spec: Spec, dim: int, share: Share, path: str, known: dict[tuple[int, int], Division]
+) -> Division:
+    """`divided` with names below the part; `known` has the divisions of specs that were met before, by identity and width."""
+    key = id(spec), dim
+    if key not in known:
+        known[key] = _declared(spec, dim, share, path) or _of_parts(spec, dim, share, path, known)
+    return known[key]
+
+
+def _declared(spec: Spec, dim: int, share: Share, path: str) -> Division | None:
+    """What the spec's own class says, None where it says nothing."""
+    declared = vars(type(spec)).get("divided")
+    try:
+        return None if declared is None else declared(spec, dim, share)
+    except RecipeError as error:
+        raise RecipeError(f"{path}.{error}" if path else str(error)) from None
+
+
+def _of_parts(
+    spec: Spec, dim: int, share: Share, path: str, known: dict[tuple[int, int], Division]
+) -> Division:
+    """A part that is divided where its parts are."""
+    changes: dict[str, Any] = {}
+    cuts: dict[str, Cut] = {}
+    once: list[str] = []
+    sums: list[str] = []
+    found: dict[str, Division] = {}
+    for below, part in spec.children():
+        name = below.partition(".")[0]
+        where = f"{path}.{below}" if path else below
+        own = found[below] = _divided(part, spec.width(name, dim), share, where, known)
+        named = own.below(below)
+        cuts |= named.cuts
+        once += named.once
+        sums += named.sums
+    for name, value in spec.parts():
+        if isinstance(value, tuple):
+            changes[name] = tuple(found[f"{name}.{index}"].spec for index in range(len(value)))
+        else:
+            changes[name] = found[name].spec
+    new = spec.change(**changes) if cuts else spec
+    return Division(new, cuts, tuple(once), tuple(sums))
