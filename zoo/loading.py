@@ -20,7 +20,7 @@ from zoo.architecture import Architecture
 from zoo.blocks.adapted import AdapterChoice
 from zoo.blocks.joined import join_projections, make_floats
 from zoo.blocks.quantized import DequantizableLayer
-from zoo.blocks.ranked import sum_outputs
+from zoo.blocks.ranked import connect_ranks
 from zoo.checkpoint.division import packed_group
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Opened, Report, open_model
@@ -153,7 +153,8 @@ def load(
         beside.submit(import_generation, checkpoint.registry, checkpoint.architecture, sum(weights.values()))
         keep_floats(model, unpack)
         join_projections(model)
-        connect_ranks(model, division)
+        if division is not None:
+            connect_ranks(model, division)
         if (broken := evaluate_weights(model, report)) is not None:
             raise opened.not_finite(dtype, broken)
         make_floats(model)
@@ -199,8 +200,11 @@ def _fill(
     opened.read(floats)
     choice, division = AdapterChoice(), None
     if parallel is not None:
-        group = packed_group(opened.parameters)
-        division = division_of(opened.recipe, parallel, Share(ranks.rank(), ranks.size(), group))
+        memory = tuple(ranks.gathered(runtime.total_memory() or 0))
+        share = Share(
+            ranks.rank(), ranks.size(), packed_group(opened.parameters), memory if all(memory) else ()
+        )
+        division = division_of(opened.recipe, parallel, share)
         opened.divide(division, ranks.rank())
     if adapter is None and not adapters:
         fill(opened.model, opened.parameters, floats)
@@ -214,12 +218,6 @@ def _fill(
         adapt(opened.model, changes, opened.parameters, floats)
     opened.parameters.clear()  # each is then freed as soon as it is cast
     return choice, division
-
-
-def connect_ranks(model: nn.Module, division: Division | None) -> None:
-    """Join the parts of a model that is divided among ranks."""
-    if division is not None:
-        sum_outputs(model, division.sums)
 
 
 def keep_floats(model: nn.Module, asked: bool | None) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.blocks.model import modules_of
+from zoo.recipe import Spec
+from zoo.recipe.division import Division, Source
 from zoo.runtime import ranks
 
 Exchange = Callable[[mx.array], mx.array]
@@ -41,8 +44,32 @@ def connect(module: nn.Module, before: Exchange | None = None, after: Exchange |
     module.__class__ = type(whole.__name__, (whole, Connected), own)
 
 
-def sum_outputs(model: nn.Module, paths: Iterable[str]) -> None:
-    """Let the modules at these paths give the sum of what the ranks' parts of them give."""
+def connect_ranks(model: nn.Module, division: Division) -> None:
+    """Let the parts of a model that is divided among ranks hand each other what they compute."""
     modules = modules_of(model)
-    for path in paths:
-        connect(modules[path], after=ranks.all_sum)
+    before: dict[str, Exchange] = {path: _receive(source) for path, source in division.receives.items()}
+    after: dict[str, Exchange] = dict.fromkeys(division.sums, ranks.all_sum)
+    after |= {path: partial(ranks.send, target=rank) for path, rank in division.sends.items()}
+    after |= {path: partial(ranks.broadcast, source=rank) for path, rank in division.broadcasts.items()}
+    for path in before | after:
+        connect(modules[path], before.get(path), after.get(path))
+
+
+def _receive(source: Source) -> Exchange:
+    """What takes the place of an input: the output of the layer before, on another rank."""
+
+    def receive(x: mx.array) -> mx.array:
+        mx.async_eval(x)  # what is received does not depend on it, and the ranks have it summed first
+        return ranks.receive(x.astype(mx.float32) if source.widened else x, source.rank)
+
+    return receive
+
+
+class Elsewhere(nn.Module):
+    """The place of a layer that another rank has: what comes in goes out."""
+
+    def __init__(self, spec: Spec, *, dim: int, index: int = 0) -> None:
+        super().__init__()
+
+    def __call__(self, x: mx.array, *inputs: Any, **named: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
+        return x

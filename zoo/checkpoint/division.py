@@ -19,9 +19,11 @@ def packed_group(parameters: Mapping[str, Any]) -> int:
 
 def divided_parameters(parameters: Mapping[str, Any], division: Division, rank: int) -> dict[str, Any]:
     """What a rank has of the parameters of a whole model, by path, unread as they are; those of no part of it are left out."""
+    absent = tuple(f"{path}." for path in division.absent)
     found = {
         path: cut_of(tensor, division.cuts[path]) if path in division.cuts else tensor
         for path, tensor in parameters.items()
+        if not path.startswith(absent)
     }
     if rank:
         found |= {path: mx.zeros_like(found[path]) for path in division.once if path in found}

@@ -71,6 +71,7 @@ BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
         recipe.Head: "language model head: hidden states to logits",
         recipe.HeadPart: "one rank's rows of a head",
     },
+    "ranked": {recipe.Elsewhere: "the place of a layer that another rank has"},
     "decoder": {recipe.Decoder: "decoder-only model"},
     "encoder_decoder": {
         recipe.Encoder: "encoder-only model",

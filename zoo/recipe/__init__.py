@@ -32,6 +32,7 @@ from zoo.recipe.parts import (
     RMSNorm,
     SinusoidalPositions,
 )
+from zoo.recipe.pipeline import Elsewhere
 from zoo.recipe.reading import from_json
 from zoo.recipe.rope import DynamicScaling, LinearScaling, Llama3Scaling, RoPE, YarnScaling
 from zoo.recipe.spec import Matrix, Spec
@@ -47,6 +48,7 @@ __all__ = [
     "Decoder",
     "Division",
     "DynamicScaling",
+    "Elsewhere",
     "Embedding",
     "EmbeddingPart",
     "Encoder",

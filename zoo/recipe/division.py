@@ -8,7 +8,7 @@ own, says so by `divided = Attention.divided`, or its part stays whole, which is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zoo.errors import RecipeError
@@ -31,11 +31,13 @@ class Share(Frozen):
     """The rank that a part is divided for, and how many ranks there are.
 
     `group`: the packed matrices of the checkpoint have groups of so many inputs, which are not cut (1: none is packed).
+    `memory` is that of each rank, in any unit; without it all have the same.
     """
 
     rank: int
     ranks: int
     group: int = 1
+    memory: tuple[int, ...] = ()
 
     def of(self, name: str, count: int, unit: int = 1) -> Range:
         """The first of `count`, and the one after the last, that this rank has, in whole units.
@@ -60,6 +62,14 @@ class Share(Frozen):
             )
 
 
+@frozen()
+class Source(Frozen):
+    """The rank that hands over a layer's input; `widened`: in float32, whatever the embedding's dtype."""
+
+    rank: int
+    widened: bool = False
+
+
 @dataclass(frozen=True)
 class Division:
     """What one rank has of a part. Names are paths below the part: "output.weight".
@@ -67,12 +77,19 @@ class Division:
     `spec` describes the part on this rank. `cuts` has the parameters of which the rank has a share; others are whole on
     every rank. `once`: the parameters that rank 0 alone has, zero on other ranks, since they are added to a sum. `sums`: the
     modules, "" for the part itself, whose outputs the ranks add.
+
+    Of a pipeline: `absent` are the modules of other ranks, `receives` those whose input comes from a rank, `sends` those whose
+    output goes to one, `broadcasts` those whose output on a rank is all ranks'.
     """
 
     spec: Spec
     cuts: Mapping[str, Cut] = field(default_factory=dict)
     once: tuple[str, ...] = ()
     sums: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    receives: Mapping[str, Source] = field(default_factory=dict)
+    sends: Mapping[str, int] = field(default_factory=dict)
+    broadcasts: Mapping[str, int] = field(default_factory=dict)
 
     def below(self, path: str) -> Division:
         """The same with the names of a part at `path`."""
@@ -80,8 +97,12 @@ class Division:
         def named(name: str) -> str:
             return ".".join(step for step in (path, name) if step)
 
-        cuts = {named(name): cut for name, cut in self.cuts.items()}
-        return Division(self.spec, cuts, tuple(map(named, self.once)), tuple(map(named, self.sums)))
+        tables = {
+            name: {named(key): value for key, value in getattr(self, name).items()}
+            for name in ("cuts", "receives", "sends", "broadcasts")
+        }
+        lists = {name: tuple(map(named, getattr(self, name))) for name in ("once", "sums", "absent")}
+        return replace(self, **tables, **lists)
 
 
 def outputs(layer: str, *ranges: Range) -> dict[str, Cut]:
