@@ -9,7 +9,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -29,12 +29,15 @@ from zoo.compiled_step import compiled_step
 from zoo.errors import CheckpointError, SourceError, ZooError, deferred_warnings
 from zoo.host.registry import Registry, default_registry
 from zoo.recipe.division import Division, Share
-from zoo.recipe.pipeline import division_of
+from zoo.recipe.pipeline import check_way, division_of
 from zoo.runtime import ranks
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from zoo.describe import Sheet
+
+
+Agreed = TypeVar("Agreed", bool, int, float)
 
 
 @dataclass(repr=False)
@@ -87,6 +90,10 @@ class Loaded:
             more=tokenizer_facts(self.tokenizer),
         )
 
+    def agreed(self, value: Agreed) -> Agreed:
+        """A value that decides what runs next, such as a measured time: rank 0's, where the ranks share the model."""
+        return value if self.division is None else cast(Agreed, ranks.shared(value))
+
     def __repr__(self) -> str:
         count = self.recipe.parameters(self.recipe.dim) if self.recipe is not None else 0
         return f"<Loaded {self.architecture.name}, {count:,} parameters, from {str(self.folder)!r}>"
@@ -128,6 +135,9 @@ def load(
     zoo.errors.SourceError: 'lama' is no architecture, folder or hub id; did you mean llama?; `zoo list` shows all
     """
     runtime.check_not_forked()
+    if parallel is not None:
+        check_way(parallel)
+        parallel = parallel if ranks.size() > 1 else None
     if context is not None and (type(context) is not int or context < 0):
         raise SourceError(f"`context` must be a number of tokens, got {context!r:.60}")
     floats = runtime.compute_dtype(dtype)

@@ -130,13 +130,10 @@ class ModelOptions(Frozen):
         """Load a source with a progress bar, and name the plugin that runs it if it is a third party's."""
         from zoo.host.registry import default_registry
         from zoo.loading import load
-        from zoo.runtime import ranks
 
-        names = ("adapter", "architecture", "revision", "repack", "unpack", "dtype", "force")
+        names = ("adapter", "architecture", "revision", "repack", "unpack", "dtype", "parallel", "force")
         with Progress("loading", waits=True) as report:
             how = {name: getattr(self, name) for name in names}
-            if ranks.launched():
-                how["parallel"] = self.parallel
             loaded = load(source, adapters=self.shared_adapters, context=context, report=report, **how)
         plugin = default_registry().plugin_of(loaded.architecture)
         if not plugin.first_party:

@@ -6,11 +6,12 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from zoo.errors import RecipeError
+from zoo.errors import RecipeError, SourceError
 from zoo.frozen import frozen
-from zoo.recipe.division import Division, Share, Source, divided
+from zoo.recipe.division import Division, Share, Source
 from zoo.recipe.models import Decoder, Encoder, EncoderDecoder, Model
 from zoo.recipe.spec import Spec
+from zoo.recipe.tensor_parallel import divided
 
 WAYS = ("auto", "tensor", "pipeline")
 
@@ -22,13 +23,17 @@ class Elsewhere(Spec):
     kind, name = "layer", "elsewhere"
 
 
+def check_way(way: str) -> None:
+    """SourceError for what is none of the `WAYS`."""
+    if way not in WAYS:
+        raise SourceError(f"`parallel` must be one of {', '.join(WAYS)}, got {way!r:.60}")
+
+
 def division_of(recipe: Model, way: str, share: Share) -> Division:
     """What a rank has of a model that is divided in one of the `WAYS`. RecipeError where it cannot be.
 
     "auto": by tensors where the model divides so, else in stages.
     """
-    if way not in WAYS:
-        raise RecipeError(f"`parallel` {way!r}: not one of {', '.join(WAYS)}")
     if way == "pipeline":
         return staged(recipe, share)
     try:

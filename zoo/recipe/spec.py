@@ -256,7 +256,7 @@ class Spec(Frozen):
         return total
 
     def divided(self, dim: int, share: Share) -> Division | None:
-        """What a rank has of its part in width `dim`; None: all of it, as all ranks have. See `zoo.recipe.division`.
+        """What a rank has of its part in width `dim`; None: all of it, as all ranks have. See `zoo.recipe.tensor_parallel`.
 
         RecipeError that names the field that cannot be divided among so many ranks.
         """
