@@ -6,8 +6,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from zoo.cli.signals import Interrupts, end, listen
 from zoo.rank_watch.launcher import launched, launched_rank
 
 Value = TypeVar("Value")
@@ -33,6 +35,8 @@ def join_ranks(debug: bool = False) -> None:
             sys.stderr = os.fdopen(nothing, "w")
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     rank_watch.watch()
+    if not silent and (listener := listen()) is not None:
+        listener.work = RankInterrupts()
 
 
 def on_rank_0(read: Callable[[], Value], raises: tuple[type[BaseException], ...] = ()) -> Value:
@@ -49,7 +53,8 @@ def on_rank_0(read: Callable[[], Value], raises: tuple[type[BaseException], ...]
     first, watch = ranks.rank() == 0, rank_watch.watch()
     if first:
         try:
-            found = [read()]
+            with interruptible():
+                found = [read()]
         except raises as error:
             found = [next(index for index, kind in enumerate(raises) if isinstance(error, kind)), str(error)]
     if watch is not None:
@@ -60,17 +65,57 @@ def on_rank_0(read: Callable[[], Value], raises: tuple[type[BaseException], ...]
     return value  # type: ignore[no-any-return]
 
 
+class RankInterrupts(Interrupts):
+    """Ctrl-C on rank 0 of several: it ends all ranks, but while a text is generated only that text, after a step.
+
+    KeyboardInterrupt comes nowhere else than in `on_rank_0`, where the other ranks get it, too: a rank that left its work
+    at some instruction would no longer take part in the collectives of the others.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(self._pressed)
+        self.saves, self.generating = True, False
+
+    def _pressed(self, line: str) -> None:
+        if not self.generating:
+            end()
+
+
 def until_interrupted(steps: Iterable[Step]) -> Iterator[Step]:
-    """The steps of a generation. Ctrl-C raises KeyboardInterrupt; on several ranks it does so on all of them, after a step."""
+    """The steps of a generation. Ctrl-C raises KeyboardInterrupt; on several ranks on all of them, after the same step."""
     if not launched():
         yield from steps
         return
-    from zoo.cli.signals import Interrupts
     from zoo.runtime import ranks
 
-    with Interrupts(lambda line: None) as interrupts:
-        interrupts.wait_for_step()
+    work = interrupts()
+    if work is not None:
+        work.generating = True
+    try:
         for step in steps:
             yield step
-            if ranks.agreed(interrupts.asked()):
+            if ranks.agreed(work is not None and work.asked()):
                 raise KeyboardInterrupt
+    finally:
+        if work is not None:
+            work.generating, work.count = False, 0
+
+
+def interrupts() -> RankInterrupts | None:
+    """What Ctrl-C does on rank 0 of several; None on the other ranks, which ignore it."""
+    listener = listen()
+    return listener.work if listener is not None and isinstance(listener.work, RankInterrupts) else None
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within it Ctrl-C raises KeyboardInterrupt on rank 0."""
+    listener = listen()
+    if listener is None:
+        yield
+        return
+    work, listener.work = listener.work, None
+    try:
+        yield
+    finally:
+        listener.work = work

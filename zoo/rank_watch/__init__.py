@@ -97,6 +97,12 @@ def fail(message: str | None, status: int) -> NoReturn:
     _exit_now(status)
 
 
+def end_others(status: int) -> None:
+    """On rank 0: end the other ranks at once, without a line."""
+    if (found := _met()) is not None and found.claim():
+        found.end_others(status)
+
+
 def _exit_now(status: int) -> NoReturn:
     """End without waiting for the threads of MLX, which may be in a collective."""
     for stream in (sys.stdout, sys.stderr):

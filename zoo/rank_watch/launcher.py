@@ -18,8 +18,13 @@ START = 60.0  # seconds
 
 
 def launched(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process was started as one of several ranks."""
-    return any(name in environ for name in LAUNCHED)
+    """Whether this process was started as one of several ranks; for one rank `mlx.launch` gives an empty list of hosts."""
+    if not any(name in environ for name in LAUNCHED):
+        return False
+    try:
+        return "MLX_HOSTFILE" not in environ or bool(_json_file(environ["MLX_HOSTFILE"]))
+    except (OSError, ValueError):
+        return True  # `meeting_point` says what is wrong
 
 
 def launched_rank(environ: Mapping[str, str] = os.environ) -> int:
@@ -29,7 +34,7 @@ def launched_rank(environ: Mapping[str, str] = os.environ) -> int:
 
 def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int, int] | None:
     """The host and port of rank 0, and the number of ranks. None for one rank, and where the launcher names no address."""
-    if "MLX_RANK" not in environ:
+    if "MLX_RANK" not in environ or not launched(environ):
         return None
     try:
         if "MLX_JACCL_COORDINATOR" in environ:
@@ -38,7 +43,7 @@ def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int, in
             address = f"{environ['NCCL_HOST_IP']}:{environ['NCCL_PORT']}"
             size = int(environ["MLX_WORLD_SIZE"])
         else:
-            nodes = _json_file(environ["MLX_HOSTFILE"]) or [[""]]
+            nodes = _json_file(environ["MLX_HOSTFILE"])
             address, size = nodes[0][0], len(nodes)
         if size < 2:
             return None
