@@ -74,10 +74,14 @@ class RankInterrupts(Interrupts):
 
     def __init__(self) -> None:
         super().__init__(self._pressed)
-        self.saves, self.generating = True, False
+        self.saves = True
+        self.generating = False
+        self.raised = False  # KeyboardInterrupt, in this process's main thread, before the listener knew of the Ctrl-C
 
     def _pressed(self, line: str) -> None:
-        if not self.generating:
+        if self.raised:
+            self.raised, self.count = False, 0
+        elif not self.generating:
             end()
 
 
@@ -90,7 +94,7 @@ def until_interrupted(steps: Iterable[Step]) -> Iterator[Step]:
 
     work = interrupts()
     if work is not None:
-        work.generating = True
+        work.generating, work.raised = True, False
     try:
         for step in steps:
             yield step
@@ -110,12 +114,15 @@ def interrupts() -> RankInterrupts | None:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Within it Ctrl-C raises KeyboardInterrupt on rank 0."""
-    listener = listen()
-    if listener is None:
+    listener, work = listen(), interrupts()
+    if listener is None or work is None:
         yield
         return
-    work, listener.work = listener.work, None
+    listener.work = None
     try:
         yield
+    except KeyboardInterrupt:
+        work.raised = True
+        raise
     finally:
         listener.work = work
