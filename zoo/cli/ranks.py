@@ -76,7 +76,9 @@ class RankInterrupts(Interrupts):
         super().__init__(self._pressed)
         self.saves = True
         self.generating = False
-        self.raised = False  # KeyboardInterrupt, in this process's main thread, before the listener knew of the Ctrl-C
+        self.raised = (
+            False  # KeyboardInterrupt, in this process's main thread, before the listener knew of the Ctrl-C
+        )
 
     def _pressed(self, line: str) -> None:
         if self.raised:

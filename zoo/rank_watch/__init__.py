@@ -59,6 +59,15 @@ def watch() -> Watch | None:
     return found
 
 
+def check_alike(what: str, value: str) -> None:
+    """Compare a value, such as a digest of the checkpoint, with that of rank 0. All ranks call it; nothing for one rank.
+
+    Where a rank has another, all ranks end with a line that has both: RankError on rank 0.
+    """
+    if (found := watch()) is not None:
+        found.check_alike(what, value)
+
+
 def _terminated(number: int, frame: object) -> None:
     """SIGTERM. `mlx.launch` sends it to all ranks when one has ended: the watch may be about to say which."""
     if _met() is None:
