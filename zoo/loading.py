@@ -15,12 +15,13 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
-from zoo import runtime
+from zoo import rank_watch, runtime
 from zoo.architecture import Architecture
 from zoo.blocks.adapted import AdapterChoice
 from zoo.blocks.joined import join_projections, make_floats
 from zoo.blocks.quantized import DequantizableLayer
 from zoo.blocks.ranked import connect_ranks
+from zoo.checkpoint.digest import digest
 from zoo.checkpoint.division import packed_group
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Opened, Report, open_model
@@ -144,6 +145,8 @@ def load(
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, registry=registry)
     opened = open_model(source, floats=floats, **how)
     checkpoint, recipe = opened.checkpoint, opened.recipe
+    if parallel is not None:
+        rank_watch.check_alike("the checkpoint", digest(checkpoint.path))
     if report is not None:
         report(0, 0)
     if not checkpoint.lazy and not force:

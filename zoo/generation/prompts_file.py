@@ -25,6 +25,8 @@ from zoo.generation.loop.step import Step
 from zoo.generation.prefix_cache.disk import model_fingerprint, tokenizer_fingerprint
 from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
+from zoo.rank_watch.launcher import launched_rank
+from zoo.runtime import ranks
 
 if TYPE_CHECKING:
     from zoo.generation.prefix_cache import PromptCache
@@ -248,8 +250,10 @@ def _opened(
     with ExitStack() as stack:
         try:
             done = 0
-            if is_stream(output):
-                file: TextIO = stack.enter_context(output.open("w", encoding="utf-8"))
+            if launched_rank():
+                file: TextIO = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+            elif is_stream(output):
+                file = stack.enter_context(output.open("w", encoding="utf-8"))
             else:
                 check_output(output, overwrite=True)
                 stack.enter_context(locked(output))
@@ -259,7 +263,7 @@ def _opened(
                 os.ftruncate(descriptor, size)
         except OSError as error:
             raise SourceError(f"{output}: cannot be written ({error.strerror or error})") from error
-        yield file, done
+        yield file, ranks.shared(done)  # rank 0 alone writes
 
 
 def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str]) -> tuple[int, int]:

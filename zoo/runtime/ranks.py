@@ -7,26 +7,44 @@ A command that was started alone is rank 0 of 1, and its collectives return what
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
+import secrets
 from functools import cache
+from random import Random, SystemRandom
 from typing import Any
 
 import mlx.core as mx
 
-# What `mlx.launch` and the launchers of MPI set for each process.
-LAUNCHED = ("MLX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-
-
-def launched(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process was started as one of several ranks."""
-    return any(name in environ for name in LAUNCHED)
+from zoo import rank_watch
+from zoo.rank_watch.launcher import launched
 
 
 @cache
+def _joined() -> tuple[mx.distributed.Group | None, Random]:
+    """The group of all ranks, and the random numbers that they draw alike."""
+    if not launched():
+        return None, SystemRandom()
+    watch = rank_watch.watch()
+    if watch is None:
+        ranks = mx.distributed.init()
+    else:
+        with watch.guard():
+            ranks = mx.distributed.init(strict=True)
+        # A stranger that took a rank's place in the watch is not in the ring, and does not know what rank 0 says there.
+        watch.check_alike("the connection", _shared(secrets.token_hex(16), ranks))
+    return ranks, Random(_shared(secrets.randbits(128), ranks))
+
+
 def group() -> mx.distributed.Group | None:
-    """The group of all ranks, connected at the first call; None for a process that was started alone."""
-    return mx.distributed.init() if launched() else None
+    """The group of all ranks, connected at the first call and watched from then on; None for a process started alone.
+
+    RankError when a rank does not come or has another version.
+    """
+    return _joined()[0]
+
+
+def random_seed() -> int:
+    """A random seed of 63 bits. On each rank the first is the same, and so is the next."""
+    return _joined()[1].getrandbits(63)
 
 
 def rank() -> int:
@@ -61,6 +79,11 @@ def broadcast(x: mx.array, source: int = 0) -> mx.array:
     return all_sum(x if rank() == source else mx.depends(mx.zeros_like(x), x))
 
 
+def agreed(condition: bool) -> bool:
+    """Whether a condition holds on rank 0, on every rank."""
+    return condition if size() == 1 else bool(all_sum(mx.array(condition and rank() == 0, mx.int32)).item())
+
+
 def send(x: mx.array, target: int) -> mx.array:
     """Send an array to a neighbouring rank; returns it, and is done when that is evaluated."""
     return mx.distributed.send(x, target, group=group())
@@ -80,11 +103,25 @@ def gathered(value: int) -> list[int]:
     return [2**31 * high + low for high, low in zip(pairs[::2], pairs[1::2], strict=True)]
 
 
+def everyones(value: Any) -> list[Any]:
+    """The values of all ranks, in their order: anything that JSON can write."""
+    text = json.dumps(value).encode()
+    lengths = gathered(len(text))
+    padded = mx.array(list(text.ljust(max(lengths), b" ")), mx.uint8)
+    texts = all_gather(padded).reshape(len(lengths), -1).tolist()
+    return [json.loads(bytes(text)) for text in texts]
+
+
 def shared(value: Any) -> Any:
     """The value of rank 0, on every rank: anything that JSON can write."""
-    if size() == 1:
+    ranks = group()
+    return value if ranks is None else _shared(value, ranks)
+
+
+def _shared(value: Any, ranks: mx.distributed.Group) -> Any:
+    if ranks.size() == 1:
         return value
-    text = json.dumps(value).encode() if rank() == 0 else b""
-    length = int(all_sum(mx.array(len(text), mx.int32)).item())
+    text = json.dumps(value).encode() if ranks.rank() == 0 else b""
+    length = int(mx.distributed.all_sum(mx.array(len(text), mx.int32), group=ranks).item())
     given = mx.array(list(text.ljust(length, b"\0")), mx.uint8) if length else mx.zeros((0,), mx.uint8)
-    return json.loads(bytes(all_sum(given).tolist()))
+    return json.loads(bytes(mx.distributed.all_sum(given, group=ranks).tolist()))
