@@ -14,6 +14,8 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo.errors import ZooError
+
 # What `mlx.launch` and the launchers of MPI set for each process.
 LAUNCHED = ("MLX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
@@ -79,3 +81,26 @@ def shared(value: Any) -> Any:
     length = int(all_sum(mx.array(len(text), mx.int32)).item())
     given = mx.array(list(text.ljust(length, b"\0")), mx.uint8) if length else mx.zeros((0,), mx.uint8)
     return json.loads(bytes(all_sum(given).tolist()))
+
+
+def gathered(value: Any) -> list[Any]:
+    """The values of all ranks, on each of them, in the order of the ranks: anything that JSON can write."""
+    if size() == 1:
+        return [value]
+    text = json.dumps(value).encode()
+    lengths = all_gather(mx.array([len(text)], mx.int32)).tolist()
+    texts = bytes(all_gather(mx.array(memoryview(text.ljust(max(lengths))), mx.uint8)).tolist())
+    return [json.loads(texts[start : start + max(lengths)]) for start in range(0, len(texts), max(lengths))]
+
+
+def barrier() -> None:
+    """Wait until all ranks are here."""
+    gathered(None)
+
+
+def check_same(values: Mapping[str, Any]) -> None:
+    """ZooError, with the rank and the name of the value, where a rank has a value other than rank 0's."""
+    first, *others = gathered(values)
+    for number, other in enumerate(others, 1):
+        if different := next((name for name in first if other.get(name) != first[name]), None):
+            raise ZooError(f"rank {number} has another `{different}` than rank 0")
