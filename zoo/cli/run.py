@@ -18,7 +18,14 @@ from zoo.cli.generation import model_name, output_constraint, prompt_hint, trunc
 from zoo.cli.progress import Progress
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
-from zoo.cli.source_options import EXISTING_FILE, MODEL_OPTIONS, ModelOptions, complete_source, model_options
+from zoo.cli.source_options import (
+    EXISTING_FILE,
+    MODEL_OPTIONS,
+    ModelOptions,
+    complete_source,
+    model_options,
+    parallel_option,
+)
 from zoo.cli.terminal import columns, facts
 
 if TYPE_CHECKING:
@@ -126,6 +133,7 @@ def _rate(tokens: int, seconds: float) -> float | None:
     is_flag=True,
     help="Record an invalid line of --prompts as an error and answer the others.",
 )
+@parallel_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def run(
     source: str,
@@ -135,6 +143,7 @@ def run(
     settings: dict[str, Any],
     as_json: bool,
     prompts: Path | None,
+    parallel: str | None,
     **given: Any,
 ) -> None:
     """Run SOURCE (an architecture, a folder, a GGUF file or a hub id) on PROMPT.
@@ -148,6 +157,8 @@ def run(
         raise click.UsageError(
             f"{'--keep-going' if answers['keep_going'] else '--output'} goes with --prompts"
         )
+    if parallel == "data" and prompts is None:
+        raise click.UsageError("--parallel data goes with --prompts")
     others = {"PROMPT": prompt is not None, "--system": given["system"], "--json": as_json}
     if prompts is not None and (other := next((name for name, value in others.items() if value), None)):
         raise click.UsageError(f"{other} and --prompts cannot be given together")
@@ -167,7 +178,8 @@ def run(
     load_seconds = time.perf_counter() - began
     settings = options.settings(loaded, settings)
     if prompts is not None:
-        _run_prompts(loaded, prompts, settings, raw=given["raw"], **answers)
+        divided = parallel == "data"
+        _run_prompts(loaded, prompts, settings, raw=given["raw"], divided=divided, **answers)
     elif prompt is None:
         from zoo.cli.chat import chat_session
         from zoo.cli.repl.loop import converse
@@ -238,6 +250,7 @@ def _run_prompts(
     raw: bool,
     output: Path | None,
     keep_going: bool,
+    divided: bool,
 ) -> None:
     """Answer the prompts that `output` does not answer yet, then print how many there were and how fast."""
     from zoo.generation.prompts_file import answer_prompts, read_prompts
@@ -248,7 +261,8 @@ def _run_prompts(
     began, tokens, count, failed = time.perf_counter(), 0, 0, 0
     target = sys.stdout if output is None else output
     with Progress("answering") as report:
-        for answer in answer_prompts(loaded, lines, target, report=report, **how, **settings):
+        answers = answer_prompts(loaded, lines, target, report=report, divided=divided, **how, **settings)
+        for answer in answers:
             count += 1
             failed += "error" in answer
             tokens += answer.get("generated_tokens", 0)

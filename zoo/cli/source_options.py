@@ -49,6 +49,11 @@ adapter_option = click.option(
     type=FOLDER,
     help="A LoRA or DoRA adapter: a folder as mlx-lm or PEFT writes it.",
 )
+parallel_option = click.option(
+    "--parallel",
+    type=click.Choice(["data"]),
+    help="Under mlx.launch: `data` divides --prompts among ranks, each with the whole model.",
+)
 context_option = click.option(
     "--context", type=int, metavar="N", help="Tokens for which cache and FLOPs are computed."
 )
@@ -194,11 +199,12 @@ def named_values(
 def _opened_cache(path: Path, loaded: Loaded) -> PromptCache:
     """Open the prompt cache of a file. It is saved when the command ends, if a prompt was read."""
     from zoo.generation.prefix_cache import PromptCache
+    from zoo.runtime import ranks
 
     cache = PromptCache.load(path, loaded)
 
     def save() -> None:
-        if cache.statistics.requests:
+        if cache.statistics.requests and ranks.rank() == 0:
             cache.save(path)
 
     click.get_current_context().call_on_close(save)
