@@ -9,7 +9,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -20,23 +20,32 @@ from zoo.architecture import Architecture
 from zoo.blocks.adapted import AdapterChoice
 from zoo.blocks.joined import join_projections, make_floats
 from zoo.blocks.quantized import DequantizableLayer
+from zoo.blocks.ranked import connect_ranks
+from zoo.checkpoint.division import packed_group
 from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Opened, Report, open_model
 from zoo.checkpoint.parameters import fill, parameters_of
 from zoo.compiled_step import compiled_step
 from zoo.errors import CheckpointError, SourceError, ZooError, deferred_warnings
 from zoo.host.registry import Registry, default_registry
+from zoo.recipe.division import Division, Share
+from zoo.recipe.pipeline import check_way, division_of
+from zoo.runtime import ranks
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from zoo.describe import Sheet
 
 
+Agreed = TypeVar("Agreed", bool, int, float)
+
+
 @dataclass(repr=False)
 class Loaded:
     """A model, ready to run. `tokenizer` may be None: prompts are then lists of ids.
 
-    `folder` is the folder or file that it was read from. `registry` has the plugins that serve it. The model takes token
+    `recipe` describes the whole model; `division` says what of it this rank has, None: all. `folder` is the folder or file that it
+    was read from. `registry` has the plugins that serve it. The model takes token
     ids (B, T) and gives logits (B, T, V). `adapters` has the names of those that it shares its weights with, and which of
     them the next pass uses. `drafters` are the models that draft for it, by
     their sources, once drafts by them were asked for.
@@ -59,6 +68,7 @@ class Loaded:
     registry: Registry = field(default_factory=default_registry, repr=False)
     adapters: AdapterChoice = field(default_factory=AdapterChoice, repr=False)
     drafters: dict[str, Any] = field(default_factory=dict, repr=False)
+    division: Division | None = field(default=None, repr=False)
 
     @property
     def unpacked(self) -> bool:
@@ -80,6 +90,10 @@ class Loaded:
             more=tokenizer_facts(self.tokenizer),
         )
 
+    def agreed(self, value: Agreed) -> Agreed:
+        """A value that decides what runs next, such as a measured time: rank 0's, where the ranks share the model."""
+        return value if self.division is None else cast(Agreed, ranks.shared(value))
+
     def __repr__(self) -> str:
         count = self.recipe.parameters(self.recipe.dim) if self.recipe is not None else 0
         return f"<Loaded {self.architecture.name}, {count:,} parameters, from {str(self.folder)!r}>"
@@ -98,6 +112,7 @@ def load(
     revision: str | None = None,
     repack: int | None = None,
     unpack: bool | None = None,
+    parallel: str | None = None,
     report: Report | None = None,
     registry: Registry | None = None,
 ) -> Loaded:
@@ -120,17 +135,25 @@ def load(
     zoo.errors.SourceError: 'lama' is no architecture, folder or hub id; did you mean llama?; `zoo list` shows all
     """
     runtime.check_not_forked()
+    if parallel is not None:
+        check_way(parallel)
+        parallel = parallel if ranks.size() > 1 else None
     if context is not None and (type(context) is not int or context < 0):
         raise SourceError(f"`context` must be a number of tokens, got {context!r:.60}")
     floats = runtime.compute_dtype(dtype)
     how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, registry=registry)
     opened = open_model(source, floats=floats, **how)
-    checkpoint, model, recipe = opened.checkpoint, opened.model, opened.recipe
+    checkpoint, recipe = opened.checkpoint, opened.recipe
     if report is not None:
         report(0, 0)
     if not checkpoint.lazy and not force:
         check_memory(checkpoint.held_bytes(floats), recipe, floats, context)
-    choice = _fill(opened, adapter, adapters or {}, floats)
+    if parallel is not None and (adapter is not None or adapters):
+        raise SourceError(
+            "`adapter`: none is divided among ranks; fuse it first: zoo convert SOURCE OUT --adapter FOLDER"
+        )
+    choice, division = _fill(opened, adapter, adapters or {}, floats, parallel)
+    model = opened.model
     weights = {id(array): array.nbytes for _, array in tree_flatten(model.parameters())}
     if not force:
         check_memory(sum(weights.values()), recipe, floats, context)
@@ -140,6 +163,8 @@ def load(
         beside.submit(import_generation, checkpoint.registry, checkpoint.architecture, sum(weights.values()))
         keep_floats(model, unpack)
         join_projections(model)
+        if division is not None:
+            connect_ranks(model, division)
         if (broken := evaluate_weights(model, report)) is not None:
             raise opened.not_finite(dtype, broken)
         make_floats(model)
@@ -155,6 +180,7 @@ def load(
         generation_config=checkpoint.generation_config(),
         registry=checkpoint.registry,
         adapters=choice,
+        division=division,
     )
 
 
@@ -170,14 +196,26 @@ def import_generation(registry: Registry, architecture: Architecture, nbytes: in
 
 
 def _fill(
-    opened: Opened, adapter: str | Path | None, adapters: Mapping[str, str | Path], floats: mx.Dtype | None
-) -> AdapterChoice:
+    opened: Opened,
+    adapter: str | Path | None,
+    adapters: Mapping[str, str | Path],
+    floats: mx.Dtype | None,
+    parallel: str | None,
+) -> tuple[AdapterChoice, Division | None]:
     """Read the parameters, change them by the adapter if there is one, and give them to the model; `opened` then holds none.
 
-    The layers that the `adapters` change get their forms with each; what is returned chooses among them.
+    The layers that the `adapters` change get their forms with each; what is returned chooses among them. Of a model that is
+    `parallel` this rank's part is left.
     """
     opened.read(floats)
-    choice = AdapterChoice()
+    choice, division = AdapterChoice(), None
+    if parallel is not None:
+        memory = tuple(ranks.gathered(runtime.total_memory() or 0))
+        share = Share(
+            ranks.rank(), ranks.size(), packed_group(opened.parameters), memory if all(memory) else ()
+        )
+        division = division_of(opened.recipe, parallel, share)
+        opened.divide(division, ranks.rank())
     if adapter is None and not adapters:
         fill(opened.model, opened.parameters, floats)
     else:
@@ -189,7 +227,7 @@ def _fill(
         choice = share(opened.model, others, opened.parameters, floats)
         adapt(opened.model, changes, opened.parameters, floats)
     opened.parameters.clear()  # each is then freed as soon as it is cast
-    return choice
+    return choice, division
 
 
 def keep_floats(model: nn.Module, asked: bool | None) -> None:

@@ -9,6 +9,8 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import recipe
+from zoo.recipe.vocabulary import EmbeddingPart as Part
+from zoo.runtime import ranks
 
 
 class Embedding(nn.Module):
@@ -63,3 +65,30 @@ class Embedding(nn.Module):
         """Use the table of `other`, whose parameter it stays."""
         # Behind a function: nn.Module would count a module among its own parts, and so its table twice.
         self._owner = lambda: other
+
+
+class EmbeddingPart(Embedding):
+    """The rows of a table that this rank has, of which the ranks have one part each."""
+
+    def __init__(self, spec: Part, *, dim: int, index: int = 0, **parts: Any) -> None:
+        super().__init__(spec, dim=dim, index=index, **parts)
+        self.first, self.rows, self.vocab = spec.first, spec.rows, spec.vocab
+        self.tokens = nn.Embedding(spec.rows, dim)
+
+    def look_up(self, tokens: mx.array) -> mx.array:  # (B, T) -> (B, T, D)
+        """The rows of the whole table: each rank gives those that it has, and zeros for the others."""
+        inside = (tokens >= self.first) & (tokens < self.first + self.rows)
+        found = self.tokens(mx.where(inside, tokens - self.first, 0))
+        return ranks.all_sum(mx.where(inside[..., None], found, 0))
+
+    def as_linear(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, V)
+        """Logits of all tokens, each rank's by its rows."""
+        return gathered(self.tokens.as_linear(x), self.vocab)
+
+
+def gathered(logits: mx.array, vocab: int) -> mx.array:  # (…, rows) -> (…, V)
+    """The logits of all ranks, of which the last may have fewer rows than the first."""
+    missing = -(-vocab // ranks.size()) - logits.shape[-1]
+    if missing:
+        logits = mx.pad(logits, [(0, 0)] * (logits.ndim - 1) + [(0, missing)])
+    return ranks.all_gather(logits)[..., :vocab]

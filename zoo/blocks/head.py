@@ -8,6 +8,8 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import recipe
+from zoo.blocks.embedding import gathered
+from zoo.recipe.vocabulary import HeadPart as Part
 
 
 class Head(nn.Module):
@@ -40,3 +42,14 @@ class Head(nn.Module):
             return self.output(x)
         logits = self.embedding.as_linear(x)
         return logits + self.bias if "bias" in self else logits
+
+
+class HeadPart(Head):
+    """The rows of a head's matrix that this rank has: each rank computes the logits of its own."""
+
+    def __init__(self, spec: Part, *, dim: int, index: int = 0) -> None:
+        super().__init__(spec, dim=dim, index=index)
+        self.output = nn.Linear(dim, spec.rows, bias=spec.bias)
+
+    def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, V)
+        return gathered(super().__call__(x), self.spec.vocab)

@@ -14,6 +14,7 @@ from zoo import weights
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
 from zoo.checkpoint.checkpoint import Checkpoint, open_checkpoint
+from zoo.checkpoint.division import divided_parameters
 from zoo.checkpoint.parameters import match, resolved
 from zoo.checkpoint.quantized_matrix import join
 from zoo.checkpoint.quantized_tensors import ExpectedQuantization, check_method, warn_of_differences
@@ -22,6 +23,7 @@ from zoo.checkpoint.source import find
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, SourceError, warn
 from zoo.host.registry import Registry, default_registry
+from zoo.recipe.division import Division
 
 Report = Callable[[int, int], None]  # called with the amount done and the total
 
@@ -31,7 +33,8 @@ class Opened:
     """A checkpoint whose tensors are matched but not read: `parameters` by path, and the `model` without them.
 
     `layout` names the weight rules that turn its tensors into parameters. `defaults` are the values used for keys that
-    the config lacks. Unless the checkpoint is lazy, parameters have only shapes until `read` is called.
+    the config lacks. Unless the checkpoint is lazy, parameters have only shapes until `read` is called. `recipe` describes
+    the whole model; `divide` leaves a rank's part of the model and of its parameters.
     """
 
     checkpoint: Checkpoint
@@ -68,6 +71,11 @@ class Opened:
         if not self.checkpoint.lazy:
             self.parameters = self._read(dtype)
             self.checkpoint.warn_of_losses(dtype)
+
+    def divide(self, division: Division, rank: int) -> None:
+        """Keep what a rank has: its model, and its share of the parameters."""
+        self.model = assemble(division.spec, self.checkpoint.registry)
+        self.parameters = divided_parameters(self.parameters, division, rank)
 
     def not_finite(self, dtype: str | None, name: str) -> CheckpointError:
         """The error for a parameter or tensor that holds NaN or infinity, which names the stored tensor it came from."""

@@ -157,7 +157,7 @@ class QuantizedMatrix(Frozen):
         return self._each(lambda array: array.reshape(*shape[:-1], array.shape[-1]))
 
     def __getitem__(self, index: Any) -> Any:
-        """Some of the outputs, or of the stacked matrices."""
+        """Some of the outputs, or of the stacked matrices; or a range of the inputs, in whole groups."""
         steps = index if isinstance(index, tuple) else (index,)
         if Ellipsis in steps:
             ellipsis = steps.index(Ellipsis)
@@ -165,11 +165,28 @@ class QuantizedMatrix(Frozen):
             steps = (*steps[:ellipsis], *(slice(None),) * missing, *steps[ellipsis + 1 :])
         axes = sum(step is not None for step in steps)
         steps = (*steps, *(slice(None),) * (self.ndim - axes))
+        if self._whole_groups(steps[-1]) and steps[:-1] == (slice(None),) * (self.ndim - 1):
+            return self._of_inputs(steps[-1])
         if self.swapped and steps[-2:-1] == (slice(None),) and isinstance(steps[-1], slice):
             steps = (*steps[:-2], steps[-1], steps[-2])
         elif self.swapped or steps[-1] != slice(None) or not isinstance(steps[-2], slice):
             return self.dequantize()[index]
         return self._each(lambda array: array[steps])
+
+    def _whole_groups(self, step: Any) -> bool:
+        """Whether a step of an index is a range of whole groups of inputs, without the ends of a whole row."""
+        plain = isinstance(step, slice) and step.step is None and isinstance(step.start, int) and step.stop
+        if not plain or self.swapped or self.permutation is not None:
+            return False
+        return not any(end % self.quantization.group_size for end in (step.start, step.stop))
+
+    def _of_inputs(self, step: slice) -> QuantizedMatrix:
+        """The matrix with a range of its inputs."""
+        size, bits = self.quantization.group_size, self.quantization.bits
+        groups = slice(step.start // size, step.stop // size)
+        words = slice(step.start * bits // WORD, step.stop * bits // WORD)
+        biases = None if self.biases is None else self.biases[..., groups]
+        return replace(self, weight=self.weight[..., words], scales=self.scales[..., groups], biases=biases)
 
     def _each(self, change: Any) -> QuantizedMatrix:
         parts = {name: change(array) for name, array in self.parts().items() if name not in EXTRAS}

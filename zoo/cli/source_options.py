@@ -44,6 +44,12 @@ unpack_option = click.option(
     default=None,
     help="Keep dequantized copies of quantized matrices, faster on a CPU (default: where memory allows).",
 )
+parallel_option = click.option(
+    "--parallel",
+    type=click.Choice(["auto", "tensor", "pipeline"]),
+    default="auto",
+    help="How the ranks that mlx.launch started share the model.",
+)
 adapter_option = click.option(
     "--adapter",
     type=FOLDER,
@@ -103,7 +109,7 @@ yes_option: Any = click.option(
 
 MODEL_OPTIONS = (
     *(adapter_option, architecture_option, revision_option, repack_option, unpack_option),
-    *(dtype_option, force_option, yes_option),
+    *(dtype_option, parallel_option, force_option, yes_option),
     *(strategy_option, sampler_option, prompt_cache_option),
 )
 
@@ -119,6 +125,7 @@ class ModelOptions(Frozen):
     repack: int | None = None
     unpack: bool | None = None
     dtype: str | None = None
+    parallel: str = "auto"
     force: bool = False
     strategy: str | None = None
     samplers: tuple[str, ...] = ()
@@ -129,7 +136,7 @@ class ModelOptions(Frozen):
         from zoo.host.registry import default_registry
         from zoo.loading import load
 
-        names = ("adapter", "architecture", "revision", "repack", "unpack", "dtype", "force")
+        names = ("adapter", "architecture", "revision", "repack", "unpack", "dtype", "parallel", "force")
         with Progress("loading", waits=True) as report:
             how = {name: getattr(self, name) for name in names}
             loaded = load(source, adapters=self.shared_adapters, context=context, report=report, **how)

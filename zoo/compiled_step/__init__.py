@@ -19,9 +19,11 @@ import mlx.nn as nn
 from zoo.blocks.decoder import RECURRENT, Decoder
 from zoo.blocks.encoder_decoder import EncoderDecoder
 from zoo.blocks.joined import joins_projections
+from zoo.blocks.ranked import Elsewhere
 from zoo.compiled_step import blocks  # noqa: F401 (their forms are registered)
 from zoo.compiled_step.compiler import StepCompiler, has_methods_of
 
+NO_CACHE = "no cache"  # the kind of a layer that another rank has
 _KEPT = "_compiled_step"  # the attribute of a model that holds its step
 
 
@@ -40,9 +42,12 @@ class CompiledStep:
         )
         self._norm = made.compile(decoder.norm) if "norm" in decoder else None
         kinds = [
-            RECURRENT if one.recurrent else one.window for (one,) in (need.memories for need in decoder.needs)
+            (RECURRENT if one.recurrent else one.window) if need.caches else NO_CACHE
+            for need in decoder.needs
+            for one in need.memories
         ]
-        self._masks = {kind: kinds.index(kind) for kind in kinds}  # by the first layer of each kind
+        # By the first layer of each kind.
+        self._masks = {kind: kinds.index(kind) for kind in kinds if kind != NO_CACHE}
         self._layers = [
             (made.compile(layer), kind) for layer, kind in zip(decoder.layers, kinds, strict=True)
         ]
@@ -58,7 +63,7 @@ class CompiledStep:
         x = self._embedding(tokens, offset)  # (B, D)
         masks = {kind: decoder.mask(1, kind, cache[first], None, None) for kind, first in self._masks.items()}
         for (layer, kind), kept in zip(self._layers, cache, strict=True):
-            x = layer(x, masks[kind], kept)
+            x = layer(x, masks.get(kind), kept)
         return self._head(x if self._norm is None else self._norm(x))  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -75,7 +80,10 @@ def compiled_step(model: Any) -> CompiledStep | None:
     decoder = model.decoder if has_methods_of(model, EncoderDecoder, "decode") else model
     if not has_methods_of(decoder, Decoder, "__call__", "backbone", "embed", "offset", "mask"):
         return None
-    if decoder.spec.embedding.gives or not all(_alone(need) for need in decoder.needs):
+    layers = zip(decoder.layers, decoder.needs, strict=True)
+    if decoder.spec.embedding.gives or not all(
+        isinstance(layer, Elsewhere) or _alone(need) for layer, need in layers
+    ):
         return None
     kept: CompiledStep | None = vars(model).get(_KEPT)
     if kept is None or not kept.current:

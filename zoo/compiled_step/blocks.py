@@ -21,6 +21,7 @@ from zoo.blocks.mask import Mask
 from zoo.blocks.norm import LayerNorm, RMSNorm
 from zoo.blocks.position import RoPE, SinusoidalPositions, frequencies
 from zoo.blocks.quantized import QuantizedEmbedding
+from zoo.blocks.ranked import Elsewhere
 from zoo.cache import CrossCache
 from zoo.compiled_step import fallback_ops
 from zoo.compiled_step.compiler import Function, StepCompiler, compiles, has_methods_of, product
@@ -180,6 +181,12 @@ def cross_layer(compiler: StepCompiler, block: CrossLayer) -> Function:
         return feedforward(cross(mixer(x, mask, cache.mixer), None, None, cache))
 
     return step
+
+
+@compiles(Elsewhere, "__call__")
+def elsewhere(compiler: StepCompiler, layer: Elsewhere) -> Function:
+    """(B, D), mask, cache -> (B, D): what comes in goes out."""
+    return lambda x, mask, cache: x
 
 
 def _sum(compiler: StepCompiler, block: Layer, name: str) -> Function:

@@ -16,6 +16,7 @@ import mlx.nn as nn
 from zoo import runtime
 from zoo.blocks.joined import joined_arrays, kind, multiplied
 from zoo.blocks.quantized import FLOATS, DequantizableLayer, QuantizedLinear, quantize_arguments
+from zoo.blocks.ranked import Connected
 
 Function = Callable[..., Any]
 Made = TypeVar("Made")
@@ -39,8 +40,9 @@ def compiles(base: type, *methods: str) -> Callable[[Compile], Compile]:
 
 def has_methods_of(module: Any, base: type, *methods: str) -> bool:
     """Whether a module is of `base`, or of a subclass, with its `methods` unchanged."""
+    own = type(module).whole_class if isinstance(module, Connected) else type(module)
     return isinstance(module, base) and all(
-        getattr(type(module), name) is getattr(base, name) and name not in vars(module) for name in methods
+        getattr(own, name) is getattr(base, name) and name not in vars(module) for name in methods
     )
 
 
@@ -98,7 +100,7 @@ class StepCompiler:
         """The function of a module by the form of its class, None where there is none."""
         for base, methods, make in _compilers:
             if has_methods_of(module, base, *methods):
-                return make(self, module)
+                return connected(make(self, module), module)
         return None
 
     def compile(self, module: nn.Module) -> Function:
@@ -119,6 +121,19 @@ class StepCompiler:
             return None
         mx.eval(arrays, [self.take_all(layer) for layer in layers])
         return product(layers[0], arrays)
+
+
+def connected(function: Function | None, module: nn.Module) -> Function | None:
+    """The function of a module with what ranks hand to each other before and after it."""
+    if function is None or not isinstance(module, Connected):
+        return function
+    before, after = type(module).before, type(module).after
+
+    def call(x: mx.array, *inputs: Any) -> Any:
+        y = function(x if before is None else before(x), *inputs)
+        return y if after is None else after(y)
+
+    return call
 
 
 def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:

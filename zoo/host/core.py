@@ -63,8 +63,15 @@ BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
         recipe.Layer: "mixer and feed-forward with residuals, Pre-LN or Post-LN",
         recipe.CrossLayer: "self-attention, cross-attention and feed-forward",
     },
-    "embedding": {recipe.Embedding: "token embedding"},
-    "head": {recipe.Head: "language model head: hidden states to logits"},
+    "embedding": {
+        recipe.Embedding: "token embedding",
+        recipe.EmbeddingPart: "one rank's rows of a token embedding",
+    },
+    "head": {
+        recipe.Head: "language model head: hidden states to logits",
+        recipe.HeadPart: "one rank's rows of a head",
+    },
+    "ranked": {recipe.Elsewhere: "the place of a layer that another rank has"},
     "decoder": {recipe.Decoder: "decoder-only model"},
     "encoder_decoder": {
         recipe.Encoder: "encoder-only model",

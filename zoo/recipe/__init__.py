@@ -8,13 +8,12 @@ Every spec answers two questions in plain arithmetic, for a width `dim`: how man
 write a recipe as JSON and read it back.
 """
 
+from zoo.recipe.division import Cut, Division, Share, inputs, outputs
 from zoo.recipe.experts import Experts, MoE, Router
 from zoo.recipe.models import (
     Decoder,
-    Embedding,
     Encoder,
     EncoderDecoder,
-    Head,
     Model,
     learned_context,
     repeat,
@@ -33,9 +32,12 @@ from zoo.recipe.parts import (
     RMSNorm,
     SinusoidalPositions,
 )
+from zoo.recipe.pipeline import Elsewhere
 from zoo.recipe.reading import from_json
 from zoo.recipe.rope import DynamicScaling, LinearScaling, Llama3Scaling, RoPE, YarnScaling
 from zoo.recipe.spec import Matrix, Spec
+from zoo.recipe.tensor_parallel import divided
+from zoo.recipe.vocabulary import Embedding, EmbeddingPart, Head, HeadPart
 
 __all__ = [
     "ACTIVATIONS",
@@ -43,14 +45,19 @@ __all__ = [
     "Attention",
     "CrossAttention",
     "CrossLayer",
+    "Cut",
     "Decoder",
+    "Division",
     "DynamicScaling",
+    "Elsewhere",
     "Embedding",
+    "EmbeddingPart",
     "Encoder",
     "EncoderDecoder",
     "Experts",
     "GatedMLP",
     "Head",
+    "HeadPart",
     "JointRMSNorm",
     "Layer",
     "LayerNorm",
@@ -63,10 +70,14 @@ __all__ = [
     "RMSNorm",
     "RoPE",
     "Router",
+    "Share",
     "SinusoidalPositions",
     "Spec",
     "YarnScaling",
+    "divided",
     "from_json",
+    "inputs",
     "learned_context",
+    "outputs",
     "repeat",
 ]

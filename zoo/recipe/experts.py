@@ -18,8 +18,10 @@ from typing import Any
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
+from zoo.recipe.division import Division, Share, inputs, outputs
 from zoo.recipe.parts import ACTIVATIONS, GATED_TITLES
 from zoo.recipe.spec import Matrix, Spec
+from zoo.recipe.tensor_parallel import divided
 
 
 @frozen()
@@ -73,6 +75,13 @@ class Experts(Spec):
             for name, inputs, outputs in shapes
         )
 
+    def divided(self, dim: int, share: Share) -> Division:
+        """By the hidden units of every expert."""
+        hidden = share.inputs("hidden", self.hidden)
+        cuts = outputs("gate", hidden) | outputs("up", hidden) | inputs("down", hidden)
+        spec = self.change(hidden=hidden[1] - hidden[0])
+        return Division(spec, cuts, once=("down.bias",), sums=("",))
+
 
 @frozen()
 class MoE(Spec):
@@ -103,6 +112,19 @@ class MoE(Spec):
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         return (Matrix("shared_gate", dim, 1),) if self.shared_gate else ()
+
+    def divided(self, dim: int, share: Share) -> Division | None:
+        """As its experts are, with one sum for these and the shared one, if all of them give terms of a sum."""
+        found = {name: divided(part, dim, share, name) for name, part in self.children() if name != "router"}
+        if any(division.sums != (name,) for name, division in found.items()):
+            return None
+        parts = found.values()
+        return Division(
+            self.change(**{name: division.spec for name, division in found.items()}),
+            {name: cut for division in parts for name, cut in division.cuts.items()},
+            once=tuple(name for division in parts for name in division.once),
+            sums=("",),
+        )
 
     def flops(self, dim: int, keys: int, prefill: bool = False) -> int:
         return super().flops(dim, keys, prefill) - self._idle(self.experts.flops(dim, keys, prefill))

@@ -10,8 +10,8 @@ from typing import Any
 from zoo.errors import RecipeError
 from zoo.frozen import Frozen, frozen
 from zoo.recipe.parts import LearnedPositions
-from zoo.recipe.rope import RoPE
-from zoo.recipe.spec import Matrix, Spec, check_widths
+from zoo.recipe.spec import Spec, check_widths
+from zoo.recipe.vocabulary import Embedding, Head
 
 
 @frozen()
@@ -110,64 +110,6 @@ def _check_parts(layer: Spec, where: str) -> None:
 
 
 CAUSALITIES = ("causal", "prefix", "full")
-
-
-@frozen()
-class Embedding(Spec):
-    """A table of one vector a token, (V, D), times `scale`, plus `positions`, the position embeddings, if any.
-
-    `norm` then normalises the sum (BERT, BART). `shared`: a decoder's, whose table is its encoder's. Its tables are no
-    active parameters: of each, a token reads one row.
-    """
-
-    kind, name = "embedding", "tokens"
-    vocab: int
-    dim: int
-    positions: Spec | None = dataclasses.field(default=None, metadata={"kind": "position"})
-    scale: float = 1.0
-    norm: Spec | None = dataclasses.field(default=None, metadata={"kind": "norm"})
-    shared: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.positions, RoPE):
-            raise RecipeError(
-                f"positions: {self.positions.block()} turns queries and keys and is not added to embeddings"
-            )
-
-    def active_parameters(self, dim: int) -> int:
-        return super().active_parameters(dim) - self.own_parameters(dim)
-
-    def matrices(self, dim: int) -> tuple[Matrix, ...]:
-        return () if self.shared else (Matrix("tokens", dim, self.vocab, uses=0),)
-
-
-@frozen()
-class Head(Spec):
-    """Hidden states, times `scale`, to logits, D → V: by the embedding table when `tied`, else a matrix of its own.
-
-    `vocab` None: the embedding's. With `bias` the parameter (V,) is `head.bias` where the head is tied, else
-    `head.output.bias`, beside the matrix `head.output.weight`. Either matrix is among the active parameters.
-    """
-
-    kind, name = "head", "logits"
-    tied: bool = False
-    bias: bool = False
-    vocab: int | None = None
-    scale: float = 1.0
-
-    def own_parameters(self, dim: int) -> int:
-        return super().own_parameters(dim) + (self.tied and self.bias) * (self.vocab or 0)
-
-    def active_parameters(self, dim: int) -> int:
-        return super().active_parameters(dim) + self.tied * dim * (self.vocab or 0)
-
-    def matrices(self, dim: int) -> tuple[Matrix, ...]:
-        return () if self.tied else (Matrix("output", dim, self.vocab or 0, bias=self.bias),)
-
-    def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
-        tied = 2 * dim * (self.vocab or 0) if self.tied else 0  # by the embedding's table
-        return super().own_flops(dim, keys, prefill) + tied
 
 
 class Model(Spec):

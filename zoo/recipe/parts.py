@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
+from zoo.recipe.division import Division, Share, inputs, outputs
 from zoo.recipe.spec import Matrix, Spec
 
 # What papers call the activations.
@@ -138,6 +139,33 @@ class MultiHead(Spec):
         inner = (Matrix(name, dim, outputs, bias=self.bias) for name, outputs in shapes)
         return (*inner, Matrix("output", queries, dim, bias=self.output_bias))
 
+    def divided(self, dim: int, share: Share) -> Division:
+        """By heads. Where the ranks are more than the key/value heads, several ranks have the same keys and values."""
+        groups, width = self.kv_heads or self.heads, self.head_width(dim)
+        each, ranks = self.heads // groups, share.ranks  # heads that share keys and values
+        if groups >= ranks:
+            kept = share.of("kv_heads" if self.kv_heads else "heads", groups)
+            heads = kept[0] * each, kept[1] * each
+        else:
+            count = self.heads // ranks
+            if self.heads % ranks or ranks % groups:
+                raise RecipeError(
+                    f"heads: {self.heads} with {groups} of keys and values cannot be divided among {ranks} ranks"
+                )
+            heads = share.rank * count, (share.rank + 1) * count
+            kept = heads[0] // each, heads[0] // each + 1
+        queries, keys = ((first * width, last * width) for first, last in (heads, kept))
+        share.check_inputs("heads", queries)
+        return Division(
+            self.change(heads=heads[1] - heads[0], kv_heads=kept[1] - kept[0], head_dim=width),
+            outputs("query", queries)
+            | outputs("key", keys)
+            | outputs("value", keys)
+            | inputs("output", queries),
+            once=("output.bias",),
+            sums=("",),
+        )
+
     def score_flops(self, dim: int, keys: int) -> int:
         """The operations of one query's scores and of the sum of values that they weigh, over those keys it sees."""
         seen = keys if self.attention_window is None else min(keys, self.attention_window)
@@ -176,6 +204,10 @@ class Attention(MultiHead):
     def width(self, part: str, dim: int) -> int:
         return self.head_width(dim)
 
+    def divided(self, dim: int, share: Share) -> Division | None:
+        """By heads, unless all heads are normalised together."""
+        return None if isinstance(self.query_norm, JointRMSNorm) else super().divided(dim, share)
+
     def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
         return super().own_flops(dim, keys, prefill) + self.score_flops(dim, keys)
 
@@ -202,6 +234,7 @@ class CrossAttention(MultiHead):
     """
 
     kind, name = "cross", "attention"
+    divided = MultiHead.divided
     scale: float | None = field(default=None, metadata={"above": 0})
 
     def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
@@ -232,6 +265,15 @@ class MLP(Spec):
         up = (Matrix(name, dim, self.hidden, bias=self.bias) for name in inner)
         return (*up, Matrix("down", self.hidden, dim, bias=self.bias))
 
+    def divided(self, dim: int, share: Share) -> Division:
+        """By hidden units."""
+        hidden = share.inputs("hidden", self.hidden)
+        cuts = inputs("down", hidden)
+        for name in ("gate", "up")[-(self.projections - 1) :]:
+            cuts |= outputs(name, hidden)
+        spec = self.change(hidden=hidden[1] - hidden[0])
+        return Division(spec, cuts, once=("down.bias",), sums=("",))
+
     @property
     def title(self) -> str:
         """SwiGLU or GEGLU where it is gated by those, else the activation's name."""
@@ -247,6 +289,7 @@ class GatedMLP(MLP):
     """down(activation(gate(x)) · up(x)); with silu it is SwiGLU (Shazeer, 2020)."""
 
     kind, name = "feedforward", "gated-mlp"
+    divided = MLP.divided
     activation: str = field(default="silu", metadata={"choices": ACTIVATIONS})
     bias: bool = False
     projections: ClassVar[int] = 3

@@ -11,11 +11,14 @@ import types
 import typing
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoo.config import MOST
 from zoo.errors import RecipeError
 from zoo.frozen import Frozen, frozen
+
+if TYPE_CHECKING:
+    from zoo.recipe.division import Division, Share
 
 
 @frozen()
@@ -251,6 +254,13 @@ class Spec(Frozen):
             for part in value if isinstance(value, tuple) else (value,):
                 total += getattr(part, method)(self.width(name, dim), *arguments)
         return total
+
+    def divided(self, dim: int, share: Share) -> Division | None:
+        """What a rank has of its part in width `dim`; None: all of it, as all ranks have. See `zoo.recipe.tensor_parallel`.
+
+        RecipeError that names the field that cannot be divided among so many ranks.
+        """
+        return None
 
     def change(self, **changes: Any) -> typing.Self:
         """A copy with some fields changed; a dict for a field that holds a spec changes that spec's fields."""

@@ -1,0 +1,39 @@
+"""A rank's share of a checkpoint's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.checkpoint.quantized_matrix import QuantizedMatrix, join
+from zoo.recipe.division import Cut, Division
+
+
+def packed_group(parameters: Mapping[str, Any]) -> int:
+    """The most inputs that share a scale in the packed matrices among some parameters; 1 where none is packed."""
+    packed = (tensor for tensor in parameters.values() if isinstance(tensor, QuantizedMatrix))
+    return max((tensor.quantization.group_size for tensor in packed), default=1)
+
+
+def divided_parameters(parameters: Mapping[str, Any], division: Division, rank: int) -> dict[str, Any]:
+    """What a rank has of the parameters of a whole model, by path, unread as they are; those of no part of it are left out."""
+    absent = tuple(f"{path}." for path in division.absent)
+    found = {
+        path: cut_of(tensor, division.cuts[path]) if path in division.cuts else tensor
+        for path, tensor in parameters.items()
+        if not path.startswith(absent)
+    }
+    if rank:
+        found |= {path: mx.zeros_like(found[path]) for path in division.once if path in found}
+    return found
+
+
+def cut_of(tensor: Any, cut: Cut) -> Any:
+    """The part of a parameter, packed or not, that a cut describes."""
+    axis = cut.axis % tensor.ndim
+    whole = (slice(None),) * axis
+    rest = (slice(None),) * (tensor.ndim - axis - 1)
+    parts = [tensor[(*whole, slice(first, last), *rest)] for first, last in cut.ranges]
+    return parts[0] if len(parts) == 1 else join(parts, axis)

@@ -1,0 +1,109 @@
+"""How a model is divided among ranks: each rank has a recipe of its own, and its share of every parameter. Imports no mlx."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from zoo.errors import RecipeError
+from zoo.frozen import Frozen, frozen
+
+Range = tuple[int, int]
+
+
+@frozen()
+class Cut(Frozen):
+    """What a rank has of a parameter: some ranges of one axis, one after the other."""
+
+    axis: int
+    ranges: tuple[Range, ...]
+
+
+@frozen()
+class Share(Frozen):
+    """The rank that a part is divided for, and how many ranks there are.
+
+    `group`: the packed matrices of the checkpoint have groups of so many inputs, which are not cut (1: none is packed).
+    `memory` is that of each rank, in any unit; without it all have the same.
+    """
+
+    rank: int
+    ranks: int
+    group: int = 1
+    memory: tuple[int, ...] = ()
+
+    def of(self, name: str, count: int, unit: int = 1) -> Range:
+        """The first of `count`, and the one after the last, that this rank has, in whole units.
+
+        The ranks' numbers of units differ by at most one. RecipeError, naming `name`, where a rank would have none.
+        """
+        units = count // unit
+        if count % unit or units < self.ranks:
+            whole = f" in groups of {unit}" if unit > 1 else ""
+            raise RecipeError(f"{name}: {count}{whole} cannot be divided among {self.ranks} ranks")
+        return units * self.rank // self.ranks * unit, units * (self.rank + 1) // self.ranks * unit
+
+    def inputs(self, name: str, count: int) -> Range:
+        """As `of`, for the inputs of a matrix, in whole groups where they are that."""
+        return self.of(name, count, 1 if count % self.group else self.group)
+
+    def check_inputs(self, name: str, inputs: Range) -> None:
+        """RecipeError, naming `name`, where a range of a matrix's inputs cuts through a packed group."""
+        if any(end % self.group for end in inputs):
+            raise RecipeError(
+                f"{name}: {self.ranks} ranks would cut through groups of {self.group} packed numbers"
+            )
+
+
+@frozen()
+class Source(Frozen):
+    """The rank that hands over a layer's input; `widened`: in float32, whatever the embedding's dtype."""
+
+    rank: int
+    widened: bool = False
+
+
+@dataclass(frozen=True)
+class Division:
+    """What one rank has of a part. Names are paths below the part: "output.weight".
+
+    `spec` describes the part on this rank. `cuts` has the parameters of which the rank has a share; others are whole on
+    every rank. `once`: the parameters that rank 0 alone has, zero on other ranks, since they are added to a sum. `sums`: the
+    modules, "" for the part itself, whose outputs the ranks add.
+
+    Of a pipeline: `absent` are the modules of other ranks, `receives` those whose input comes from a rank, `sends` those whose
+    output goes to one, `broadcasts` those whose output on a rank is all ranks'.
+    """
+
+    spec: Any  # a `Spec`, whose module imports this one
+    cuts: Mapping[str, Cut] = field(default_factory=dict)
+    once: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    receives: Mapping[str, Source] = field(default_factory=dict)
+    sends: Mapping[str, int] = field(default_factory=dict)
+    broadcasts: Mapping[str, int] = field(default_factory=dict)
+
+    def below(self, path: str) -> Division:
+        """The same with the names of a part at `path`."""
+
+        def named(name: str) -> str:
+            return ".".join(step for step in (path, name) if step)
+
+        tables = {
+            name: {named(key): value for key, value in getattr(self, name).items()}
+            for name in ("cuts", "receives", "sends", "broadcasts")
+        }
+        lists = {name: tuple(map(named, getattr(self, name))) for name in ("once", "sums", "absent")}
+        return replace(self, **tables, **lists)
+
+
+def outputs(layer: str, *ranges: Range) -> dict[str, Cut]:
+    """The cuts of a linear layer, or a stack of them, of whose outputs a rank has these ranges."""
+    return {f"{layer}.weight": Cut(-2, ranges), f"{layer}.bias": Cut(-1, ranges)}
+
+
+def inputs(layer: str, *ranges: Range) -> dict[str, Cut]:
+    """The cuts of a linear layer, or a stack, that reads these ranges: its output is a term of a sum."""
+    return {f"{layer}.weight": Cut(-1, ranges)}

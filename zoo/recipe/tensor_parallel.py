@@ -1,0 +1,73 @@
+"""Tensor parallelism: every part of a model is divided among the ranks, as its spec says. Imports no mlx.
+
+A spec says how its part is divided by a method `divided(dim, share)`, which returns a `Division`, or None for a part that
+is divided where its own parts are, or else whole on every rank. The method holds for the class that defines it. A subclass,
+whose module may have parameters of its own, says that it is divided alike by `divided = Attention.divided`; without that its
+part stays whole, which is correct, though no smaller.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zoo.errors import RecipeError
+from zoo.recipe.division import Cut, Division, Share
+from zoo.recipe.spec import Spec
+
+
+def divided(spec: Spec, dim: int, share: Share, path: str = "") -> Division:
+    """What a rank has of a part in width `dim`, and of all below it. RecipeError names the field that cannot be divided.
+
+    `path` is that of the part.
+
+    >>> from zoo.recipe import GatedMLP
+    >>> half = divided(GatedMLP(hidden=512), 128, Share(rank=1, ranks=2))
+    >>> half.spec.hidden, half.cuts["down.weight"], half.sums
+    (256, Cut(axis=-1, ranges=((256, 512),)), ('',))
+    """
+    return _divided(spec, dim, share, path, {}).below(path)
+
+
+def _divided(
+    spec: Spec, dim: int, share: Share, path: str, known: dict[tuple[int, int], Division]
+) -> Division:
+    """`divided` with names below the part; `known` has the divisions of specs that were met before, by identity and width."""
+    key = id(spec), dim
+    if key not in known:
+        known[key] = _declared(spec, dim, share, path) or _of_parts(spec, dim, share, path, known)
+    return known[key]
+
+
+def _declared(spec: Spec, dim: int, share: Share, path: str) -> Division | None:
+    """What the spec's own class says, None where it says nothing."""
+    declared = vars(type(spec)).get("divided")
+    try:
+        return None if declared is None else declared(spec, dim, share)
+    except RecipeError as error:
+        raise RecipeError(f"{path}.{error}" if path else str(error)) from None
+
+
+def _of_parts(
+    spec: Spec, dim: int, share: Share, path: str, known: dict[tuple[int, int], Division]
+) -> Division:
+    """A part that is divided where its parts are."""
+    changes: dict[str, Any] = {}
+    cuts: dict[str, Cut] = {}
+    once: list[str] = []
+    sums: list[str] = []
+    found: dict[str, Division] = {}
+    for below, part in spec.children():
+        name = below.partition(".")[0]
+        where = f"{path}.{below}" if path else below
+        own = found[below] = _divided(part, spec.width(name, dim), share, where, known)
+        named = own.below(below)
+        cuts |= named.cuts
+        once += named.once
+        sums += named.sums
+    for name, value in spec.parts():
+        if isinstance(value, tuple):
+            changes[name] = tuple(found[f"{name}.{index}"].spec for index in range(len(value)))
+        else:
+            changes[name] = found[name].spec
+    new = spec.change(**changes) if cuts else spec
+    return Division(new, cuts, tuple(once), tuple(sums))
