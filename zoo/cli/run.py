@@ -25,6 +25,7 @@ from zoo.cli.source_options import (
     complete_source,
     model_options,
     parallel_option,
+    parallel_prompts_option,
 )
 from zoo.cli.terminal import columns, facts
 
@@ -115,7 +116,7 @@ def _rate(tokens: int, seconds: float) -> float | None:
 @click.argument("source", shell_complete=complete_source)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @click.option("-p", "--prompt", metavar="TEXT", help="The prompt, instead of the second argument.")
-@model_options(*MODEL_OPTIONS)
+@model_options(*(parallel_prompts_option if o is parallel_option else o for o in MODEL_OPTIONS))
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give each prompt as it is, without the chat template.")
 @click.option(
@@ -133,7 +134,6 @@ def _rate(tokens: int, seconds: float) -> float | None:
     is_flag=True,
     help="Record an invalid line of --prompts as an error and answer the others.",
 )
-@parallel_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def run(
     source: str,
@@ -143,7 +143,6 @@ def run(
     settings: dict[str, Any],
     as_json: bool,
     prompts: Path | None,
-    parallel: str | None,
     **given: Any,
 ) -> None:
     """Run SOURCE (an architecture, a folder, a GGUF file or a hub id) on PROMPT.
@@ -157,7 +156,7 @@ def run(
         raise click.UsageError(
             f"{'--keep-going' if answers['keep_going'] else '--output'} goes with --prompts"
         )
-    if parallel == "data" and prompts is None:
+    if options.parallel == "data" and prompts is None:
         raise click.UsageError("--parallel data goes with --prompts")
     others = {"PROMPT": prompt is not None, "--system": given["system"], "--json": as_json}
     if prompts is not None and (other := next((name for name, value in others.items() if value), None)):
@@ -178,7 +177,7 @@ def run(
     load_seconds = time.perf_counter() - began
     settings = options.settings(loaded, settings)
     if prompts is not None:
-        divided = parallel == "data"
+        divided = options.parallel == "data"
         _run_prompts(loaded, prompts, settings, raw=given["raw"], divided=divided, **answers)
     elif prompt is None:
         from zoo.cli.chat import chat_session

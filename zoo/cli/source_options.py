@@ -50,15 +50,16 @@ parallel_option = click.option(
     default="auto",
     help="How the ranks that mlx.launch started share the model.",
 )
+parallel_prompts_option = click.option(
+    "--parallel",
+    type=click.Choice(["auto", "tensor", "pipeline", "data"]),
+    default="auto",
+    help="How the ranks that mlx.launch started share the model; data: each has all of it, and they share --prompts.",
+)
 adapter_option = click.option(
     "--adapter",
     type=FOLDER,
     help="A LoRA or DoRA adapter: a folder as mlx-lm or PEFT writes it.",
-)
-parallel_option = click.option(
-    "--parallel",
-    type=click.Choice(["data"]),
-    help="Under mlx.launch: `data` divides --prompts among ranks, each with the whole model.",
 )
 context_option = click.option(
     "--context", type=int, metavar="N", help="Tokens for which cache and FLOPs are computed."
@@ -139,6 +140,8 @@ class ModelOptions(Frozen):
         names = ("adapter", "architecture", "revision", "repack", "unpack", "dtype", "parallel", "force")
         with Progress("loading", waits=True) as report:
             how = {name: getattr(self, name) for name in names}
+            if self.parallel == "data":
+                how["parallel"] = None  # the whole model on each rank
             loaded = load(source, adapters=self.shared_adapters, context=context, report=report, **how)
         plugin = default_registry().plugin_of(loaded.architecture)
         if not plugin.first_party:

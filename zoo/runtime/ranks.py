@@ -73,15 +73,6 @@ def receive(like: mx.array, source: int) -> mx.array:
     return mx.distributed.recv_like(like, source, group=group())
 
 
-def gathered(value: int) -> list[int]:
-    """The numbers of all ranks, in their order; at most 2⁵³."""
-    if size() == 1:
-        return [value]
-    high, low = divmod(value, 2**31)
-    pairs = all_gather(mx.array([high, low], mx.int32)).tolist()
-    return [2**31 * high + low for high, low in zip(pairs[::2], pairs[1::2], strict=True)]
-
-
 def shared(value: Any) -> Any:
     """The value of rank 0, on every rank: anything that JSON can write."""
     if size() == 1:
