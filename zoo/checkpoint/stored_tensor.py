@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +27,7 @@ from zoo.recipe.division import Range
 
 GAP = 512  # bytes between two ranges that are read with them: another call would take longer
 PIECE = 2**20  # bytes that are read at once
+
 SPAN_BITS = 32  # a row number is the index of its span, times 2^32, plus the number of the row in it
 
 
@@ -152,10 +153,11 @@ class StoredTensor:
 
 
 def _form(tensor: Any) -> Any:
-    """What two tensors must have in common to be joined unread."""
+    """What two tensors must have in common to be joined unread: all but the rows."""
     if not isinstance(tensor, StoredTensor):
         return None
-    return replace(tensor, spans=(), rows=None), tensor.ndim
+    others = (getattr(tensor, field.name) for field in fields(tensor) if field.name not in ("spans", "rows"))
+    return type(tensor), tensor.ndim, *others
 
 
 def whole(span: Span, shape: Sequence[int], dtype: mx.Dtype) -> StoredTensor:
