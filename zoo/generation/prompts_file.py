@@ -29,7 +29,6 @@ from zoo.generation.loop.step import Step
 from zoo.generation.prefix_cache.disk import model_fingerprint, tokenizer_fingerprint
 from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
-from zoo.rank_watch.launcher import launched_rank
 from zoo.runtime import ranks
 
 if TYPE_CHECKING:
@@ -264,10 +263,8 @@ def _opened(
     with ExitStack() as stack:
         try:
             done = 0
-            if launched_rank():
-                file: TextIO = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
-            elif is_stream(output):
-                file = stack.enter_context(output.open("w", encoding="utf-8"))
+            if is_stream(output):
+                file: TextIO = stack.enter_context(output.open("w", encoding="utf-8"))
             else:
                 check_output(output, overwrite=True)
                 stack.enter_context(locked(output))
@@ -277,7 +274,7 @@ def _opened(
                 os.ftruncate(descriptor, size)
         except OSError as error:
             raise SourceError(f"{output}: cannot be written ({error.strerror or error})") from error
-        yield file, ranks.shared(done)  # rank 0 alone writes
+        yield file, ranks.shared(done)
 
 
 def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str]) -> tuple[int, int]:
