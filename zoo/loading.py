@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -214,10 +214,10 @@ def _fill(
     choice, division = AdapterChoice(), None
     if parallel is not None:
         memory = tuple(ranks.gathered(runtime.total_memory() or 0))
-        share = Share(
-            ranks.rank(), ranks.size(), packed_group(opened.parameters), memory if all(memory) else ()
-        )
+        share = Share(ranks.rank(), ranks.size(), memory=memory if all(memory) else ())
         division = division_of(opened.recipe, parallel, share)
+        if (group := packed_group(opened.parameters, division)) > 1:
+            division = division_of(opened.recipe, parallel, replace(share, group=group))
         opened.divide(division, ranks.rank())
     if adapter is None and not adapters:
         fill(opened.model, opened.parameters, floats)
