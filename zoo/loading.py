@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -202,10 +202,11 @@ def import_generation(registry: Registry, architecture: Architecture, nbytes: in
 
 def divide(opened: Opened, way: str, floats: mx.Dtype | None, force: bool, context: int | None) -> Division:
     """Leave this rank's part of a model that is divided in this way. SourceError when it does not fit, unless `force`."""
-    group = packed_group(opened.parameters)
     memory = tuple(ranks.gathered(runtime.total_memory() or 0))
-    share = Share(ranks.rank(), ranks.size(), group, memory if all(memory) else ())
+    share = Share(ranks.rank(), ranks.size(), memory=memory if all(memory) else ())
     division = division_of(opened.recipe, way, share)
+    if (group := packed_group(opened.parameters, division)) > 1:
+        division = division_of(opened.recipe, way, replace(share, group=group))
     opened.divide(division, ranks.rank(), floats)
     if not force:
         held = sum(tensor.nbytes for tensor in opened.parameters.values())
