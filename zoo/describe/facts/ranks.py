@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from math import inf
 from typing import Any
 
 from zoo.describe.facts.counts import decode_flops, is_opaque, prefill_flops
@@ -65,11 +66,11 @@ class Cluster(Frozen):
     def __post_init__(self) -> None:
         if type(self.ranks) is not int or self.ranks < 1:
             raise ZooError(f"`ranks` must be a number of at least 1, got {self.ranks!r:.60}")
-        if self.link is not None and (self.link.bandwidth <= 0 or self.link.latency < 0):
+        if self.link is not None and not (0 < self.link.bandwidth < inf and 0 <= self.link.latency < inf):
             raise ZooError("`link` must be a bandwidth above 0 and a latency of at least 0")
         given = {"memory": self.memory, "compute": self.compute}
         for name, value in given.items():
-            if value is not None and value <= 0:
+            if value is not None and not 0 < value < inf:
                 raise ZooError(f"`{name}` must be above 0, got {value!r:.60}")
             if value is not None and self.link is None and self.ranks > 1:
                 raise ZooError(f"`{name}`: the speed of {self.ranks} ranks depends on their `link`, too")
@@ -141,7 +142,8 @@ class Ranked(Frozen):
         """The bytes that each rank sends for a token that is written, or on average for one of a prompt of `context` tokens."""
         tokens, found = self.context if reading else 1, self.transfers(reading)
         return tuple(
-            sum(each.sent(len(self.divisions), tokens) for each in found if each.sender in (None, rank)) / tokens
+            sum(each.sent(len(self.divisions), tokens) for each in found if each.sender in (None, rank))
+            / tokens
             for rank in range(len(self.divisions))
         )
 
@@ -172,9 +174,7 @@ class Ranked(Frozen):
         arithmetic = flops / self.cluster.compute if self.cluster.compute else 0.0
         return Seconds(memory=memory) if memory >= arithmetic else Seconds(arithmetic=arithmetic)
 
-    def _pass(
-        self, work: Sequence[Seconds], tokens: int, passes: int = 1, reading: bool = False
-    ) -> Seconds:
+    def _pass(self, work: Sequence[Seconds], tokens: int, passes: int = 1, reading: bool = False) -> Seconds:
         """The work of the ranks and their transfers for `tokens` in `passes`."""
         total = sum(work, Seconds()) if self.staged else max(work, key=lambda each: each.total)
         if self.cluster.link is None:
@@ -208,7 +208,8 @@ def ranked(
         raise RecipeError("`ranks`: another library's model is not divided")
     group = format_of(quantize).group or 1
     divisions = tuple(
-        division_of(recipe, cluster.parallel, Share(rank, cluster.ranks, group)) for rank in range(cluster.ranks)
+        division_of(recipe, cluster.parallel, Share(rank, cluster.ranks, group))
+        for rank in range(cluster.ranks)
     )
     weights, cache = [], []
     for division in divisions:
@@ -234,8 +235,9 @@ def rank_facts(found: Ranked, quantize: str) -> Iterator[Fact]:
     yield _by_rank("ranks.parameters", "parameters a rank", parameters, "parameters", detail=True)
     label = message("weights a rank, {format}", format=format_label(quantize))
     yield _by_rank("ranks.weights", label, found.weights, "bytes")
-    label = message("cache a rank at {n} tokens", n=f"{found.context:,}")
-    yield _by_rank("ranks.cache", label, found.cache, "bytes")
+    if any(found.cache):
+        label = message("cache a rank at {n} tokens", n=f"{found.context:,}")
+        yield _by_rank("ranks.cache", label, found.cache, "bytes")
     writes = decode_flops(found.recipes[0], found.context) is not None
     if writes:
         sums = found.transfers()
@@ -250,17 +252,18 @@ def rank_facts(found: Ranked, quantize: str) -> Iterator[Fact]:
 def _speed(name: str, seconds: Seconds, tokens: int) -> Iterator[Fact]:
     rate = tokens / seconds.total
     words = message("{value}, bound by {bound}", value=text_of(rate, "tokens/s"), bound=seconds.bound)
-    yield Fact(f"ranks.{name}", message("{name} predicted", name=name), rate, "tokens/s", words=words)
-    yield Fact(f"ranks.{name}.bound", message("{name} bound by", name=name), seconds.bound, detail=True)
+    yield Fact(f"ranks.{name}", f"{name} predicted", rate, "tokens/s", words=words)
+    yield Fact(f"ranks.{name}.bound", f"{name} bound by", seconds.bound, detail=True)
     for bound, spent in seconds.by_bound.items():
-        label = message("{name} a token, {bound}", name=name, bound=bound)
+        label = message(f"{name} a token, {{bound}}", bound=bound)
         yield Fact(f"ranks.{name}.{bound.replace(' ', '_')}", label, spent / tokens, "s", detail=True)
 
 
 def _kinds(found: Sequence[Transfer]) -> str:
-    """How many transfers there are of each kind: "65 sums, 1 gathers"."""
+    """How many transfers there are of each kind: "65 sums, 1 gather"."""
     counts = {kind: sum(each.kind == kind for each in found) for kind in (SUM, GATHER, SEND)}
-    return joined(", ", (message(f"{{n}} {kind}s", n=count) for kind, count in counts.items() if count)) or "0"
+    words = (message(f"{{n}} {kind}{'s' * (n > 1)}", n=n) for kind, n in counts.items() if n)
+    return joined(", ", words) or "0"
 
 
 def _whole(values: Sequence[float]) -> tuple[int, ...]:
@@ -269,10 +272,11 @@ def _whole(values: Sequence[float]) -> tuple[int, ...]:
 
 def _by_rank(name: str, label: str, values: tuple[int, ...], unit: str, detail: bool = False) -> Fact:
     """A value of each rank, with ranks in a row that have the same as one."""
-    runs = [list(run) for _, run in groupby(range(len(values)), key=values.__getitem__)]
-    words: str = text_of(values[0], unit)
+    texts = [text_of(value, unit) for value in values]
+    runs = [list(run) for _, run in groupby(range(len(values)), key=texts.__getitem__)]
+    words = texts[0]
     if len(runs) > 1:
-        words = joined(", ", (_of_ranks(text_of(values[run[0]], unit), run) for run in runs))
+        words = joined(", ", (_of_ranks(texts[run[0]], run) for run in runs))
     elif len(values) > 1:
         words = message("{value} on each", value=words)
     return Fact(name, label, values, unit, detail=detail, words=words)
