@@ -51,7 +51,7 @@ def transfers(divisions: Sequence[Division], width: int, reading: bool = False) 
     if len(divisions) == 1:
         return []
     towers = stacks(divisions[0].spec)  # type: ignore[arg-type]  # of a model
-    role = ENCODER if reading and ENCODER in towers or DECODER not in towers else DECODER
+    role = ENCODER if (reading and ENCODER in towers) or DECODER not in towers else DECODER
     prefix = "" if towers[role] is divisions[0].spec else f"{role}."
     found = [*_at_ends(towers, role, width, reading), *_summed(divisions[0], prefix, width)]
     dim = towers[role].dim
