@@ -155,14 +155,17 @@ def rates(alone: Ranked, measured: Sequence[dict[str, Any]]) -> tuple[float, flo
     """The bytes and operations a second with which undivided models wrote and read."""
     one = ranked(alone.recipes[0], Cluster(1, memory=1.0, compute=1.0), alone.context, FORMAT)
     seconds = one.decode()
-    assert seconds is not None and (flops := prefill_flops(one.recipes[0], one.context)) is not None
+    flops = prefill_flops(one.recipes[0], one.context)
+    assert seconds is not None and flops is not None
     return (
         max(seconds.memory, seconds.arithmetic) * min(each[DECODE] for each in measured),
         flops * min(each[PREFILL] for each in measured),
     )
 
 
-def compared(folder: str, parallel: str, links: Sequence[Link], prompt: int, new: int, runs: int) -> dict[str, Any]:
+def compared(
+    folder: str, parallel: str, links: Sequence[Link], prompt: int, new: int, runs: int
+) -> dict[str, Any]:
     """The record of one model: predictions and measurements on each link."""
     recipe = describe(folder, default_registry()).recipe
     lengths = [str(prompt), str(new), str(runs)]
