@@ -97,7 +97,7 @@ class Opened:
         tensors = self.checkpoint.stored(dtype)
         try:
             return None if tensors is None else self._placed(tensors)
-        except (AttributeError, TypeError):  # a rule that computes with the numbers
+        except (AttributeError, TypeError, ValueError):  # a rule that computes with the numbers
             return None
 
     def _read_share(self, report: Report | None) -> Iterator[tuple[str, Any]]:
