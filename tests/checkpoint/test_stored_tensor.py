@@ -108,6 +108,23 @@ def test_ranges_that_lie_close_are_read_with_the_gap(folder_of, bytes_read, monk
     check_equal(opened.parameters, expected)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["folder", "gguf"])
+def test_memory_peaks_near_the_share(tmp_path, kind):
+    sizes = dict(hidden_size=512, intermediate_size=2048, num_hidden_layers=4, vocab_size=16_000)
+    source = gguf_files.random_folder(tmp_path / "folder", "llama", **sizes)
+    if kind == "gguf":
+        source = gguf_files.write(tmp_path / "model.gguf", source, "Q8_0")
+    opened = open_model(source, floats=mx.float32)
+    division = divided(opened.recipe, opened.recipe.dim, Share(1, 2, packed_group(opened.parameters)))
+    before = mx.get_active_memory()
+    mx.reset_peak_memory()
+    opened.divide(division, 1, mx.float32)
+    share = sum(tensor.nbytes for tensor in opened.parameters.values())
+    opened.read(mx.float32)
+    assert share <= mx.get_peak_memory() - before <= 1.1 * share
+
+
 def test_progress_counts_the_share(folder_of):
     opened, _ = divide(folder_of("llama"), 0)
     share, seen = sum(tensor.nbytes for tensor in opened.parameters.values()), []
