@@ -122,7 +122,7 @@ def test_memory_peaks_near_the_share(tmp_path, kind):
     opened.divide(division, 1, mx.float32)
     share = sum(tensor.nbytes for tensor in opened.parameters.values())
     opened.read(mx.float32)
-    assert share <= mx.get_peak_memory() - before <= 1.1 * share
+    assert 0.99 * share < mx.get_peak_memory() - before <= 1.1 * share
 
 
 def test_progress_counts_the_share(folder_of):
