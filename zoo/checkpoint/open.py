@@ -101,9 +101,7 @@ class Opened:
 
     def _read_share(self, report: Report | None) -> Iterator[tuple[str, Any]]:
         """A rank's parameters, each read and freed of the tensor that it is a part of before the next."""
-        from zoo.checkpoint.stored_tensor import (
-            reading_pool,
-        )  # imports numpy, which a whole model does without
+        from zoo.checkpoint.stored_tensor import reading_pool  # imports numpy
 
         total, done = sum(tensor.nbytes for tensor in self.parameters.values()), 0
         with reading_pool() as pool:
