@@ -217,8 +217,10 @@ def ranked(
         held = weights_of(own, quantizes)
         assert held is not None  # only of another library's model
         weights.append(held.bytes(quantize))
-        plain = policy is None or policy.plain
-        cache.append(cache_bytes(cache_sizes(own), context) if plain else policy_bytes(own, context, policy))
+        if policy is None or policy.plain:
+            cache.append(cache_bytes(cache_sizes(own), context))
+        else:
+            cache.append(policy_bytes(own, context, policy))
     width = FLOATS.get(quantize, WHOLE)
     return Ranked(cluster, divisions, tuple(weights), tuple(cache), context, width)
 
