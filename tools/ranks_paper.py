@@ -5,8 +5,7 @@
 Each rank is a process on one core, and the link a relay between their sockets, which hands on each piece after the latency and
 at the bandwidth that were asked for. Predictions take what was measured without a model's division: the latency and bandwidth
 of sums through the relay, and the bytes a second and operations a second that each of two undivided models reaches
-while the other runs beside it. The record is
-docs/records/ranks/NAME-WAY.json, NAME that of the folder.
+while the other runs beside it. The record is docs/records/ranks/NAME-WAY.json, NAME that of the folder.
 """
 
 from __future__ import annotations
