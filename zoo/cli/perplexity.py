@@ -16,6 +16,7 @@ from zoo.cli.source_options import (
     complete_source,
     dtype_option,
     force_option,
+    parallel_option,
     revision_option,
     yes_option,
 )
@@ -45,6 +46,7 @@ LONGER = {
 @architecture_option
 @revision_option
 @dtype_option
+@parallel_option
 @force_option
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

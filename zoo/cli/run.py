@@ -16,10 +16,20 @@ import click
 
 from zoo.cli.generation import model_name, output_constraint, prompt_hint, truncation_notice, typed_prompt
 from zoo.cli.progress import Progress
+from zoo.cli.ranks import on_rank_0, until_interrupted
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
-from zoo.cli.source_options import EXISTING_FILE, MODEL_OPTIONS, ModelOptions, complete_source, model_options
+from zoo.cli.source_options import (
+    EXISTING_FILE,
+    MODEL_OPTIONS,
+    ModelOptions,
+    complete_source,
+    model_options,
+    parallel_option,
+    parallel_prompts_option,
+)
 from zoo.cli.terminal import columns, facts
+from zoo.rank_watch.launcher import launched
 
 if TYPE_CHECKING:
     from zoo.generation import Generated
@@ -108,7 +118,7 @@ def _rate(tokens: int, seconds: float) -> float | None:
 @click.argument("source", shell_complete=complete_source)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @click.option("-p", "--prompt", metavar="TEXT", help="The prompt, instead of the second argument.")
-@model_options(*MODEL_OPTIONS)
+@model_options(*(parallel_prompts_option if o is parallel_option else o for o in MODEL_OPTIONS))
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give each prompt as it is, without the chat template.")
 @click.option(
@@ -148,18 +158,20 @@ def run(
         raise click.UsageError(
             f"{'--keep-going' if answers['keep_going'] else '--output'} goes with --prompts"
         )
+    if options.parallel == "data" and prompts is None:
+        raise click.UsageError("--parallel data goes with --prompts")
     others = {"PROMPT": prompt is not None, "--system": given["system"], "--json": as_json}
     if prompts is not None and (other := next((name for name, value in others.items() if value), None)):
         raise click.UsageError(f"{other} and --prompts cannot be given together")
     asked = next((name for name in ("logprobs", "prompt_logprobs") if settings.get(name)), None)
     if asked and not as_json and prompts is None:
         raise click.UsageError(f"--{asked.replace('_', '-')} needs --json or --prompts")
-    chat = prompt is None and prompts is None and sys.stdin.isatty()
+    chat = prompt is None and prompts is None and on_rank_0(sys.stdin.isatty)
     if prompts is None and prompt in (None, "-") and not chat:
-        prompt = read_pipe()
-        if not prompt:
-            from zoo.errors import PromptError
+        from zoo.errors import PromptError
 
+        prompt = on_rank_0(read_pipe, raises=(PromptError,))
+        if not prompt:
             raise PromptError('the pipe is empty; "" as PROMPT begins a text')
     began = time.perf_counter()
     room = len(prompt or "") + settings["max_tokens"] if "max_tokens" in settings else None
@@ -167,7 +179,8 @@ def run(
     load_seconds = time.perf_counter() - began
     settings = options.settings(loaded, settings)
     if prompts is not None:
-        _run_prompts(loaded, prompts, settings, raw=given["raw"], **answers)
+        divided = options.parallel == "data"
+        _run_prompts(loaded, prompts, settings, raw=given["raw"], divided=divided, **answers)
     elif prompt is None:
         from zoo.cli.chat import chat_session
         from zoo.cli.repl.loop import converse
@@ -203,7 +216,9 @@ def answer(
     steps, interrupted = [], False
     with Screen(quiet=as_json) as screen, Progress("reading the prompt") as reading:
         try:
-            for step in prompt.parsed(stream(loaded, prompt.ids, report=reading, **constrained)):
+            for step in until_interrupted(
+                prompt.parsed(stream(loaded, prompt.ids, report=reading, **constrained))
+            ):
                 reading.close()
                 if loaded.tokenizer is None and step.token is not None and not as_json:
                     step = replace(step, text=f"{step.token} ")
@@ -238,6 +253,7 @@ def _run_prompts(
     raw: bool,
     output: Path | None,
     keep_going: bool,
+    divided: bool,
 ) -> None:
     """Answer the prompts that `output` does not answer yet, then print how many there were and how fast."""
     from zoo.generation.prompts_file import answer_prompts, read_prompts
@@ -248,7 +264,8 @@ def _run_prompts(
     began, tokens, count, failed = time.perf_counter(), 0, 0, 0
     target = sys.stdout if output is None else output
     with Progress("answering") as report:
-        for answer in answer_prompts(loaded, lines, target, report=report, **how, **settings):
+        answers = answer_prompts(loaded, lines, target, report=report, divided=divided, **how, **settings)
+        for answer in answers:
             count += 1
             failed += "error" in answer
             tokens += answer.get("generated_tokens", 0)
@@ -287,9 +304,13 @@ def given_prompt(source: str, words: Sequence[str], option: str | None) -> str |
 
 
 def read_pipe() -> str:
-    """Read the text on standard input. PromptError when it is not UTF-8."""
+    """Read the text on standard input. PromptError when it is not UTF-8.
+
+    It is one line on several ranks: `mlx.launch` never ends their input.
+    """
+    pipe = sys.stdin.buffer
     try:
-        return sys.stdin.buffer.read().decode("utf-8").rstrip("\n")
+        return (pipe.readline() if launched() else pipe.read()).decode("utf-8").rstrip("\n")
     except UnicodeDecodeError as error:
         from zoo.errors import PromptError
 

@@ -8,7 +8,7 @@ Every spec answers two questions in plain arithmetic, for a width `dim`: how man
 write a recipe as JSON and read it back.
 """
 
-from zoo.recipe.division import Cut, Division, Share, divided, inputs, outputs
+from zoo.recipe.division import Cut, Division, Share, inputs, outputs
 from zoo.recipe.experts import Experts, MoE, Router
 from zoo.recipe.models import (
     Decoder,
@@ -26,6 +26,7 @@ from zoo.recipe.parts import (
     CrossLayer,
     GatedMLP,
     JointRMSNorm,
+    JointRMSNormPart,
     Layer,
     LayerNorm,
     LearnedPositions,
@@ -36,6 +37,7 @@ from zoo.recipe.pipeline import Elsewhere
 from zoo.recipe.reading import from_json
 from zoo.recipe.rope import DynamicScaling, LinearScaling, Llama3Scaling, RoPE, YarnScaling
 from zoo.recipe.spec import Matrix, Spec
+from zoo.recipe.tensor_parallel import divided
 from zoo.recipe.vocabulary import Embedding, EmbeddingPart, Head, HeadPart
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "Head",
     "HeadPart",
     "JointRMSNorm",
+    "JointRMSNormPart",
     "Layer",
     "LayerNorm",
     "LearnedPositions",

@@ -18,9 +18,10 @@ from typing import Any
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
-from zoo.recipe.division import Division, Share, divided, inputs, outputs
+from zoo.recipe.division import Division, Share, inputs, outputs
 from zoo.recipe.parts import ACTIVATIONS, GATED_TITLES
 from zoo.recipe.spec import Matrix, Spec
+from zoo.recipe.tensor_parallel import divided
 
 
 @frozen()

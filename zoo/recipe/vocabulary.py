@@ -6,7 +6,7 @@ import dataclasses
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
-from zoo.recipe.division import Division, Range, Share, outputs
+from zoo.recipe.division import INSTEAD, Division, Range, Share, outputs
 from zoo.recipe.rope import RoPE
 from zoo.recipe.spec import Matrix, Spec
 
@@ -68,7 +68,7 @@ def rows_of(vocab: int, share: Share) -> Range:
     each = -(-vocab // share.ranks)
     first, last = min(share.rank * each, vocab), min((share.rank + 1) * each, vocab)
     if first == last:
-        raise RecipeError(f"vocab: {vocab} cannot be divided among {share.ranks} ranks")
+        raise RecipeError(f"vocab: {vocab} cannot be divided among {share.ranks} ranks; {INSTEAD}")
     return first, last
 
 

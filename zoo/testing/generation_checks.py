@@ -149,7 +149,7 @@ def drafted_steps(
     caches = loaded.model.make_cache(sequence.settings.policy())
     prefix = loaded.architecture.causality == "prefix"
     logits = Prefill(loaded.model, sequence.ids, caches, prefix=prefix).finish()
-    row = SpeculativeBatch(loaded.model, sequence, caches, logits)
+    row = SpeculativeBatch(loaded, sequence, caches, logits)
     row.throttle.always = True
     steps = []
     while row.sequences:

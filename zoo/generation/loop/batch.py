@@ -43,7 +43,7 @@ class Sequence:
     `ids` are the prompt's, or the source's of an encoder-decoder, whose target begins with `start`. At most `limit`
     tokens are generated; `tokens` are those that were. `checkpoints` are lengths of the prompt at which to keep the
     caches for other prompts. `drafting` says how its tokens are drafted. `report` is called with the tokens of the
-    prompt that were read and those in all.
+    prompt that were read and those in all. `agreed` is `Loaded.agreed`.
     """
 
     handle: int
@@ -56,6 +56,7 @@ class Sequence:
     checkpoints: Iterable[int] = ()
     report: Report | None = None
     drafting: DraftConfig | None = None
+    agreed: Callable[[bool], bool] = bool
 
     def __post_init__(self) -> None:
         self.tokens: list[int] = []
@@ -107,7 +108,7 @@ class Sequence:
         reason = None
         if self.sampler.mask is not None and self.sampler.mask.done:
             reason = "stop"  # only an end token could follow, and the model may have none
-        elif self.deadline is not None and time.monotonic() >= self.deadline:
+        elif self.deadline is not None and self.agreed(time.monotonic() >= self.deadline):
             reason = "time"
         if step.finish_reason is None and reason is not None:
             step = replace(step, text=step.text + self.stream.rest(), finish_reason=reason)
@@ -149,6 +150,7 @@ def sequence_of(
         checkpoints,
         report,
         drafting,
+        loaded.agreed,
     )
 
 

@@ -74,6 +74,10 @@ class Engine:
             self._finished = lambda sequence, cache, row, ids: prompt_cache.keep(
                 ids, cache, sequence.settings.policy(), row
             )
+        if prefill_share is not None and loaded.division is not None:
+            raise PromptError(
+                "`prefill_share`: is measured in time, which differs between the ranks of a divided model"
+            )
         self._share = None if prefill_share is None else PrefillShare(prefill_share)
         self._queue = PrefillQueue(loaded, prompt_cache)
         self._ready: list[Prefilled] = []  # to join a batch in the call of `step` under way
@@ -289,7 +293,7 @@ class Engine:
         recipe, dtype = self.loaded.recipe, runtime.compute_dtype()
         column = recipe.kv_cache_size(recipe.dim) * (dtype.size if dtype else 2)
         weights = sum(array.nbytes for _, array in tree_flatten(self.loaded.model.parameters()))
-        return weights / column if column else math.inf
+        return self.loaded.agreed(weights / column if column else math.inf)
 
     def _join(self, ready: abc.Sequence[Prefilled]) -> None:
         """Add sequences whose prompts were read to a batch, or, where their caches cannot be merged, to one of their own.
@@ -307,7 +311,7 @@ class Engine:
                 from zoo.generation.loop.speculative_batch import SpeculativeBatch
 
                 self._groups.append(
-                    SpeculativeBatch(model, sequence, read.cache, read.logits, self._finished)
+                    SpeculativeBatch(self.loaded, sequence, read.cache, read.logits, self._finished)
                 )
             elif can_merge(read.cache):
                 lengths = [row.length for row in read.sequences]

@@ -20,6 +20,7 @@ from zoo.generation.speculative.verification import DraftThrottle, Rollback, acc
 
 if TYPE_CHECKING:
     from zoo.generation.loop.batch import Sequence
+    from zoo.loading import Loaded
 
 
 class SpeculativeBatch:
@@ -36,16 +37,17 @@ class SpeculativeBatch:
 
     def __init__(
         self,
-        model: Any,
+        loaded: Loaded,
         sequence: Sequence,
         cache: list[Any],
         logits: mx.array,
         finished: Finished | None = None,
     ) -> None:
         assert sequence.drafting is not None and sequence.drafter is not None
-        self.model, self.drafting, self.drafter = model, sequence.drafting, sequence.drafter
+        self.loaded, self.model = loaded, loaded.model
+        self.drafting, self.drafter = sequence.drafting, sequence.drafter
         self.drafted = Drafted(0, 0, 0)
-        self._forward = DecodeStep(model)
+        self._forward = DecodeStep(self.model)
         self._finished = finished
         self.sequences, self.cache = [sequence], cache
         self.ids = list(sequence.ids)  # of the prompt and the answer
@@ -97,7 +99,8 @@ class SpeculativeBatch:
             self.drafted.accepted + common_prefix(found, list(draft.tokens)),
             self.drafted.passes + 1,
         )
-        self.throttle.update(time.perf_counter() - began, len(found), len(draft.tokens))
+        took = self.loaded.agreed(time.perf_counter() - began)
+        self.throttle.update(took, len(found), len(draft.tokens))
         return steps
 
     def _draft(self, sequence: Sequence) -> Draft:

@@ -101,7 +101,7 @@ class PromptCache:
             budget = default_budget()
         if type(budget) is not int or budget < 0:
             raise PromptError(f"`budget` must be a number of bytes of at least 0, got {budget!r:.60}")
-        self.loaded, self.budget = loaded, budget
+        self.loaded, self.budget = loaded, loaded.agreed(budget)
         self.trees: dict[CachePolicy, Tree] = {}
         self.unsupported = unsupported(loaded)
         self._by_column: dict[CachePolicy, bool] = {}
@@ -167,8 +167,9 @@ class PromptCache:
     def save(self, path: str | Path) -> None:
         """Write the contents as a file, atomically.
 
-        PromptError where nothing can be written, and for an existing file that is no prompt cache.
+        PromptError where nothing can be written, for an existing file that is no prompt cache, and for a divided model.
         """
+        _check_whole(self.loaded)
         disk.write(Path(path), self.trees, self.loaded)
 
     @classmethod
@@ -178,6 +179,7 @@ class PromptCache:
         A damaged file is warned of and loads as empty; `save` replaces it. PromptError for the file of another model or
         tokenizer, for one that is no prompt cache, and for a model that can have none.
         """
+        _check_whole(loaded)
         cache = cls(loaded, budget)
         if cache.unsupported:
             raise PromptError(f"`prompt_cache`: {cache.unsupported}")
@@ -230,7 +232,7 @@ class PromptCache:
 
     def _shrink(self) -> None:
         """Drop the least recently used until the budget is kept; of a long text held by column, only the end."""
-        if self.nbytes <= self.budget:
+        if not self._is_over():
             return
         trees = list(self.trees.values())
         heap = [
@@ -241,10 +243,15 @@ class PromptCache:
             if (not node.children if tree.by_column else node.states is not None)
         ]
         heapq.heapify(heap)
-        while self.nbytes > self.budget:
+        whole = (
+            self.loaded.division is None
+        )  # the ranks of a divided model drop the same nodes, whatever their bytes
+        while self._is_over():
             _, number, order, node = heapq.heappop(heap)
             parent = node.parent
-            if trees[number].by_column and node.nbytes > self.budget // 2:  # its beginning is worth keeping
+            if (
+                whole and trees[number].by_column and node.nbytes > self.budget // 2
+            ):  # its beginning is worth keeping
                 trees[number].shorten(node, self.nbytes - self.budget)
             else:
                 trees[number].drop(node)
@@ -252,9 +259,19 @@ class PromptCache:
             if trees[number].by_column and parent is not None and parent.parent and not parent.children:
                 heapq.heappush(heap, (parent.used, number, order, parent))
 
+    def _is_over(self) -> bool:
+        return self.loaded.agreed(self.nbytes > self.budget)
+
     def _tick(self) -> int:
         self._now += 1
         return self._now
+
+
+def _check_whole(loaded: Loaded) -> None:
+    if loaded.division is not None:
+        raise PromptError(
+            "`prompt_cache`: a file would hold one rank's part of a model that is divided among ranks"
+        )
 
 
 def policy_key(policy: CachePolicy | None) -> CachePolicy:
