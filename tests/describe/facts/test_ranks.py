@@ -108,7 +108,7 @@ def test_the_latency_of_prefill_counts_once_a_chunk():
 
 def test_a_small_prompt_is_bound_by_memory_and_a_long_one_by_arithmetic():
     short, long = (on("llama:8b", 1, memory=800 * GB, compute=30e12, context=n).prefill() for n in (4, 2000))
-    assert short.bound == "memory" and long.bound == "arithmetic"
+    assert short.bound == "memory bandwidth" and long.bound == "arithmetic"
 
 
 def test_speeds_are_facts_only_where_the_machine_is_known():

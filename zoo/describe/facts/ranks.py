@@ -36,7 +36,7 @@ from zoo.recipe.pipeline import Elsewhere, division_of
 from zoo.recipe.policy import CachePolicy
 
 CHUNK = 2048  # tokens of a prompt that a GPU reads in one pass
-MEMORY, ARITHMETIC, LATENCY, BANDWIDTH = "memory", "arithmetic", "link latency", "link bandwidth"
+MEMORY, ARITHMETIC, LATENCY, BANDWIDTH = "memory bandwidth", "arithmetic", "link latency", "link bandwidth"
 
 
 @frozen()
