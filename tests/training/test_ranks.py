@@ -55,12 +55,19 @@ def test_two_ranks_have_the_curve_of_one_and_runs_go_on_with_other_numbers_of_ra
         record_of(tmp_path / "one" / "whole")["losses"][-1][1]
         < 0.9 * record_of(tmp_path / "one" / "whole")["losses"][0][1]
     )
-    first = on_ranks(2, data, tmp_path, "whole", "stopped", "killed")
+    for rank in (0, 1):
+        (tmp_path / str(rank)).mkdir()
+        lines = data.read_text(encoding="utf-8").splitlines()[rank:]
+        (tmp_path / str(rank) / "data.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    first = on_ranks(2, data, tmp_path, "whole", "stopped", "others", "killed")
     check_same_curve(tmp_path / "whole", tmp_path / "one" / "whole")
     # Stopped on one rank, both stop at the same step, and two ranks again are the uninterrupted run, bit for bit.
     assert {(tmp_path / f"rank-{rank}").read_text() for rank in (0, 1)} == {str(tuning_on_ranks.STOPPED)}
     model = "adapters.safetensors"
     assert (tmp_path / "stopped" / model).read_bytes() == (tmp_path / "whole" / model).read_bytes()
+    for rank in (0, 1):
+        assert (tmp_path / f"refused-{rank}").read_text() == "rank 1 has another `data_sha256` than rank 0"
+    assert not (tmp_path / "others").exists()
     # Killed, it is the state that was saved last.
     assert "rank 1" in first.stderr and open_state(state_path(tmp_path / "killed")).step == 6
     for count in (1, 2, 4):
@@ -70,17 +77,6 @@ def test_two_ranks_have_the_curve_of_one_and_runs_go_on_with_other_numbers_of_ra
         on_ranks(count, data, tmp_path, "resumed")
     for count in (1, 2, 4):
         check_same_curve(tmp_path / f"killed-{count}", tmp_path / "one" / "whole")
-
-
-@pytest.mark.slow
-def test_ranks_with_different_data_are_refused_by_name(data, tmp_path):
-    lines = data.read_text(encoding="utf-8").splitlines()
-    for rank in (0, 1):
-        (tmp_path / str(rank)).mkdir()
-        (tmp_path / str(rank) / "data.jsonl").write_text("\n".join(lines[rank:]), encoding="utf-8")
-    refused = on_ranks(2, "data.jsonl", tmp_path, "others")
-    assert "rank 1 has another `data_sha256` than rank 0" in refused.stderr
-    assert not (tmp_path / "others").exists()
 
 
 @pytest.fixture
