@@ -6,13 +6,14 @@ import shutil
 import sys
 
 import mlx.core as mx
+import mlx.nn as nn
 import pytest
 
 from tests.helpers import tuning_on_ranks
 from tests.ranks import launch
 from zoo.errors import ZooError
 from zoo.runtime import ranks
-from zoo.training.data_parallel import part_of, rows_per_rank
+from zoo.training.data_parallel import check_same_weights, part_of, rows_per_rank
 from zoo.training.run_folder import open_state, state_path
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -110,3 +111,24 @@ def test_a_batch_with_fewer_rows_than_ranks_is_refused_by_name(as_rank):
     assert rows_per_rank(4) == 1 and rows_per_rank(9) == 3
     with pytest.raises(ZooError, match="`batch`: 3 is fewer than the 4 ranks"):
         rows_per_rank(3)
+
+
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16])
+def test_one_bit_of_one_weight_that_differs_between_ranks_is_noticed(as_rank, monkeypatch, dtype):
+    as_rank(0, 2)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    model.set_dtype(dtype)
+    sent = []
+    monkeypatch.setattr(ranks, "gathered", lambda value: sent.append(value) or [value, sent[0]])
+    check_same_weights(model, 7)
+    bits = model.layers[1].bias.view(mx.uint16)
+    bits[0] = bits[0] ^ 1
+    model.layers[1].bias = bits.view(dtype)
+    with pytest.raises(ZooError, match="rank 1 has other weights than rank 0 at step 7"):
+        check_same_weights(model, 7)
+
+
+def test_a_rank_with_another_value_is_named_with_the_value(monkeypatch):
+    monkeypatch.setattr(ranks, "gathered", lambda value: [value, value, {**value, "seed": 2}])
+    with pytest.raises(ZooError, match="rank 2 has another `seed` than rank 0"):
+        ranks.check_same({"batch": 4, "seed": 1})
