@@ -61,6 +61,10 @@ class NothingToPredict(PromptError):
     """A prompt in which an encoder has no token to predict: it has no mask, or the model no head or no mask token."""
 
 
+class RankError(ZooError):
+    """A rank of a run on several that did not come, ended, or differs from the others."""
+
+
 class PluginError(ZooError):
     """A plugin, or a record it gave, that breaks the contract."""
 

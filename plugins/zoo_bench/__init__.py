@@ -10,4 +10,5 @@ def zoo_commands():
         "zoo_bench.command:bench",
         "Measure speed and memory, beside other engines.",
         group="This machine",
+        ranks=True,
     )

@@ -10,4 +10,5 @@ def zoo_commands():
         "zoo_evaluate.command:evaluate",
         "Judge models on data, tasks or a corpus's questions.",
         group="Look inside",
+        ranks=True,
     )

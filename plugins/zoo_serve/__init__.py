@@ -10,4 +10,5 @@ def zoo_commands():
         "zoo_serve.command:serve",
         "Serve models over HTTP, to clients of OpenAI's and Anthropic's interfaces.",
         group="Run",
+        ranks=True,
     )

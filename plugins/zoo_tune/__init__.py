@@ -7,7 +7,7 @@ OBJECTIVES = "zoo_tune.objectives"
 
 @hookimpl
 def zoo_commands():
-    yield Command("tune", "zoo_tune.command:tune", "Teach a model by examples.", group="Make")
+    yield Command("tune", "zoo_tune.command:tune", "Teach a model by examples.", group="Make", ranks=True)
 
 
 @hookimpl

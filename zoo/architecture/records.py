@@ -338,7 +338,7 @@ class Command(TargetRecord):
     """A subcommand of `zoo`: a click command at "package.module:attribute", imported only when called.
 
     `group` is the heading under which `zoo --help` lists it: "Run", "Look inside", "Make", "Extend", "This machine",
-    or one of the plugin's own.
+    or one of the plugin's own. `ranks`: started by `mlx.launch`, it runs on every rank; other commands run on rank 0 alone.
     """
 
     noun, prefix = "command", "zoo "
@@ -346,6 +346,7 @@ class Command(TargetRecord):
 
     summary: str = ""
     group: str = "Extend"
+    ranks: bool = False
 
 
 @frozen()

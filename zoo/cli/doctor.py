@@ -12,8 +12,10 @@ from typing import Any
 import click
 
 from zoo.cli.terminal import table
+from zoo.rank_watch.launcher import launched
 
 PACKAGES = ("mlx-zoo", "mlx", "mlx-lm", "tokenizers", "safetensors", "huggingface_hub", "transformers")
+SUMMED = 2**22  # floats of the large sum: 16 MiB
 
 
 def _version(package: str) -> str:
@@ -64,16 +66,71 @@ def diagnose() -> dict[str, Any]:
     }
 
 
+def rank_diagnosis() -> dict[str, Any]:
+    """What each rank is, and the measured links between them; all ranks call it. {} for a command that runs alone.
+
+    `latency` is of a sum of one number over all ranks, in microseconds; `bandwidth`, of the bytes that each rank sends in a sum
+    of many, in bytes a second. Both are medians.
+    """
+    from statistics import median
+
+    import mlx.core as mx
+
+    from zoo import runtime
+    from zoo.inspect.timing import evaluation_seconds
+    from zoo.runtime import ranks
+
+    if ranks.size() == 1:
+        return {}
+    own = {
+        "host": platform.node(),
+        "machine": runtime.machine(),
+        "memory": runtime.total_memory(),
+        "backend": runtime.backend(),
+        "blas": runtime.blas(),
+        "versions": {package: _version(package) for package in PACKAGES[:2]},
+    }
+    found = ranks.gathered(own)
+    small, large = mx.zeros((1,)), mx.zeros((SUMMED,))
+    mx.eval(small, large)
+    latency = median(evaluation_seconds(lambda: ranks.all_sum(small), 101))
+    seconds = median(evaluation_seconds(lambda: ranks.all_sum(large), 7))
+    sent = 2 * (ranks.size() - 1) / ranks.size() * large.nbytes  # by each rank, in a ring
+    links = {"latency": round(latency * 1e6, 1), "bandwidth": round(sent / seconds)}
+    return {"ranks": found, "links": links}
+
+
+def _rank_rows(found: dict[str, Any]) -> list[list[str]]:
+    rows = []
+    for number, each in enumerate(found["ranks"]):
+        memory = f"{each['memory'] / 2**30:.1f} GiB" if each["memory"] else "unknown memory"
+        versions = ", ".join(f"{name} {version}" for name, version in each["versions"].items())
+        what = (each["host"], each["machine"], memory, each["backend"], each["blas"], versions)
+        rows.append([f"rank {number}", " · ".join(what)])
+    links = found["links"]
+    rows.append(
+        [
+            "links",
+            f"{links['latency']:,.0f} µs for a small sum, {links['bandwidth'] / 1e9:.2f} GB/s in a large one",
+        ]
+    )
+    return rows
+
+
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> None:
-    """Show this machine: backend, BLAS, memory, cache folders, versions, and what would make it faster."""
-    found = diagnose()
+    """Show this machine: backend, BLAS, memory, cache folders, versions, and what would make it faster.
+
+    Started by `mlx.launch`, it also shows each rank, and measures the links between them.
+    """
+    ranks = rank_diagnosis() if launched() else {}
+    found = diagnose() | ranks
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return
     versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
     rows = [[key, value] for key, value in found.items() if isinstance(value, str)] + [["versions", versions]]
-    click.echo(table(rows))
+    click.echo(table(rows + (_rank_rows(ranks) if ranks else [])))
     for line in found["advice"] or ["nothing that the zoo knows of would make it faster"]:
         click.echo(f"→ {line}")  # unbroken: it may hold a command to be copied

@@ -10,16 +10,18 @@ import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from zoo.checkpoint.hub_guard import confirming_downloads
 from zoo.cli.defaults import default_map, read_config
 from zoo.cli.progress import say
+from zoo.cli.ranks import join_ranks
 from zoo.cli.signals import listen
 from zoo.cli.terminal import YES, guard
 from zoo.errors import PluginError, SourceError, ZooError, did_you_mean
+from zoo.rank_watch.launcher import launched, launched_rank
 
 if TYPE_CHECKING:
     from zoo.architecture import Command
@@ -60,6 +62,8 @@ class Commands(click.Group):
             hint = did_you_mean(args[0], self.list_commands(ctx), "; `zoo --help` lists them")
             raise click.UsageError(f"no command {args[0]!r}{hint}")
         found = super().resolve_command(ctx, args)
+        if launched_rank() and not any(record.ranks for _, record in command_table().claims(str(found[0]))):
+            ctx.exit()  # rank 0 runs it
         self.running = tuple(_chain(ctx, found[1], found[2]))
         if not ctx.resilient_parsing and self.running:
             names = (str(found[0]), *(str(command.name) for command in self.running[1:]))
@@ -143,7 +147,11 @@ def ask(hub_id: str, nbytes: int) -> None:
 
 def notice(message: object, *_: object, **__: object) -> None:
     """Print one line to the error stream, with arguments of the library written as the command's options."""
-    say(f"zoo: {with_option_names(' '.join(str(message).split()), cli.running)}")
+    say(f"zoo: {_line(message)}")
+
+
+def _line(message: object) -> str:
+    return with_option_names(" ".join(str(message).split()), cli.running)
 
 
 def with_option_names(message: str, commands: Iterable[click.Command]) -> str:
@@ -191,49 +199,63 @@ def _bug_message(error: Exception) -> str:
     return f"{whose}{error_with_place(error, plugins)}; `zoo --debug …` shows the traceback"
 
 
+def _fail(message: str | None, status: int) -> NoReturn:
+    """Print an error in one line and end with `status`, on all ranks; None prints nothing."""
+    if launched():
+        from zoo import rank_watch
+
+        rank_watch.fail(message and _line(message), status)
+    if message is not None:
+        notice(message)
+    sys.exit(status)
+
+
 def main() -> None:
     """The command `zoo`. An error is one line and a non-zero exit status; `--debug` shows its traceback."""
-    guard()
-    listen()
-    warnings.simplefilter("once", UserWarning)
-    warnings.showwarning = notice
     debug = "--debug" in sys.argv[1:]
-    if "_ZOO_COMPLETE" in os.environ:
-        from click.shell_completion import add_completion_class
-
-        from zoo.cli.source_options import Bash
-
-        add_completion_class(Bash, "bash")
     gc.disable()  # until the subcommand runs: what is imported by then is never garbage
     try:
+        if launched():
+            join_ranks(debug)
+        guard()
+        listen()
+        warnings.simplefilter("once", UserWarning)
+        warnings.showwarning = notice
+        if "_ZOO_COMPLETE" in os.environ:
+            from click.shell_completion import add_completion_class
+
+            from zoo.cli.source_options import Bash
+
+            add_completion_class(Bash, "bash")
         status = cli.main(
             args=[a for a in sys.argv[1:] if a != "--debug"],
             prog_name="zoo",
             standalone_mode=False,
             obj=debug,
         )
+        if launched():
+            from zoo import rank_watch
+
+            rank_watch.finish()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else error.format_message())
         sys.exit(0)
     except click.ClickException as error:
-        notice(f"error: {error.format_message()}{_usage_hint(error)}")
-        sys.exit(error.exit_code)
+        _fail(f"error: {error.format_message()}{_usage_hint(error)}", error.exit_code)
     except ZooError as error:
         if debug:
             raise
-        notice(f"error: {error}")
-        sys.exit(1)
+        _fail(f"error: {error}", 1)
     except (KeyboardInterrupt, click.Abort):
-        sys.exit(130)
+        _fail(None, 130)
     except BrokenPipeError:
         # The reader of a pipe has gone; closing stderr keeps Python from saying so at exit.
         sys.stderr.close()
-        sys.exit(141)
+        _fail(None, 141)
     except Exception as error:  # a mistake in the zoo's code or a plugin's
         if debug:
             raise
-        notice(f"error: {_bug_message(error)}")
-        sys.exit(1)
+        _fail(f"error: {_bug_message(error)}", 1)
     finally:
         gc.enable()  # where no subcommand ran
     sys.exit(status if isinstance(status, int) else 0)

@@ -16,6 +16,7 @@ import click
 
 from zoo.cli.generation import model_name, output_constraint, prompt_hint, truncation_notice, typed_prompt
 from zoo.cli.progress import Progress
+from zoo.cli.ranks import on_rank_0, until_interrupted
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
 from zoo.cli.source_options import (
@@ -28,6 +29,7 @@ from zoo.cli.source_options import (
     parallel_prompts_option,
 )
 from zoo.cli.terminal import columns, facts
+from zoo.rank_watch.launcher import launched
 
 if TYPE_CHECKING:
     from zoo.generation import Generated
@@ -164,12 +166,12 @@ def run(
     asked = next((name for name in ("logprobs", "prompt_logprobs") if settings.get(name)), None)
     if asked and not as_json and prompts is None:
         raise click.UsageError(f"--{asked.replace('_', '-')} needs --json or --prompts")
-    chat = prompt is None and prompts is None and sys.stdin.isatty()
+    chat = prompt is None and prompts is None and on_rank_0(sys.stdin.isatty)
     if prompts is None and prompt in (None, "-") and not chat:
-        prompt = read_pipe()
-        if not prompt:
-            from zoo.errors import PromptError
+        from zoo.errors import PromptError
 
+        prompt = on_rank_0(read_pipe, raises=(PromptError,))
+        if not prompt:
             raise PromptError('the pipe is empty; "" as PROMPT begins a text')
     began = time.perf_counter()
     room = len(prompt or "") + settings["max_tokens"] if "max_tokens" in settings else None
@@ -214,7 +216,9 @@ def answer(
     steps, interrupted = [], False
     with Screen(quiet=as_json) as screen, Progress("reading the prompt") as reading:
         try:
-            for step in prompt.parsed(stream(loaded, prompt.ids, report=reading, **constrained)):
+            for step in until_interrupted(
+                prompt.parsed(stream(loaded, prompt.ids, report=reading, **constrained))
+            ):
                 reading.close()
                 if loaded.tokenizer is None and step.token is not None and not as_json:
                     step = replace(step, text=f"{step.token} ")
@@ -300,9 +304,13 @@ def given_prompt(source: str, words: Sequence[str], option: str | None) -> str |
 
 
 def read_pipe() -> str:
-    """Read the text on standard input. PromptError when it is not UTF-8."""
+    """Read the text on standard input. PromptError when it is not UTF-8.
+
+    It is one line on several ranks: `mlx.launch` never ends their input.
+    """
+    pipe = sys.stdin.buffer
     try:
-        return sys.stdin.buffer.read().decode("utf-8").rstrip("\n")
+        return (pipe.readline() if launched() else pipe.read()).decode("utf-8").rstrip("\n")
     except UnicodeDecodeError as error:
         from zoo.errors import PromptError
 

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
+from zoo.rank_watch.launcher import launched
+
 REPEAT = 0.1  # seconds until a Ctrl-C that was not answered is sent once more
 PATIENCE = 0.5  # seconds from then until a line says that it was heard
 WORK_PATIENCE = 0.7  # seconds that work which saves nothing has to end
@@ -147,6 +149,7 @@ class Interrupts:
         self.saves = False
         self.over = False
         self._listener: Listener | None = None
+        self._outer: Interrupts | None = None
         self._started = False
 
     def wait_for_step(self) -> None:
@@ -162,23 +165,30 @@ class Interrupts:
         self._listener = listen()
         if self._listener is not None:
             self._started = self._listener is not before
-            self._listener.work = self
+            self._outer, self._listener.work = self._listener.work, self
         return self
 
     def __exit__(self, *_: object) -> None:
         self.over = True
         if self._listener is not None:
-            self._listener.work = None
+            self._listener.work = self._outer
             if self._started:
                 self._listener.stop()
 
 
 def end() -> None:
-    """End the process at once and show the cursor again."""
+    """End the process at once, and all ranks with it. Show the cursor again."""
+    if launched():
+        from zoo import rank_watch
+
+        rank_watch.end_others(130)
     if sys.stderr.isatty():
         os.write(2, b"\x1b[?25h\r\n")  # a progress bar has hidden the cursor
     os._exit(130)
 
 
 def _write(text: str) -> None:
-    os.write(2, f"\r\nzoo: {text}\r\n".encode() if sys.stderr.isatty() else f"zoo: {text}\n".encode())
+    os.write(
+        sys.stderr.fileno(),
+        f"\r\nzoo: {text}\r\n".encode() if sys.stderr.isatty() else f"zoo: {text}\n".encode(),
+    )

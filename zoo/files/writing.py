@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import SourceError
+from zoo.rank_watch.launcher import launched_rank
 
 GENERATOR = "generator: mlx-zoo"  # marks a file that the zoo wrote and may replace
 _MARK = re.compile(rb"generator\W{1,4}mlx-zoo\b")
@@ -60,7 +61,7 @@ def check_output(path: Path, overwrite: bool | None = False, own: Callable[[Path
     An existing file that is not empty must pass `own`, which tells files that the zoo wrote. `overwrite` allows any
     file; None is for callers without such a setting.
     """
-    if is_stream(path):
+    if is_stream(path) or launched_rank():
         return
     if path.is_symlink():
         raise SourceError(f"{path}: is a link; give the path of the file itself")
@@ -93,14 +94,16 @@ def output_file(
 ) -> Iterator[Path]:
     """A temporary file to fill. It becomes the user's `path`, or is copied into it if that is a device or a pipe.
 
-    SourceError as for `check_output`, and when the file cannot be written.
+    Of the ranks that `mlx.launch` starts, rank 0 writes; what the others fill is removed. SourceError as for `check_output`, and when the file cannot be written.
     """
     check_output(path, overwrite, own)
     try:
-        if is_stream(path):
+        if launched_rank() or is_stream(path):
             with tempfile.TemporaryDirectory() as folder:
                 part = Path(folder) / f"output{path.suffix}"
                 yield part
+                if launched_rank():
+                    return
                 with part.open("rb") as source, path.open("wb") as target:
                     shutil.copyfileobj(source, target)
         else:

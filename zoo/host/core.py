@@ -38,6 +38,7 @@ BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
         recipe.LayerNorm: "layer normalisation",
         recipe.RMSNorm: "root mean square normalisation",
         recipe.JointRMSNorm: "RMSNorm over all heads at once",
+        recipe.JointRMSNormPart: "one rank's heads of an RMSNorm over all heads",
     },
     "position": {
         recipe.LearnedPositions: "learned position embeddings",
@@ -240,6 +241,9 @@ def zoo_drawings() -> tuple[Drawing, ...]:
     )
 
 
+ON_RANKS = ("run", "chat", "embed", "perplexity", "train", "doctor")
+
+
 @hookimpl
 def zoo_commands() -> tuple[Command, ...]:
     """The commands that come with the zoo itself, in the order of `zoo --help`."""
@@ -271,7 +275,9 @@ def zoo_commands() -> tuple[Command, ...]:
         },
     }
     return tuple(
-        Command(name, f"zoo.cli.{name}:{'list_' if name == 'list' else name}", summary, group)
+        Command(
+            name, f"zoo.cli.{name}:{'list_' if name == 'list' else name}", summary, group, name in ON_RANKS
+        )
         for group, commands in groups.items()
         for name, summary in commands.items()
     )

@@ -7,28 +7,72 @@ A command that was started alone is rank 0 of 1, and its collectives return what
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
+from random import Random, SystemRandom
 from typing import Any
 
 import mlx.core as mx
 
+from zoo import rank_watch
 from zoo.errors import ZooError
-
-# What `mlx.launch` and the launchers of MPI set for each process.
-LAUNCHED = ("MLX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-
-
-def launched(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process was started as one of several ranks."""
-    return any(name in environ for name in LAUNCHED)
+from zoo.rank_watch.launcher import launched
 
 
 @cache
+def _joined() -> tuple[mx.distributed.Group | None, Random]:
+    """The group of all ranks, and the random numbers that they draw alike."""
+    if not launched():
+        return None, SystemRandom()
+    watch = rank_watch.watch()
+    if watch is None:
+        ranks = mx.distributed.init()
+    else:
+        with watch.guard():
+            ranks = mx.distributed.init(strict=True)
+        # A stranger that took a rank's place in the watch is not in the ring, and does not know what rank 0 says there.
+        watch.check_alike("the connection", _shared(secrets.token_hex(16), ranks))
+    return ranks, Random(_shared(secrets.randbits(128), ranks))
+
+
+_stand_in: ContextVar[tuple[Any, Random] | None] = ContextVar("ranks", default=None)
+
+
+@contextmanager
+def stand_in(ranks: Any) -> Iterator[None]:
+    """Until the end of the block, `ranks` is the group of this context. It has the collectives of `mx.distributed` too."""
+    token = _stand_in.set((ranks, Random(0)))
+    try:
+        yield
+    finally:
+        _stand_in.reset(token)
+
+
+def _known() -> tuple[Any, Random]:
+    """The group of this context, and the random numbers that its ranks draw alike."""
+    return _stand_in.get() or _joined()
+
+
+def _library() -> Any:
+    """What has the collectives."""
+    standing = _stand_in.get()
+    return mx.distributed if standing is None else standing[0]
+
+
 def group() -> mx.distributed.Group | None:
-    """The group of all ranks, connected at the first call; None for a process that was started alone."""
-    return mx.distributed.init() if launched() else None
+    """The group of all ranks, connected at the first call and watched from then on; None for a process started alone.
+
+    RankError when a rank does not come or has another version.
+    """
+    return _known()[0]
+
+
+def random_seed() -> int:
+    """A random seed of 63 bits. On each rank the first is the same, and so is the next."""
+    return _known()[1].getrandbits(63)
 
 
 def rank() -> int:
@@ -45,14 +89,14 @@ def size() -> int:
 
 def all_sum(x: mx.array) -> mx.array:
     """The sum of the arrays of all ranks, on each of them: the same bits everywhere."""
-    return x if size() == 1 else mx.distributed.all_sum(x, group=group())
+    return x if size() == 1 else _library().all_sum(x, group=group())
 
 
 def all_gather(x: mx.array) -> mx.array:  # (…, N) -> (…, ranks·N)
     """The arrays of all ranks, of one shape, side by side on the last axis, in the order of the ranks."""
     if size() == 1:
         return x
-    parts = mx.distributed.all_gather(mx.expand_dims(x, 0), group=group())  # (ranks, …, N)
+    parts = _library().all_gather(mx.expand_dims(x, 0), group=group())  # (ranks, …, N)
     return mx.moveaxis(parts, 0, -2).reshape(*x.shape[:-1], -1)
 
 
@@ -63,24 +107,34 @@ def broadcast(x: mx.array, source: int = 0) -> mx.array:
     return all_sum(x if rank() == source else mx.depends(mx.zeros_like(x), x))
 
 
+def agreed(condition: bool) -> bool:
+    """Whether a condition holds on rank 0, on every rank."""
+    return condition if size() == 1 else bool(all_sum(mx.array(condition and rank() == 0, mx.int32)).item())
+
+
 def send(x: mx.array, target: int) -> mx.array:
     """Send an array to a neighbouring rank; returns it, and is done when that is evaluated."""
-    return mx.distributed.send(x, target, group=group())
+    return _library().send(x, target, group=group())
 
 
 def receive(like: mx.array, source: int) -> mx.array:
     """What a neighbouring rank sends: an array of the shape and dtype of `like`."""
-    return mx.distributed.recv_like(like, source, group=group())
+    return _library().recv_like(like, source, group=group())
 
 
 def shared(value: Any) -> Any:
     """The value of rank 0, on every rank: anything that JSON can write."""
-    if size() == 1:
+    ranks = group()
+    return value if ranks is None else _shared(value, ranks)
+
+
+def _shared(value: Any, ranks: mx.distributed.Group) -> Any:
+    if ranks.size() == 1:
         return value
-    text = json.dumps(value).encode() if rank() == 0 else b""
-    length = int(all_sum(mx.array(len(text), mx.int32)).item())
+    text = json.dumps(value).encode() if ranks.rank() == 0 else b""
+    length = int(_library().all_sum(mx.array(len(text), mx.int32), group=ranks).item())
     given = mx.array(list(text.ljust(length, b"\0")), mx.uint8) if length else mx.zeros((0,), mx.uint8)
-    return json.loads(bytes(all_sum(given).tolist()))
+    return json.loads(bytes(_library().all_sum(given, group=ranks).tolist()))
 
 
 def gathered(value: Any) -> list[Any]:

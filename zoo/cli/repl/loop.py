@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo.cli import notice
 from zoo.cli.generation import model_hint, model_name, prompt_hint, truncation_notice
 from zoo.cli.progress import Progress, say
-from zoo.cli.repl.reader import LineCleared, PipeReader, TerminalReader, reader, unquoted
+from zoo.cli.ranks import until_interrupted
+from zoo.cli.repl.reader import LineCleared, PipeReader, RankReader, TerminalReader, reader, unquoted
 from zoo.cli.screen import AnswerScreen
 from zoo.cli.terminal import columns, wrapped
 from zoo.errors import PromptError, ZooError
@@ -49,7 +49,7 @@ class Repl:
             with AnswerScreen() as screen, Progress("reading the prompt") as reading:
                 steps = self.session.answer(question, report=reading, dropped=self.dropped)
                 with closing(steps):  # type: ignore[type-var]
-                    for step in steps:
+                    for step in until_interrupted(steps):
                         reading.close()
                         screen.show(step)
                         reason = step.finish_reason
@@ -248,7 +248,7 @@ def converse(session: ChatSession) -> None:
     run(repl, reader(partial(completions, repl)))
 
 
-def run(repl: Repl, reader: TerminalReader | PipeReader) -> None:
+def run(repl: Repl, reader: TerminalReader | PipeReader | RankReader) -> None:
     """Read lines and act on them until the conversation ends."""
     interrupted = False
     while not repl.over:
@@ -262,8 +262,8 @@ def run(repl: Repl, reader: TerminalReader | PipeReader) -> None:
             say(AGAIN)
             interrupted = True
             continue
-        except UnicodeDecodeError:
-            notice("that line is not UTF-8 text; it was not sent")
+        except PromptError as error:
+            repl.refuse(error)
             continue
         interrupted = False
         question = unquoted(line)

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zoo.cli.ranks import on_rank_0
 from zoo.cli.signals import listen
 from zoo.cli.terminal import Terminal
+from zoo.errors import PromptError
+from zoo.rank_watch.launcher import launched
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import CompleteEvent, Completer
@@ -46,13 +49,30 @@ class PipeReader:
     """Reads from a pipe or a file, without a prompt: a line, or several between `QUOTES`."""
 
     def read(self) -> str:
-        """The next question. EOFError at the end of the input, UnicodeDecodeError when it is not UTF-8."""
+        """The next question. EOFError at the end of the input, PromptError when it is not UTF-8."""
+        try:
+            return self._read()
+        except UnicodeDecodeError:
+            raise PromptError("that line is not UTF-8 text; it was not sent") from None
+
+    def _read(self) -> str:
         line = sys.stdin.readline()
         if not line:
             raise EOFError
         while is_open(line) and (more := sys.stdin.readline()):
             line += more
         return line.rstrip("\n")
+
+
+class RankReader:
+    """Reads on rank 0, for all ranks."""
+
+    def __init__(self, reader: TerminalReader | PipeReader) -> None:
+        self._reader = reader
+
+    def read(self) -> str:
+        """The next question, or the error of the reader, on every rank."""
+        return on_rank_0(self._reader.read, (EOFError, PromptError, LineCleared, KeyboardInterrupt))
 
 
 class TerminalReader:
@@ -105,11 +125,11 @@ class TerminalReader:
                 listener.resume()
 
 
-def reader(completions: Completions) -> TerminalReader | PipeReader:
+def reader(completions: Completions) -> TerminalReader | PipeReader | RankReader:
     """The reader for this process's input."""
-    if sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty()):
-        return TerminalReader(completions)
-    return PipeReader()
+    on_terminal = sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())
+    found = TerminalReader(completions) if on_terminal else PipeReader()
+    return RankReader(found) if launched() else found
 
 
 def history_path() -> Path:

@@ -8,7 +8,6 @@ see the renormalised rest. Each keeps at least `min_tokens_to_keep` tokens of a 
 from __future__ import annotations
 
 import math
-import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
@@ -29,6 +28,7 @@ from zoo.generation.sampling.logits import (
 from zoo.generation.sampling.logits_processors import LogitsProcessors, processors_of
 from zoo.generation.settings import Constraints, Settings
 from zoo.loading import Loaded
+from zoo.runtime import ranks
 
 
 def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:
@@ -203,7 +203,7 @@ def sampler(settings: Settings) -> Callable[[mx.array], mx.array]:
 
 def first_key(seed: int | None) -> mx.array:
     """The random key of a seed, of a random one where it is None."""
-    return mx.random.key(secrets.randbits(63) if seed is None else seed)
+    return mx.random.key(ranks.random_seed() if seed is None else seed)
 
 
 def greedy(logits: mx.array) -> mx.array:

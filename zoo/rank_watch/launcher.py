@@ -1,0 +1,78 @@
+"""What the launcher says of the ranks: how many there are, which one this is, and where rank 0 is. Settings of the watch."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from zoo.errors import RankError, in_words
+
+# What `mlx.launch` and the launchers of MPI set for each process.
+LAUNCHED = ("MLX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
+SILENCE = 15.0  # seconds
+START = 60.0  # seconds
+
+
+def launched(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process was started as one of several ranks; for one rank `mlx.launch` gives an empty list of hosts."""
+    if not any(name in environ for name in LAUNCHED):
+        return False
+    try:
+        return "MLX_HOSTFILE" not in environ or bool(_json_file(environ["MLX_HOSTFILE"]))
+    except (OSError, ValueError):
+        return True  # `meeting_point` says what is wrong
+
+
+def launched_rank(environ: Mapping[str, str] = os.environ) -> int:
+    """The number that the launcher gave this process; 0 for one that was started alone."""
+    return int(next((environ[name] for name in LAUNCHED if name in environ), "0"))
+
+
+def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int, int] | None:
+    """The host and port of rank 0, and the number of ranks. None for one rank, and where the launcher names no address."""
+    if "MLX_RANK" not in environ or not launched(environ):
+        return None
+    try:
+        if "MLX_JACCL_COORDINATOR" in environ:
+            address, size = environ["MLX_JACCL_COORDINATOR"], len(_json_file(environ["MLX_IBV_DEVICES"]))
+        elif "NCCL_HOST_IP" in environ:
+            address = f"{environ['NCCL_HOST_IP']}:{environ['NCCL_PORT']}"
+            size = int(environ["MLX_WORLD_SIZE"])
+        else:
+            nodes = _json_file(environ["MLX_HOSTFILE"])
+            address, size = nodes[0][0], len(nodes)
+        if size < 2:
+            return None
+        given = environ.get("ZOO_RANKS_ADDRESS")
+        host, _, port = (given or address).rpartition(":")
+        # MLX listens on the port that the launcher names: the watch takes the one before it.
+        return host, int(port) - (given is None), size
+    except (KeyError, OSError, ValueError, IndexError, TypeError) as error:
+        raise RankError(f"the ranks' addresses cannot be read: {in_words(error)}") from error
+
+
+def _json_file(path: str) -> Any:
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    return json.loads(text) if text.strip() else []
+
+
+def seconds(name: str, default: float) -> float:
+    """The seconds that a variable of the environment sets."""
+    text = os.environ.get(name, "")
+    try:
+        value = float(text or default)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise RankError(f"{name} must be a number of seconds, got {text!r:.60}")
+    return value
+
+
+def start_seconds() -> float:
+    """The seconds within which all ranks have to come and be connected."""
+    return seconds("ZOO_RANKS_START", START)
