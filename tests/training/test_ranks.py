@@ -3,14 +3,13 @@
 import json
 import random
 import shutil
-import sys
 
 import mlx.core as mx
 import mlx.nn as nn
 import pytest
 
 from tests.helpers import tuning_on_ranks
-from tests.ranks import launch
+from tests.helpers.ranks import launch
 from zoo.errors import ZooError
 from zoo.runtime import ranks
 from zoo.training.data_parallel import check_same_weights, part_of, rows_per_rank
@@ -32,7 +31,7 @@ def data(tmp_path_factory):
 
 
 def on_ranks(count, data, folder, *scenarios):
-    return launch(count, sys.executable, tuning_on_ranks.__file__, data, folder, *scenarios)
+    return launch(count, tuning_on_ranks.__file__, data, folder, *scenarios, timeout=900)
 
 
 def record_of(folder):
