@@ -155,7 +155,8 @@ def rates(alone: Ranked, measured: Sequence[dict[str, Any]]) -> tuple[float, flo
     """The bytes and operations a second with which undivided models wrote and read."""
     one = ranked(alone.recipes[0], Cluster(1, memory=1.0, compute=1.0), alone.context, FORMAT)
     seconds = one.decode()
-    assert seconds is not None and (flops := prefill_flops(one.recipes[0], one.context)) is not None
+    flops = prefill_flops(one.recipes[0], one.context)
+    assert seconds is not None and flops is not None
     return (
         max(seconds.memory, seconds.arithmetic) * min(each[DECODE] for each in measured),
         flops * min(each[PREFILL] for each in measured),
