@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zoo.errors import RecipeError
-from zoo.recipe import Layer, Matrix, Spec
+from zoo.recipe import Cut, Division, Layer, Matrix, Share, Spec, inputs, outputs
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,20 @@ class LatentAttention(Spec):
         absorbed = self.kv_rank + self.rope_dim + self.kv_rank
         each = expanded if prefill else absorbed
         return super().own_flops(dim, keys, prefill) + 2 * self.heads * each * keys
+
+    def divided(self, dim: int, share: Share) -> Division:
+        """By heads; the latents, which all heads read, are whole on every rank."""
+        heads = first, last = share.inputs("heads", self.heads, self.value_dim)
+        width = self.nope_dim + self.rope_dim
+        return Division(
+            self.change(heads=last - first),
+            outputs("query" if self.query_rank is None else "query_up", (first * width, last * width))
+            | {f"{stack}.weight": Cut(0, (heads,)) for stack in ("key_up", "value_up")}
+            | inputs("output", (first * self.value_dim, last * self.value_dim)),
+            once=("output.bias",),
+            sums=("",),
+            heads={"": heads},
+        )
 
     @property
     def cache_kind(self) -> str:

@@ -44,6 +44,7 @@ class CappedAttention(Attention):
     """Attention with soft-capped scores: cap · tanh(score / cap) before the softmax."""
 
     kind, name = "mixer", "capped-attention"
+    divided = Attention.divided
     cap: float = field(default=50.0, metadata={"above": 0})
 
     @property

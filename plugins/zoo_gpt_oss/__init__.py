@@ -5,7 +5,7 @@ Axes: E experts, F hidden, I inputs of a matrix, O its outputs, G groups of 32 i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zoo.architecture import (
@@ -24,7 +24,7 @@ from zoo.architecture import (
 )
 from zoo.errors import CheckpointError
 from zoo.gguf import DECODER, MOE
-from zoo.recipe import Attention, Experts, MoE, Router
+from zoo.recipe import Attention, Cut, Division, Experts, MoE, Router, Share
 from zoo.weights import Join, Tensors, matches
 from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published, sized
 
@@ -78,6 +78,11 @@ class SinkAttention(Attention):
     def own_parameters(self, dim: int) -> int:
         return super().own_parameters(dim) + self.heads
 
+    def divided(self, dim: int, share: Share) -> Division:
+        """By heads, each with its sink."""
+        division = super().divided(dim, share)
+        return replace(division, cuts={**division.cuts, "sinks": Cut(0, (division.heads[""],))})
+
     @property
     def title(self) -> str:
         """The kind of attention, with sinks."""
@@ -89,6 +94,7 @@ class ClippedExperts(Experts):
     """Experts joined by (up + 1) · gate · σ(alpha · gate), gate ≤ `limit` and −`limit` ≤ up ≤ `limit`."""
 
     kind, name = "experts", "clipped-gated-mlp"
+    divided = Experts.divided
     limit: float = field(default=7.0, metadata={"above": 0})
     alpha: float = 1.702
 

@@ -19,7 +19,20 @@ from zoo.architecture import (
     pocket,
 )
 from zoo.gguf import DECODER
-from zoo.recipe import ACTIVATIONS, Decoder, Embedding, Head, Matrix, RMSNorm, Spec, repeat
+from zoo.recipe import (
+    ACTIVATIONS,
+    Cut,
+    Decoder,
+    Division,
+    Embedding,
+    Head,
+    Matrix,
+    RMSNorm,
+    Spec,
+    inputs,
+    outputs,
+    repeat,
+)
 
 
 @dataclass(frozen=True)
@@ -73,6 +86,22 @@ class SelectiveStateSpace(Spec):
             Matrix("x_proj", self.hidden, self.dt_rank + 2 * self.state),
             Matrix("dt_proj", self.dt_rank, self.hidden, bias=True),
             Matrix("output", self.hidden, dim, bias=self.bias),
+        )
+
+    def divided(self, dim, share):
+        """By channels. dt, B and C are projections of all of them: a sum over ranks, of two in each layer."""
+        first, last = channels = share.inputs("hidden", self.hidden)
+        gate = first + self.hidden, last + self.hidden
+        vectors = ("convolution.weight", "convolution.bias", "A_log", "D")
+        return Division(
+            self.change(hidden=last - first),
+            outputs("input", channels, gate)
+            | {name: Cut(-1, (channels,)) for name in vectors}
+            | inputs("x_proj", channels)
+            | outputs("dt_proj", channels)
+            | inputs("output", channels),
+            once=("output.bias",),
+            sums=("x_proj", ""),
         )
 
     def state_size(self, dim):

@@ -9,7 +9,9 @@ from zoo.recipe import (
     Attention,
     CrossAttention,
     CrossLayer,
+    Cut,
     Decoder,
+    Division,
     Embedding,
     Encoder,
     EncoderDecoder,
@@ -65,6 +67,13 @@ class RelativeBias(Spec):
 
     def own_parameters(self, dim: int) -> int:
         return self.buckets * self.heads
+
+    def divided(self, dim, share):
+        """By the heads of attention, where these are divided."""
+        if share.heads is None:
+            return None
+        first, last = share.heads
+        return Division(self.change(heads=last - first), {"weight": Cut(-1, (share.heads,))})
 
 
 # How training starts, and what it leaves out at random.

@@ -6,6 +6,8 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import recipe
+from zoo.recipe.parts import JointRMSNormPart as Part
+from zoo.runtime import ranks
 
 
 class LayerNorm(nn.Module):
@@ -47,3 +49,17 @@ class JointRMSNorm(nn.Module):
         joined = x.transpose(0, 2, 1, 3).flatten(-2)  # (B, T, H·K)
         normed = mx.fast.rms_norm(joined, self.weight, self.eps).astype(self.weight.dtype)
         return normed.reshape(*joined.shape[:2], x.shape[1], -1).transpose(0, 2, 1, 3)
+
+
+class JointRMSNormPart(JointRMSNorm):
+    """The heads that this rank has, normalised by the mean over those of all ranks."""
+
+    def __init__(self, spec: Part, *, dim: int, index: int = 0) -> None:
+        super().__init__(spec, dim=dim, index=index)
+        self.count = spec.whole * dim
+
+    def __call__(self, x: mx.array) -> mx.array:  # (B, H, T, K) -> (B, H, T, K)
+        wide = x.astype(mx.float32)
+        squares = ranks.all_sum((wide * wide).sum(axis=(1, 3), keepdims=True))  # (B, 1, T, 1)
+        normed = (wide * mx.rsqrt(squares / self.count + self.eps)).astype(self.weight.dtype)
+        return normed * self.weight.reshape(x.shape[1], 1, -1)

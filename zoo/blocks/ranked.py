@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -45,21 +44,36 @@ def connect(module: nn.Module, before: Exchange | None = None, after: Exchange |
 
 
 def connect_ranks(model: nn.Module, division: Division) -> None:
-    """Let the parts of a model that is divided among ranks hand each other what they compute."""
+    """Let the parts of a model that is divided among ranks hand each other what they compute.
+
+    The ranks of a pipeline compute different graphs, of which one may be evaluated in part: what goes between them is
+    scheduled at once, so that all ranks do it in one order.
+    """
     modules = modules_of(model)
-    before: dict[str, Exchange] = {path: _receive(source) for path, source in division.receives.items()}
+    before = {path: _receive(source) for path, source in division.receives.items()}
     after: dict[str, Exchange] = dict.fromkeys(division.sums, ranks.all_sum)
-    after |= {path: partial(ranks.send, target=rank) for path, rank in division.sends.items()}
-    after |= {path: partial(ranks.broadcast, source=rank) for path, rank in division.broadcasts.items()}
+    after |= {path: _scheduled(ranks.send, rank) for path, rank in division.sends.items()}
+    after |= {path: _scheduled(ranks.broadcast, rank) for path, rank in division.broadcasts.items()}
     for path in before | after:
         connect(modules[path], before.get(path), after.get(path))
+
+
+def _scheduled(exchange: Callable[[mx.array, int], mx.array], rank: int) -> Exchange:
+    """An exchange with a rank that begins when it is called."""
+
+    def begin(x: mx.array) -> mx.array:
+        y = exchange(x, rank)
+        mx.async_eval(y)
+        return y
+
+    return begin
 
 
 def _receive(source: Source) -> Exchange:
     """What takes the place of an input: the output of the layer before, on another rank."""
 
     def receive(x: mx.array) -> mx.array:
-        mx.async_eval(x)  # what is received does not depend on it, and the ranks have it summed first
+        mx.async_eval(x)  # what is received does not depend on it
         return ranks.receive(x.astype(mx.float32) if source.widened else x, source.rank)
 
     return receive

@@ -11,9 +11,10 @@ from zoo.checkpoint.quantized_matrix import QuantizedMatrix, join
 from zoo.recipe.division import Cut, Division
 
 
-def packed_group(parameters: Mapping[str, Any]) -> int:
-    """The most inputs that share a scale in the packed matrices among some parameters; 1 where none is packed."""
-    packed = (tensor for tensor in parameters.values() if isinstance(tensor, QuantizedMatrix))
+def packed_group(parameters: Mapping[str, Any], division: Division) -> int:
+    """The most inputs that share a scale in those packed matrices whose inputs a division cuts; 1 where none is packed."""
+    cut = (parameters[path] for path, cut in division.cuts.items() if cut.axis == -1 and path in parameters)
+    packed = (tensor for tensor in cut if isinstance(tensor, QuantizedMatrix))
     return max((tensor.quantization.group_size for tensor in packed), default=1)
 
 
@@ -26,7 +27,7 @@ def divided_parameters(parameters: Mapping[str, Any], division: Division, rank: 
         if not path.startswith(absent)
     }
     if rank:
-        found |= {path: mx.zeros_like(found[path]) for path in division.once if path in found}
+        found |= {p: mx.zeros(found[p].shape, found[p].dtype) for p in division.once if p in found}
     return found
 
 

@@ -38,6 +38,7 @@ BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
         recipe.LayerNorm: "layer normalisation",
         recipe.RMSNorm: "root mean square normalisation",
         recipe.JointRMSNorm: "RMSNorm over all heads at once",
+        recipe.JointRMSNormPart: "one rank's heads of an RMSNorm over all heads",
     },
     "position": {
         recipe.LearnedPositions: "learned position embeddings",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import gcd
 from typing import Any
 
 from zoo.errors import RecipeError
 from zoo.frozen import Frozen, frozen
 
 Range = tuple[int, int]
+INSTEAD = "use fewer ranks, or `parallel` pipeline"
 
 
 @frozen()
@@ -25,13 +27,15 @@ class Share(Frozen):
     """The rank that a part is divided for, and how many ranks there are.
 
     `group`: the packed matrices of the checkpoint have groups of so many inputs, which are not cut (1: none is packed).
-    `memory` is that of each rank, in any unit; without it all have the same.
+    `memory` is that of each rank, in any unit; without it all have the same. `heads`: of a part that belongs to attention's
+    heads, those that the rank has; None for all.
     """
 
     rank: int
     ranks: int
     group: int = 1
     memory: tuple[int, ...] = ()
+    heads: Range | None = None
 
     def of(self, name: str, count: int, unit: int = 1) -> Range:
         """The first of `count`, and the one after the last, that this rank has, in whole units.
@@ -40,19 +44,21 @@ class Share(Frozen):
         """
         units = count // unit
         if count % unit or units < self.ranks:
-            whole = f" in groups of {unit}" if unit > 1 else ""
-            raise RecipeError(f"{name}: {count}{whole} cannot be divided among {self.ranks} ranks")
+            packed = f", in whole groups of {unit} for packed matrices," if unit > 1 else ""
+            raise RecipeError(
+                f"{name}: {count}{packed} cannot be divided among {self.ranks} ranks; {INSTEAD}"
+            )
         return units * self.rank // self.ranks * unit, units * (self.rank + 1) // self.ranks * unit
 
-    def inputs(self, name: str, count: int) -> Range:
-        """As `of`, for the inputs of a matrix, in whole groups where they are that."""
-        return self.of(name, count, 1 if count % self.group else self.group)
+    def inputs(self, name: str, count: int, width: int = 1) -> Range:
+        """As `of`, where each of the `count` is `width` inputs of a matrix, which may be packed in groups."""
+        return self.of(name, count, 1 if count * width % self.group else self.group // gcd(self.group, width))
 
     def check_inputs(self, name: str, inputs: Range) -> None:
         """RecipeError, naming `name`, where a range of a matrix's inputs cuts through a packed group."""
         if any(end % self.group for end in inputs):
             raise RecipeError(
-                f"{name}: {self.ranks} ranks would cut through groups of {self.group} packed numbers"
+                f"{name}: {self.ranks} ranks would cut through groups of {self.group} packed numbers; {INSTEAD}"
             )
 
 
@@ -70,7 +76,7 @@ class Division:
 
     `spec` describes the part on this rank. `cuts` has the parameters of which the rank has a share; others are whole on
     every rank. `once`: the parameters that rank 0 alone has, zero on other ranks, since they are added to a sum. `sums`: the
-    modules, "" for the part itself, whose outputs the ranks add.
+    modules, "" for the part itself, whose outputs the ranks add. `heads`: which heads of attention the rank has.
 
     Of a pipeline: `absent` are the modules of other ranks, `receives` those whose input comes from a rank, `sends` those whose
     output goes to one, `broadcasts` those whose output on a rank is all ranks'.
@@ -80,6 +86,7 @@ class Division:
     cuts: Mapping[str, Cut] = field(default_factory=dict)
     once: tuple[str, ...] = ()
     sums: tuple[str, ...] = ()
+    heads: Mapping[str, Range] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     receives: Mapping[str, Source] = field(default_factory=dict)
     sends: Mapping[str, int] = field(default_factory=dict)
@@ -91,12 +98,11 @@ class Division:
         def named(name: str) -> str:
             return ".".join(step for step in (path, name) if step)
 
-        tables = {
-            name: {named(key): value for key, value in getattr(self, name).items()}
-            for name in ("cuts", "receives", "sends", "broadcasts")
-        }
-        lists = {name: tuple(map(named, getattr(self, name))) for name in ("once", "sums", "absent")}
-        return replace(self, **tables, **lists)
+        tables = {name: {named(key): value for key, value in getattr(self, name).items()} for name in TABLES}
+        return replace(self, **tables, **{name: tuple(map(named, getattr(self, name))) for name in LISTS})
+
+
+TABLES, LISTS = ("cuts", "heads", "receives", "sends", "broadcasts"), ("once", "sums", "absent")
 
 
 def outputs(layer: str, *ranges: Range) -> dict[str, Cut]:
@@ -107,3 +113,15 @@ def outputs(layer: str, *ranges: Range) -> dict[str, Cut]:
 def inputs(layer: str, *ranges: Range) -> dict[str, Cut]:
     """The cuts of a linear layer, or a stack, that reads these ranges: its output is a term of a sum."""
     return {f"{layer}.weight": Cut(-1, ranges)}
+
+
+def joined(spec: Any, *divisions: Division) -> Division:
+    """One division of `spec`, of what the divisions of its parts say."""
+    found = Division(spec)
+    for each in divisions:
+        found = replace(
+            found,
+            **{name: {**getattr(found, name), **getattr(each, name)} for name in TABLES},
+            **{name: getattr(found, name) + getattr(each, name) for name in LISTS},
+        )
+    return found

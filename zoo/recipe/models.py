@@ -190,7 +190,7 @@ class Decoder(Model):
     head: Head
     context: int | None = None
     causality: str = dataclasses.field(default="causal", metadata={"choices": CAUSALITIES})
-    relative: Spec | None = dataclasses.field(default=None, metadata={"kind": "position"})
+    relative: Spec | None = dataclasses.field(default=None, metadata={"kind": "position", "by_heads": True})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -229,7 +229,7 @@ class Encoder(Model):
     norm: Spec | None = dataclasses.field(default=None, metadata={"kind": "norm"})
     head: Spec | None = dataclasses.field(default=None, metadata={"kind": "head"})
     context: int | None = None
-    relative: Spec | None = dataclasses.field(default=None, metadata={"kind": "position"})
+    relative: Spec | None = dataclasses.field(default=None, metadata={"kind": "position", "by_heads": True})
 
     def __post_init__(self) -> None:
         super().__post_init__()

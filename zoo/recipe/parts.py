@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import ClassVar
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
-from zoo.recipe.division import Division, Share, inputs, outputs
+from zoo.recipe.division import INSTEAD, Cut, Division, Range, Share, inputs, outputs
 from zoo.recipe.spec import Matrix, Spec
+from zoo.recipe.tensor_parallel import divided
 
 # What papers call the activations.
 ACTIVATION_TITLES = {
@@ -60,6 +61,23 @@ class JointRMSNorm(RMSNorm):
 
     def own_parameters(self, dim: int) -> int:
         return self.heads * dim
+
+    def divided(self, dim: int, share: Share) -> Division | None:
+        """By heads, of which all ranks compute one mean."""
+        if share.heads is None:
+            return None
+        first, last = share.heads
+        # A rank more than there are heads of keys has one of them too, and so do all.
+        part = JointRMSNormPart(eps=self.eps, heads=last - first, whole=max(self.heads, share.ranks))
+        return Division(part, {"weight": Cut(0, ((first * dim, last * dim),))})
+
+
+@frozen(kw_only=True)
+class JointRMSNormPart(JointRMSNorm):
+    """The `heads` of a `JointRMSNorm` that a rank has, of `whole` on all ranks together."""
+
+    kind, name = "norm", "joint-rmsnorm-part"
+    whole: int
 
 
 class AddedPositions(Spec):
@@ -139,23 +157,26 @@ class MultiHead(Spec):
         inner = (Matrix(name, dim, outputs, bias=self.bias) for name, outputs in shapes)
         return (*inner, Matrix("output", queries, dim, bias=self.output_bias))
 
+    def divided_heads(self, dim: int, share: Share) -> tuple[Range, Range]:
+        """The heads that a rank has, and the key/value heads that these read."""
+        groups, ranks = self.kv_heads or self.heads, share.ranks
+        each, width = self.heads // groups, self.head_width(dim)  # heads that share keys and values
+        if groups >= ranks:
+            kept = share.inputs("kv_heads" if self.kv_heads else "heads", groups, each * width)
+            return (kept[0] * each, kept[1] * each), kept
+        count = self.heads // ranks
+        if self.heads % ranks or ranks % groups:
+            raise RecipeError(
+                f"heads: {self.heads} with {groups} of keys and values cannot be divided among {ranks} ranks; {INSTEAD}"
+            )
+        heads = share.rank * count, (share.rank + 1) * count
+        share.check_inputs("heads", (heads[0] * width, heads[1] * width))
+        return heads, (heads[0] // each, heads[0] // each + 1)
+
     def divided(self, dim: int, share: Share) -> Division:
         """By heads. Where the ranks are more than the key/value heads, several ranks have the same keys and values."""
-        groups, width = self.kv_heads or self.heads, self.head_width(dim)
-        each, ranks = self.heads // groups, share.ranks  # heads that share keys and values
-        if groups >= ranks:
-            kept = share.of("kv_heads" if self.kv_heads else "heads", groups)
-            heads = kept[0] * each, kept[1] * each
-        else:
-            count = self.heads // ranks
-            if self.heads % ranks or ranks % groups:
-                raise RecipeError(
-                    f"heads: {self.heads} with {groups} of keys and values cannot be divided among {ranks} ranks"
-                )
-            heads = share.rank * count, (share.rank + 1) * count
-            kept = heads[0] // each, heads[0] // each + 1
+        (heads, kept), width = self.divided_heads(dim, share), self.head_width(dim)
         queries, keys = ((first * width, last * width) for first, last in (heads, kept))
-        share.check_inputs("heads", queries)
         return Division(
             self.change(heads=heads[1] - heads[0], kv_heads=kept[1] - kept[0], head_dim=width),
             outputs("query", queries)
@@ -164,6 +185,7 @@ class MultiHead(Spec):
             | inputs("output", queries),
             once=("output.bias",),
             sums=("",),
+            heads={"": heads},
         )
 
     def score_flops(self, dim: int, keys: int) -> int:
@@ -204,9 +226,16 @@ class Attention(MultiHead):
     def width(self, part: str, dim: int) -> int:
         return self.head_width(dim)
 
-    def divided(self, dim: int, share: Share) -> Division | None:
-        """By heads, unless all heads are normalised together."""
-        return None if isinstance(self.query_norm, JointRMSNorm) else super().divided(dim, share)
+    def divided(self, dim: int, share: Share) -> Division:
+        """By heads, and norms of all heads together like them."""
+        division, width = super().divided(dim, share), self.head_width(dim)
+        for name, heads in zip(("query_norm", "key_norm"), self.divided_heads(dim, share), strict=True):
+            norm = getattr(self, name)
+            own = norm and divided(norm, width, replace(share, heads=heads), name)
+            if own and own.cuts:
+                spec = division.spec.change(**{name: own.spec})
+                division = replace(division, spec=spec, cuts={**division.cuts, **own.cuts})
+        return division
 
     def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
         return super().own_flops(dim, keys, prefill) + self.score_flops(dim, keys)

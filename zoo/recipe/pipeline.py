@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
 from zoo.errors import RecipeError, SourceError
 from zoo.frozen import frozen
-from zoo.recipe.division import Division, Share, Source
+from zoo.recipe.division import Division, Share, Source, joined
 from zoo.recipe.models import Decoder, Encoder, EncoderDecoder, Model
 from zoo.recipe.spec import Spec
 from zoo.recipe.tensor_parallel import divided
@@ -53,9 +52,7 @@ def staged(recipe: Model, share: Share) -> Division:
     if isinstance(recipe, EncoderDecoder):
         parts = {"encoder": recipe.encoder, "decoder": recipe.decoder}
         stages = {name: _tower(part, share, name).below(name) for name, part in parts.items()}
-        return _joined(
-            recipe.change(**{name: stage.spec for name, stage in stages.items()}), *stages.values()
-        )
+        return joined(recipe.change(**{name: stage.spec for name, stage in stages.items()}), *stages.values())
     if isinstance(recipe, Decoder | Encoder):
         return _tower(recipe, share, "")
     raise RecipeError(f"`parallel`: {recipe.block()} has no layers that could be divided among ranks")
@@ -79,24 +76,7 @@ def _tower(recipe: Any, share: Share, path: str) -> Division:
         name: divided(part, dim, share) for name, part in recipe.parts() if name in ("embedding", "head")
     }
     spec = division.spec.change(**{name: end.spec for name, end in ends_of.items()})
-    return _joined(spec, division, *(end.below(name) for name, end in ends_of.items()))
-
-
-def _joined(spec: Spec, *divisions: Division) -> Division:
-    """One division of what several say."""
-    found = Division(spec)
-    for each in divisions:
-        found = replace(
-            found,
-            cuts={**found.cuts, **each.cuts},
-            once=found.once + each.once,
-            sums=found.sums + each.sums,
-            absent=found.absent + each.absent,
-            receives={**found.receives, **each.receives},
-            sends={**found.sends, **each.sends},
-            broadcasts={**found.broadcasts, **each.broadcasts},
-        )
-    return found
+    return joined(spec, division, *(end.below(name) for name, end in ends_of.items()))
 
 
 def stage_ends(sizes: list[int], share: Share, name: str) -> list[int]:

@@ -71,7 +71,7 @@ class Spec(Frozen):
 
     Whole numbers must lie in 1..2²⁴, as in a config, and floats be finite, or `RecipeError` names the field. A field's metadata may
     have `least`, another lower bound, `above`, a number that it must exceed, `choices`, the texts that it may be, and
-    `kind`, the kind of the specs that it holds.
+    `kind`, the kind of the specs that it holds, and `by_heads`, true where they add to the scores of all heads of the mixers.
 
     What its module can do is declared here too, in class attributes or properties. `recurrent`: it keeps a state
     from token to token. `by_part`, of a layer: it takes masks and caches by the names of its parts, not those of its

@@ -8,10 +8,11 @@ part stays whole, which is correct, though no smaller.
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 from zoo.errors import RecipeError
-from zoo.recipe.division import Cut, Division, Share
+from zoo.recipe.division import INSTEAD, Division, Share, joined
 from zoo.recipe.spec import Spec
 
 
@@ -51,23 +52,38 @@ def _of_parts(
     spec: Spec, dim: int, share: Share, path: str, known: dict[tuple[int, int], Division]
 ) -> Division:
     """A part that is divided where its parts are."""
-    changes: dict[str, Any] = {}
-    cuts: dict[str, Cut] = {}
-    once: list[str] = []
-    sums: list[str] = []
     found: dict[str, Division] = {}
-    for below, part in spec.children():
-        name = below.partition(".")[0]
+    by_heads = {field.name for field in fields(spec) if field.metadata.get("by_heads")}
+    for below, part in sorted(spec.children(), key=lambda child: child[0] in by_heads):  # these last
+        width = spec.width(below.partition(".")[0], dim)
         where = f"{path}.{below}" if path else below
-        own = found[below] = _divided(part, spec.width(name, dim), share, where, known)
-        named = own.below(below)
-        cuts |= named.cuts
-        once += named.once
-        sums += named.sums
-    for name, value in spec.parts():
+        if below in by_heads:
+            found[below] = _by_heads(part, width, share, where, spec, list(found.values()))
+        else:
+            found[below] = _divided(part, width, share, where, known).below(below)
+    division = joined(spec, *found.values())
+    changes: dict[str, Any] = {}
+    for name, value in spec.parts() if division.cuts else ():
         if isinstance(value, tuple):
             changes[name] = tuple(found[f"{name}.{index}"].spec for index in range(len(value)))
         else:
             changes[name] = found[name].spec
-    new = spec.change(**changes) if cuts else spec
-    return Division(new, cuts, tuple(once), tuple(sums))
+    return replace(division, spec=spec.change(**changes) if changes else spec)
+
+
+def _by_heads(
+    part: Spec, width: int, share: Share, where: str, whole: Spec, others: list[Division]
+) -> Division:
+    """What a rank has of a part that adds to the scores of all heads of the mixers in `whole`: as these are divided."""
+    heads = {path: own for division in others for path, own in division.heads.items()}
+    found = {heads.get(path) for path, mixer in whole.walk() if mixer.kind == "mixer"}
+    if len(found) > 1:
+        raise RecipeError(
+            f"{where}: the heads of the mixers that it belongs to are not divided alike; {INSTEAD}"
+        )
+    share = replace(share, heads=found.pop() if found else None)
+    name = where.rpartition(".")[2]
+    division = _divided(part, width, share, where, {}).below(name)
+    if share.heads is not None and not division.cuts:
+        raise RecipeError(f"{where}: {part.block()} does not say how it is divided by heads; {INSTEAD}")
+    return division

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from random import Random, SystemRandom
 from typing import Any
@@ -15,6 +18,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import rank_watch
+from zoo.errors import ZooError
 from zoo.rank_watch.launcher import launched
 
 
@@ -34,17 +38,41 @@ def _joined() -> tuple[mx.distributed.Group | None, Random]:
     return ranks, Random(_shared(secrets.randbits(128), ranks))
 
 
+_stand_in: ContextVar[tuple[Any, Random] | None] = ContextVar("ranks", default=None)
+
+
+@contextmanager
+def stand_in(ranks: Any) -> Iterator[None]:
+    """Until the end of the block, `ranks` is the group of this context. It has the collectives of `mx.distributed` too."""
+    token = _stand_in.set((ranks, Random(0)))
+    try:
+        yield
+    finally:
+        _stand_in.reset(token)
+
+
+def _known() -> tuple[Any, Random]:
+    """The group of this context, and the random numbers that its ranks draw alike."""
+    return _stand_in.get() or _joined()
+
+
+def _library() -> Any:
+    """What has the collectives."""
+    standing = _stand_in.get()
+    return mx.distributed if standing is None else standing[0]
+
+
 def group() -> mx.distributed.Group | None:
     """The group of all ranks, connected at the first call and watched from then on; None for a process started alone.
 
     RankError when a rank does not come or has another version.
     """
-    return _joined()[0]
+    return _known()[0]
 
 
 def random_seed() -> int:
     """A random seed of 63 bits. On each rank the first is the same, and so is the next."""
-    return _joined()[1].getrandbits(63)
+    return _known()[1].getrandbits(63)
 
 
 def rank() -> int:
@@ -61,14 +89,14 @@ def size() -> int:
 
 def all_sum(x: mx.array) -> mx.array:
     """The sum of the arrays of all ranks, on each of them: the same bits everywhere."""
-    return x if size() == 1 else mx.distributed.all_sum(x, group=group())
+    return x if size() == 1 else _library().all_sum(x, group=group())
 
 
 def all_gather(x: mx.array) -> mx.array:  # (…, N) -> (…, ranks·N)
     """The arrays of all ranks, of one shape, side by side on the last axis, in the order of the ranks."""
     if size() == 1:
         return x
-    parts = mx.distributed.all_gather(mx.expand_dims(x, 0), group=group())  # (ranks, …, N)
+    parts = _library().all_gather(mx.expand_dims(x, 0), group=group())  # (ranks, …, N)
     return mx.moveaxis(parts, 0, -2).reshape(*x.shape[:-1], -1)
 
 
@@ -86,30 +114,12 @@ def agreed(condition: bool) -> bool:
 
 def send(x: mx.array, target: int) -> mx.array:
     """Send an array to a neighbouring rank; returns it, and is done when that is evaluated."""
-    return mx.distributed.send(x, target, group=group())
+    return _library().send(x, target, group=group())
 
 
 def receive(like: mx.array, source: int) -> mx.array:
     """What a neighbouring rank sends: an array of the shape and dtype of `like`."""
-    return mx.distributed.recv_like(like, source, group=group())
-
-
-def gathered(value: int) -> list[int]:
-    """The numbers of all ranks, in their order; at most 2⁵³."""
-    if size() == 1:
-        return [value]
-    high, low = divmod(value, 2**31)
-    pairs = all_gather(mx.array([high, low], mx.int32)).tolist()
-    return [2**31 * high + low for high, low in zip(pairs[::2], pairs[1::2], strict=True)]
-
-
-def everyones(value: Any) -> list[Any]:
-    """The values of all ranks, in their order: anything that JSON can write."""
-    text = json.dumps(value).encode()
-    lengths = gathered(len(text))
-    padded = mx.array(list(text.ljust(max(lengths), b" ")), mx.uint8)
-    texts = all_gather(padded).reshape(len(lengths), -1).tolist()
-    return [json.loads(bytes(text)) for text in texts]
+    return _library().recv_like(like, source, group=group())
 
 
 def shared(value: Any) -> Any:
@@ -122,6 +132,29 @@ def _shared(value: Any, ranks: mx.distributed.Group) -> Any:
     if ranks.size() == 1:
         return value
     text = json.dumps(value).encode() if ranks.rank() == 0 else b""
-    length = int(mx.distributed.all_sum(mx.array(len(text), mx.int32), group=ranks).item())
+    length = int(_library().all_sum(mx.array(len(text), mx.int32), group=ranks).item())
     given = mx.array(list(text.ljust(length, b"\0")), mx.uint8) if length else mx.zeros((0,), mx.uint8)
-    return json.loads(bytes(mx.distributed.all_sum(given, group=ranks).tolist()))
+    return json.loads(bytes(_library().all_sum(given, group=ranks).tolist()))
+
+
+def gathered(value: Any) -> list[Any]:
+    """The values of all ranks, on each of them, in the order of the ranks: anything that JSON can write."""
+    if size() == 1:
+        return [value]
+    text = json.dumps(value).encode()
+    lengths = all_gather(mx.array([len(text)], mx.int32)).tolist()
+    texts = bytes(all_gather(mx.array(memoryview(text.ljust(max(lengths))), mx.uint8)).tolist())
+    return [json.loads(texts[start : start + max(lengths)]) for start in range(0, len(texts), max(lengths))]
+
+
+def barrier() -> None:
+    """Wait until all ranks are here."""
+    gathered(None)
+
+
+def check_same(values: Mapping[str, Any]) -> None:
+    """ZooError, with the rank and the name of the value, where a rank has a value other than rank 0's."""
+    first, *others = gathered(values)
+    for number, other in enumerate(others, 1):
+        if different := next((name for name in first if other.get(name) != first[name]), None):
+            raise ZooError(f"rank {number} has another `{different}` than rank 0")

@@ -19,7 +19,15 @@ from zoo.compiled_step import compiled_step
 from zoo.errors import ZooError
 from zoo.host.plugins import error_with_place
 from zoo.host.registry import Registry, default_registry
-from zoo.testing import cache_checks, generation_checks, model_checks, subjects, traces, tuning_checks
+from zoo.testing import (
+    cache_checks,
+    generation_checks,
+    model_checks,
+    rank_checks,
+    subjects,
+    traces,
+    tuning_checks,
+)
 from zoo.testing.generation_checks import check_strategy
 from zoo.testing.model_checks import imports_nothing_heavy
 from zoo.testing.subjects import TOLERANCE, Check, Subject, numbers_of, randomise, same, subject, subject_of
@@ -85,6 +93,9 @@ APPLIES: dict[Callable[[Subject], None], Callable[[Subject], bool]] = {
     model_checks.selected_rows_go_on_as_they_were: subjects.translates,
     model_checks.greedy_translation_follows_the_full_forward: subjects.translates,
     model_checks.half_precision_translates: subjects.translates,
+    rank_checks.shares_make_up_the_whole: rank_checks.is_divided,
+    rank_checks.ranks_compute_what_one_does: rank_checks.is_divided,
+    rank_checks.packed_ranks_compute_what_one_does: rank_checks.is_divided_packed,
     traces.traced_equals_untraced: lambda s: True,
     traces.traced_values_fit_together: lambda s: True,
     traces.intervention_changes_what_follows_and_nothing_before: lambda s: True,

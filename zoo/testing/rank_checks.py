@@ -1,0 +1,164 @@
+"""The checks of models that are divided among ranks, which are threads here: together they are the whole model."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_flatten
+
+from zoo.checkpoint.convert import save
+from zoo.checkpoint.parameters import quantize
+from zoo.compiled_step import compiled_step
+from zoo.errors import RecipeError
+from zoo.loading import load
+from zoo.recipe import Division, Share, divided
+from zoo.recipe.spec import Spec
+from zoo.runtime import ranks
+from zoo.testing import cache_checks, model_checks, subjects
+from zoo.testing.subjects import LENGTH, QUANTIZATION, Subject, answer, quantizes, same
+from zoo.testing.threads import run_ranks
+
+RANKS = (2, 4)
+
+
+def divisions(subject: Subject, group: int = 1) -> Iterator[list[Division]]:
+    """What each of 2 and of 4 ranks has of the model, for those numbers of ranks among which it can be divided."""
+    recipe = subject.recipe
+    for count in RANKS:
+        try:
+            yield [divided(recipe, recipe.dim, Share(rank, count, group)) for rank in range(count)]
+        except RecipeError:
+            continue
+
+
+def is_divided(subject: Subject, group: int = 1) -> bool:
+    """Whether some part of the model, small enough to be saved, can be divided among ranks."""
+    return subjects.is_saved(subject) and any(parts[0].cuts for parts in divisions(subject, group))
+
+
+def is_divided_packed(subject: Subject) -> bool:
+    """Whether it can be divided by whole groups of packed numbers."""
+    return subjects.can_be_quantized(subject) and is_divided(subject, QUANTIZATION.group_size)
+
+
+def shares_make_up_the_whole(subject: Subject) -> None:
+    """Every parameter must be on some rank, and what the ranks have and do be counted by their recipes."""
+    sizes = {path: array.shape for path, array in tree_flatten(subject.model.parameters())}
+    for parts in divisions(subject):
+        copies = {path: copies_of(path, shape, parts) for path, shape in sizes.items()}
+        counted = sum(part.spec.parameters(subject.recipe.dim) for part in parts)
+        held = sum(math.prod(sizes[path]) * copies[path] for path in sizes)
+        assert counted == held, (
+            f"{len(parts)} ranks: the recipes count {counted:,} parameters, {held:,} are held"
+        )
+        check_sums(subject.recipe, [part.spec for part in parts], subject.recipe.dim, copies)
+
+
+def copies_of(path: str, shape: tuple[int, ...], parts: list[Division]) -> Fraction:
+    """On how many ranks each number of a parameter is, on average. AssertionError for one that is on none."""
+    cuts = [part.cuts[path] for part in parts if path in part.cuts]
+    if not cuts:
+        return Fraction(len(parts))
+    axis = cuts[0].axis
+    assert len(cuts) == len(parts) and {cut.axis for cut in cuts} == {axis}, (
+        f"{path}: is not cut on all ranks alike"
+    )
+    ranges = [span for cut in cuts for span in cut.ranges]
+    firsts, lasts = zip(*sorted(set(ranges)), strict=True)
+    assert (*firsts, shape[axis]) == (0, *lasts), (
+        f"{path}: the ranks have {sorted(set(ranges))} of {shape[axis]}"
+    )
+    return Fraction(sum(last - first for first, last in ranges), shape[axis])
+
+
+def check_sums(
+    whole: Spec, parts: list[Spec], dim: int, copies: Mapping[str, Fraction], path: str = ""
+) -> None:
+    """AssertionError unless the ranks' `parts` of a spec compute and cache what the whole does, and what they have twice again."""
+    name = path and f"{path}."
+    matrices = [spec.matrices(dim) for spec in (whole, *parts)]
+    for matrix, *own in zip(*matrices, strict=True):
+        found, factor = sum(part.flops for part in own), copies.get(f"{name}{matrix.name}.weight", len(parts))
+        assert found == matrix.flops * factor, (
+            f"{name}{matrix.name}: {found:,} operations of {matrix.flops:,}"
+        )
+    factors = {
+        1,
+        len(parts),
+        copies.get(f"{name}key.weight", 1),
+    }  # keys are repeated where there are fewer than ranks
+    for what, count in COUNTS.items():
+        one, *others = (count(spec, dim) for spec in (whole, *parts))
+        assert sum(others) in {one * factor for factor in factors}, f"{path}: {what}: {others} of {one}"
+    below = [dict(spec.children()) for spec in (whole, *parts)]
+    for child, spec in below[0].items():
+        width = whole.width(child.partition(".")[0], dim)
+        check_sums(spec, [own[child] for own in below[1:]], width, copies, f"{name}{child}")
+
+
+COUNTS: dict[str, Callable[[Spec, int], int]] = {
+    "operations on what is no matrix": lambda spec, dim: (
+        spec.own_flops(dim, LENGTH) - sum(matrix.flops for matrix in spec.matrices(dim))
+    ),
+    "cached numbers a token": lambda spec, dim: spec.kv_cache_size(dim) if spec.remembers else 0,
+    "numbers of state": lambda spec, dim: spec.state_size(dim) if spec.remembers else 0,
+}
+
+
+def ranks_compute_what_one_does(subject: Subject) -> None:
+    """A model that is divided among ranks must give the logits of the whole one, from its caches and step too."""
+    with tempfile.TemporaryDirectory() as folder:
+        compare(subject, subject.model, Path(folder))
+
+
+def packed_ranks_compute_what_one_does(subject: Subject) -> None:
+    """A quantized model is divided by whole groups of packed numbers."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = model_checks.saved_and_loaded(subject, subject.model, Path(folder, "plain"))
+        quantize(model, QUANTIZATION, quantizes(subject))
+        compare(subject, model, Path(folder, "packed"), QUANTIZATION.group_size)
+
+
+# What must hold on each rank, by the checks of whole models.
+HELD: tuple[tuple[Callable[[Subject], None], Callable[[Subject], bool]], ...] = (
+    (cache_checks.caches_hold_what_the_recipe_counts, subjects.writes),
+    (model_checks.cached_decode_equals_full_forward, subjects.is_causal),
+    (
+        model_checks.padded_row_equals_the_row_alone,
+        lambda s: subjects.decodes(s) and "left" in s.model.padding,
+    ),
+    (model_checks.cached_translation_equals_full_forward, subjects.translates),
+    (model_checks.padded_text_equals_the_text_alone, lambda s: not s.model.decodes),
+    (
+        cache_checks.compiled_step_equals_the_model,
+        lambda s: subjects.writes(s) and compiled_step(s.model) is not None,
+    ),
+)
+
+
+def compare(subject: Subject, model: nn.Module, folder: Path, group: int = 1) -> None:
+    """Hold the ranks of `model`, once it is saved into `folder`, to the logits of all, and each to the checks of a model."""
+    how: dict[str, Any] = dict(architecture=subject.architecture, dtype="float32", registry=subject.registry)
+    save(folder, model, subject.architecture, subject.recipe, subject.numbers, registry=subject.registry)
+    expected = answer(subject, load(folder, **how).model)
+    mx.eval(expected)
+
+    def run() -> None:
+        loaded = load(folder, parallel="tensor", **how)
+        assert loaded.division is not None
+        own = replace(subject, model=loaded.model, recipe=loaded.division.spec)
+        same(answer(own), expected, f"logits of {ranks.size()} ranks")
+        for check, applies in HELD:
+            if applies(own):
+                check(own)
+
+    for parts in divisions(subject, group):
+        run_ranks(len(parts), run)

@@ -1,0 +1,98 @@
+"""Ranks that are threads of this process, for checks: their collectives add and join what the threads give."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, Queue
+from typing import Any, TypeVar
+
+import mlx.core as mx
+
+from zoo.runtime import ranks
+
+Result = TypeVar("Result")
+POLL = 0.05  # seconds between two looks whether a rank has failed
+FINISHED = "finished"
+
+
+def run_ranks(count: int, function: Callable[[], Result]) -> list[Result]:
+    """What `function` returns on each of `count` ranks, which are threads. The error of the first that fails is raised.
+
+    AssertionError where the ranks do not call the same collectives in the same order.
+    """
+    meeting = _Meeting(count)
+    with ThreadPoolExecutor(count) as pool:
+        runs = [pool.submit(_ThreadRank(rank, meeting).run, function) for rank in range(count)]
+    errors = [error for run in runs if (error := run.exception())]
+    for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
+        raise error
+    return [run.result() for run in runs]
+
+
+class _Meeting:
+    """Where the ranks exchange arrays."""
+
+    def __init__(self, count: int) -> None:
+        self.barrier = threading.Barrier(count)
+        self.given: list[tuple[str, Any]] = [("", None)] * count
+        self.sent: dict[tuple[int, int], Queue[mx.array]] = {
+            (source, target): Queue() for source in range(count) for target in range(count)
+        }
+
+
+class _ThreadRank:
+    """One of the ranks, with the methods of MLX's group and of `mx.distributed`."""
+
+    def __init__(self, rank: int, meeting: _Meeting) -> None:
+        self._rank, self._meeting = rank, meeting
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return len(self._meeting.given)
+
+    def run(self, function: Callable[[], Result]) -> Result:
+        """Run `function` as this rank; the other ranks do not wait for one that fails."""
+        try:
+            with ranks.stand_in(self):
+                result = function()
+                self._exchange(FINISHED, None)
+            return result
+        except BaseException:
+            self._meeting.barrier.abort()
+            raise
+
+    def _exchange(self, name: str, x: mx.array | None) -> list[Any]:
+        """What each rank gives to the collective of that name."""
+        if x is not None:
+            mx.eval(x)  # another thread cannot compute it
+        meeting = self._meeting
+        meeting.given[self._rank] = (name, x)
+        meeting.barrier.wait()
+        names, arrays = zip(*meeting.given, strict=True)
+        meeting.barrier.wait()
+        assert len(set(names)) == 1, f"the ranks do not do the same: {', '.join(names)}"
+        return list(arrays)
+
+    def all_sum(self, x: mx.array, *, group: Any) -> mx.array:
+        first, *others = self._exchange("all_sum", x)
+        return sum(others, start=first)  # type: ignore[no-any-return]
+
+    def all_gather(self, x: mx.array, *, group: Any) -> mx.array:
+        return mx.concatenate(self._exchange("all_gather", x))
+
+    def send(self, x: mx.array, target: int, *, group: Any) -> mx.array:
+        mx.eval(x)
+        self._meeting.sent[self._rank, target].put(x)
+        return x
+
+    def recv_like(self, x: mx.array, source: int, *, group: Any) -> mx.array:
+        while not self._meeting.barrier.broken:
+            try:
+                return self._meeting.sent[source, self._rank].get(timeout=POLL)
+            except Empty:
+                continue
+        raise threading.BrokenBarrierError
