@@ -15,7 +15,9 @@ def zoo(*arguments, **how):
 
 
 def test_rank_0_alone_prints_and_draws_are_alike_without_a_seed():
-    finished = zoo("run", "llama", "The capital city of", "--temperature", "3", "--max-tokens", "12", "--json")
+    finished = zoo(
+        "run", "llama", "The capital city of", "--temperature", "3", "--max-tokens", "12", "--json"
+    )
     assert json.loads(finished.stdout)["tokens"], finished.stderr
     assert exit_statuses(finished) == {} and zoo_lines(finished) == []
 
@@ -46,7 +48,9 @@ def test_a_command_that_needs_no_ranks_runs_on_rank_0():
 
 def test_answers_are_written_once_and_a_run_is_continued(tmp_path):
     prompts, answers = tmp_path / "prompts.jsonl", tmp_path / "answers.jsonl"
-    prompts.write_text("".join(json.dumps({"prompt": f"The capital city of {n} is"}) + "\n" for n in ("China", "France")))
+    prompts.write_text(
+        "".join(json.dumps({"prompt": f"The capital city of {n} is"}) + "\n" for n in ("China", "France"))
+    )
     command = ("run", "llama", "--prompts", prompts, "--output", answers, "--max-tokens", "3")
     zoo(*command)
     whole = answers.read_text()

@@ -118,7 +118,7 @@ def test_ranks_draw_the_same_seeds_and_gather_their_values(tmp_path):
     script.write_text(
         "from zoo.runtime import ranks\n"
         "own = [ranks.random_seed(), ranks.random_seed(), ranks.shared({'rank': ranks.rank()})]\n"
-        "found = ranks.everyones([own, 'é' * ranks.rank()])\n"
+        "found = ranks.gathered([own, 'é' * ranks.rank()])\n"
         "if ranks.rank() == 1: print(found[0][0] == found[1][0], own[0] == own[1], own[2], found[1][1])\n"
     )
     finished = launch(2, script)
