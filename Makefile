@@ -14,7 +14,7 @@ test: $(VENV)/.test  ## the ordinary tests: under two minutes on two cores
 
 # The tests that take long: other suites run whole, trainings, thousands of random cases.
 slow: $(VENV)/.test  ## the tests that take long: trainings, other suites, thousands of cases
-	$(BIN)/pytest -n auto --dist worksteal -m slow
+	$(BIN)/pytest -n auto --dist worksteal -m 'slow and not nightly'
 
 lint: $(VENV)/.test  ## ruff, and the layers that imports may cross
 	$(BIN)/ruff check .
