@@ -37,10 +37,10 @@ from zoo.loading import Loaded
 from zoo.runtime import versions
 from zoo.training.adapters import AdapterSettings, adapter_files, add_adapters, write_adapter
 from zoo.training.answers import ANSWERS
-from zoo.training.example_objective import ExampleBatches, scored_targets
+from zoo.training.example_objective import ExampleBatches
 from zoo.training.examples import Completion, Example, TextExample
 from zoo.training.loop import Batch, Trainer, TrainingCallbacks, schedule
-from zoo.training.loss import IGNORED
+from zoo.training.loss import IGNORED, scored_targets
 from zoo.training.record import TrainingRecord, TrainingSettings
 from zoo_tune.run import BATCH, LENGTH, RATES, rows_of
 

@@ -149,13 +149,15 @@ def load(
         rank_watch.check_alike("the checkpoint", digest(checkpoint.path))
     if report is not None:
         report(0, 0)
-    if not checkpoint.lazy and not force:
+    if not checkpoint.lazy and not force and parallel is None:
         check_memory(checkpoint.held_bytes(floats), recipe, floats, context)
     if parallel is not None and (adapter is not None or adapters):
         raise SourceError(
             "`adapter`: none is divided among ranks; fuse it first: zoo convert SOURCE OUT --adapter FOLDER"
         )
-    choice, division = _fill(opened, adapter, adapters or {}, floats, parallel)
+    division = None if parallel is None else divide(opened, parallel, floats, force, context)
+    opened.read(floats, report)
+    choice = _fill(opened, adapter, adapters or {}, floats)
     model = opened.model
     weights = {id(array): array.nbytes for _, array in tree_flatten(model.parameters())}
     if not force:
@@ -168,7 +170,7 @@ def load(
         join_projections(model)
         if division is not None:
             connect_ranks(model, division)
-        if (broken := evaluate_weights(model, report)) is not None:
+        if (broken := evaluate_weights(model, None if division else report)) is not None:
             raise opened.not_finite(dtype, broken)
         make_floats(model)
         runtime.set_up_device()
@@ -198,27 +200,31 @@ def import_generation(registry: Registry, architecture: Architecture, nbytes: in
         import_module("numpy")
 
 
+def divide(opened: Opened, way: str, floats: mx.Dtype | None, force: bool, context: int | None) -> Division:
+    """Leave this rank's part of a model that is divided in this way. SourceError when it does not fit, unless `force`."""
+    memory = tuple(ranks.gathered(runtime.total_memory() or 0))
+    share = Share(ranks.rank(), ranks.size(), memory=memory if all(memory) else ())
+    division = division_of(opened.recipe, way, share)
+    if (group := packed_group(opened.parameters, division)) > 1:
+        division = division_of(opened.recipe, way, replace(share, group=group))
+    opened.divide(division, ranks.rank(), floats)
+    if not force:
+        held = sum(tensor.nbytes for tensor in opened.parameters.values())
+        check_memory(held, division.spec, floats, context)
+    return division
+
+
 def _fill(
     opened: Opened,
     adapter: str | Path | None,
     adapters: Mapping[str, str | Path],
     floats: mx.Dtype | None,
-    parallel: str | None,
-) -> tuple[AdapterChoice, Division | None]:
-    """Read the parameters, change them by the adapter if there is one, and give them to the model; `opened` then holds none.
+) -> AdapterChoice:
+    """Change the parameters by the adapter if there is one, and give them to the model; `opened` then holds none.
 
-    The layers that the `adapters` change get their forms with each; what is returned chooses among them. Of a model that is
-    `parallel` this rank's part is left.
+    The layers that the `adapters` change get their forms with each; what is returned chooses among them.
     """
-    opened.read(floats)
-    choice, division = AdapterChoice(), None
-    if parallel is not None:
-        memory = tuple(ranks.gathered(runtime.total_memory() or 0))
-        share = Share(ranks.rank(), ranks.size(), memory=memory if all(memory) else ())
-        division = division_of(opened.recipe, parallel, share)
-        if (group := packed_group(opened.parameters, division)) > 1:
-            division = division_of(opened.recipe, parallel, replace(share, group=group))
-        opened.divide(division, ranks.rank())
+    choice = AdapterChoice()
     if adapter is None and not adapters:
         fill(opened.model, opened.parameters, floats)
     else:
@@ -230,7 +236,7 @@ def _fill(
         choice = share(opened.model, others, opened.parameters, floats)
         adapt(opened.model, changes, opened.parameters, floats)
     opened.parameters.clear()  # each is then freed as soon as it is cast
-    return choice, division
+    return choice
 
 
 def keep_floats(model: nn.Module, asked: bool | None) -> None:

@@ -162,6 +162,15 @@ def llama3_scaling(factor):
     )
 
 
+# What LLaMA 3.1's checkpoints of every size have in common.
+LLAMA_3 = dict(
+    vocab_size=128256,
+    max_position_embeddings=131072,
+    rope_theta=500000.0,
+    rope_scaling=llama3_scaling(8.0),
+)
+
+
 def published(name, hub, licence=None, download=None, summary="", aliases=(), **numbers):
     """A preset with the numbers of a published LLaMA-like config.json."""
     return Preset(name, summary, hub=hub, config=numbers, licence=licence, download=download, aliases=aliases)
@@ -183,10 +192,14 @@ def zoo_architectures():
                 "meta-llama/Llama-3.1-8B",
                 "Llama 3.1 Community License",
                 **EIGHT_BILLION,
-                vocab_size=128256,
-                max_position_embeddings=131072,
-                rope_theta=500000.0,
-                rope_scaling=llama3_scaling(8.0),
+                **LLAMA_3,
+            ),
+            published(
+                "70b",
+                "meta-llama/Llama-3.1-70B",
+                "Llama 3.1 Community License",
+                **sized(layers=80, dim=8192, heads=64, kv_heads=8, hidden=28672, rms_norm_eps=1e-5),
+                **LLAMA_3,
             ),
             published(
                 "1b",

@@ -27,6 +27,7 @@ from zoo.training.adapters import AdapterSettings, adapter_files, add_adapters, 
 from zoo.training.answers import TokenRow, left_out
 from zoo.training.corpora import UserText, user_corpus
 from zoo.training.data import Data, read_examples
+from zoo.training.data_parallel import rows_per_rank
 from zoo.training.example_lines import keys_of
 from zoo.training.example_objective import ExampleBatches, ExampleObjective, Row
 from zoo.training.examples import Example, TextExample, TranslationPair
@@ -58,6 +59,8 @@ class Batches(Protocol):
     def objective(self) -> ExampleObjective | TrainingObjective: ...
 
     def weight(self, batch: Batch) -> float: ...
+
+    def examples_in(self, batch: Batch) -> int: ...
 
     def training(self) -> Iterator[Batch]: ...
 
@@ -127,9 +130,10 @@ def tune_folder(
         callbacks.phase("encoding the data")
         batches, training = batches_of(loaded, examples, settings, callbacks)
         chosen = add_adapters(loaded.model, settings.adapter, training.seed)
+        rows_of_rank = rows_per_rank(training.batch)
         if isinstance(batches, ExampleBatches):
             rows = batches.longest()
-            check_step(loaded, len(rows), max(row.length for row in rows), training)
+            check_step(loaded, min(len(rows), rows_of_rank), max(row.length for row in rows), training)
         record = _new_record(about, loaded, examples, settings, training)
         run_folder.check_writable(out, record.parameters * (2 * 3 + 1) * 4)
         Trainer(
@@ -139,6 +143,7 @@ def tune_folder(
             record,
             state_path(out),
             weight=batches.weight,
+            examples_in=batches.examples_in,
             validate=partial(batches.held_out_loss, loaded.model, stop=callbacks.stop),
             sample=samples(loaded, examples, batches, record),
             callbacks=callbacks,
@@ -147,8 +152,7 @@ def tune_folder(
         ).run(batches.training(), state)
         finish(out, loaded, settings.adapter, chosen, record)
         if not keep:
-            state_path(out).unlink(missing_ok=True)
-            run_folder.remove_empty(state_path(out).parent)
+            run_folder.remove_state(out)
     return record
 
 
@@ -298,6 +302,7 @@ def _new_record(
     )
 
 
+@run_folder.by_first_rank
 def finish(
     out: Path, loaded: Loaded, settings: AdapterSettings, chosen: list[str], record: TrainingRecord
 ) -> None:

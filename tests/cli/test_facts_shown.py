@@ -84,3 +84,27 @@ def test_a_variant_says_what_differs_and_a_base_does_not():
     assert "zoo run qwen3 TEXT" in at(80, "show", "qwen3") and "zoo run qwen3:pocket TEXT" in at(
         80, "show", "qwen3:pocket"
     )
+
+
+def test_ranks_are_shown_with_what_bounds_them():
+    machine = ("--link", "5,100", "--memory", "800", "--compute", "30")
+    shown = at(100, "show", "llama:8b", "--ranks", "2", "--parallel", "tensor", *machine)
+    assert re.search(r"^weights a rank, bfloat16 +8\.03 GB on each$", shown, re.M)
+    assert re.search(r"^transfers a token +65 sums, 1 gather$", shown, re.M)
+    assert re.search(r"^decode predicted +[\d.]+ tokens/s, bound by link latency$", shown, re.M)
+    assert "a rank" not in at(100, "show", "llama:8b")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--link", "5,100"], "--link is about several machines: give --ranks, too"),
+        (["--parallel", "tensor"], "--parallel is about several machines: give --ranks, too"),
+        (["--ranks", "2", "--link", "5"], "expected two numbers, GB/s,µs, got '5'"),
+        (["--ranks", "2", "--memory", "800"], "`memory`: the speed of 2 ranks depends on their `link`, too"),
+        (["--ranks", "12", "--parallel", "tensor"], "layers.0.mixer.heads: 32 with 8 of keys and values"),
+    ],
+)
+def test_machines_that_cannot_be_are_one_line(options, message):
+    done = CliRunner().invoke(cli, ["show", "llama:8b", *options])
+    assert done.exit_code != 0 and message in " ".join(f"{done.output} {done.exception}".split())

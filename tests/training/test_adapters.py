@@ -12,9 +12,8 @@ from zoo.errors import ZooError
 from zoo.testing import subject
 from zoo.testing.subjects import QUANTIZATION
 from zoo.training.adapters import TRAINED, AdapterSettings, StackedLoRA, adapter_files, add_adapters
-from zoo.training.example_objective import scored_targets
 from zoo.training.loop import Trainer, checkpoint_layers, schedule
-from zoo.training.loss import IGNORED, next_token_loss
+from zoo.training.loss import IGNORED, next_token_loss, scored_targets
 from zoo.training.record import TrainingRecord, TrainingSettings
 
 

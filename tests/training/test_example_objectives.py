@@ -9,6 +9,7 @@ from tests.helpers.tuning import (
     TEMPLATE,
     batch_of,
     check_padding_changes_nothing,
+    check_ranks_divide_a_batch,
     losses_of_steps,
     rows_of,
     small,
@@ -91,16 +92,18 @@ def test_padding_changes_no_masked_token(bert):
     assert together == pytest.approx(alone, rel=1e-4)
 
 
-def test_masked_tokens_are_learned_and_need_a_head_and_a_mask(bert):
+def test_masked_tokens_are_learned_and_need_a_head_and_a_mask(bert, monkeypatch):
     objective = example_objective(bert)
-    losses = losses_of_steps(objective, bert, rows_of(objective, bert, texts()))
+    rows = rows_of(objective, bert, texts())
+    check_ranks_divide_a_batch(objective, bert, rows, monkeypatch)
+    losses = losses_of_steps(objective, bert, rows)
     assert losses[-1] < 0.8 * losses[0]
     bert.recipe = bert.recipe.change(head=None)
     with pytest.raises(NothingToPredict, match="has no head that predicts masked tokens"):
         example_objective(bert)
 
 
-def test_translations_are_targets_closed_by_the_end_and_sources_are_not(transformer):
+def test_translations_are_targets_closed_by_the_end_and_sources_are_not(transformer, monkeypatch):
     objective = example_objective(transformer)
     rows = rows_of(objective, transformer, pairs())
     sources, targets, mask = batch_of(objective, transformer, rows)
@@ -113,6 +116,7 @@ def test_translations_are_targets_closed_by_the_end_and_sources_are_not(transfor
         assert source[: sum(tokens)] == words.encode(pair[0])
     assert objective.loss is translation_loss
     check_padding_changes_nothing(objective, transformer, rows)
+    check_ranks_divide_a_batch(objective, transformer, rows, monkeypatch)
     losses = losses_of_steps(objective, transformer, rows)
     assert losses[-1] < 0.8 * losses[0]
 
@@ -138,7 +142,7 @@ def completions():
     return [Completion(f"line {n}", *pair) for n, pair in enumerate(said, 1)]
 
 
-def test_a_prefix_lm_sees_the_whole_prompt_and_is_asked_for_the_completion(tokenizer, tmp_path):
+def test_a_prefix_lm_sees_the_whole_prompt_and_is_asked_for_the_completion(tokenizer, tmp_path, monkeypatch):
     loaded = small("prefix-lm", tokenizer, tmp_path)
     objective = example_objective(loaded)
     rows = rows_of(objective, loaded, completions())
@@ -148,6 +152,7 @@ def test_a_prefix_lm_sees_the_whole_prompt_and_is_asked_for_the_completion(token
         told = [id for id in expected if id != IGNORED]
         assert expected[length - 1] == told[0] and tokenizer.decode(told) == example.completion
     check_padding_changes_nothing(objective, loaded, rows)
+    check_ranks_divide_a_batch(objective, loaded, rows, monkeypatch)
     losses = losses_of_steps(objective, loaded, rows)
     assert losses[-1] < 0.8 * losses[0]
 
@@ -193,7 +198,7 @@ def test_masked_diffusion_masks_answers_alone_and_ends_them_with_the_padding(lla
     assert min(shares) < 0.3 and max(shares) > 0.7
 
 
-def test_the_loss_of_masked_diffusion_is_the_weighted_mean_over_the_answers(llada):
+def test_the_loss_of_masked_diffusion_is_the_weighted_mean_over_the_answers(llada, monkeypatch):
     objective = example_objective(llada)
     rows = rows_of(objective, llada, completions())
     inputs, targets, weights = batch = batch_of(objective, llada, rows)
@@ -205,6 +210,7 @@ def test_the_loss_of_masked_diffusion_is_the_weighted_mean_over_the_answers(llad
     assert objective.loss(llada.model, *batch).item() == pytest.approx(
         total / objective.weight(batch), rel=1e-4
     )
+    check_ranks_divide_a_batch(objective, llada, rows, monkeypatch)
     losses = losses_of_steps(objective, llada, rows)
     assert losses[-1] < 0.8 * losses[0]
 

@@ -49,7 +49,9 @@ class HeadPart(Head):
 
     def __init__(self, spec: Part, *, dim: int, index: int = 0) -> None:
         super().__init__(spec, dim=dim, index=index)
-        self.output = nn.Linear(dim, spec.rows, bias=spec.bias)
+        if not spec.tied:
+            self.output = nn.Linear(dim, spec.rows, bias=spec.bias)
 
     def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, V)
-        return gathered(super().__call__(x), self.spec.vocab)
+        logits = super().__call__(x)
+        return logits if self.spec.tied else gathered(logits, self.spec.vocab)  # a table gathers its own

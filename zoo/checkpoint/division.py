@@ -27,7 +27,7 @@ def divided_parameters(parameters: Mapping[str, Any], division: Division, rank: 
         if not path.startswith(absent)
     }
     if rank:
-        found |= {path: mx.zeros_like(found[path]) for path in division.once if path in found}
+        found |= {p: mx.zeros(found[p].shape, found[p].dtype) for p in division.once if p in found}
     return found
 
 

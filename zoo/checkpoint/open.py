@@ -16,10 +16,11 @@ from zoo.assemble import assemble
 from zoo.checkpoint.checkpoint import Checkpoint, open_checkpoint
 from zoo.checkpoint.division import divided_parameters
 from zoo.checkpoint.parameters import match, resolved
-from zoo.checkpoint.quantized_matrix import join
+from zoo.checkpoint.quantized_matrix import join, read
 from zoo.checkpoint.quantized_tensors import ExpectedQuantization, check_method, warn_of_differences
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import find
+from zoo.checkpoint.stored_tensor import reading_pool
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, SourceError, warn
 from zoo.host.registry import Registry, default_registry
@@ -34,7 +35,7 @@ class Opened:
 
     `layout` names the weight rules that turn its tensors into parameters. `defaults` are the values used for keys that
     the config lacks. Unless the checkpoint is lazy, parameters have only shapes until `read` is called. `recipe` describes
-    the whole model; `divide` leaves a rank's part of the model and of its parameters.
+    the whole model; `divide` leaves a rank's part of the model and of its parameters, which `read` then reads.
     """
 
     checkpoint: Checkpoint
@@ -43,6 +44,7 @@ class Opened:
     recipe: Any
     defaults: dict[str, Any]
     layout: str
+    divided: bool = False
 
     def layers(self, dtype: mx.Dtype | None) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, Any]]]]:
         """Groups of parameters, each with the function that reads it, floats cast to `dtype`.
@@ -66,16 +68,48 @@ class Opened:
         parameters, _ = weights.apply(rules, tensors.arrays, self.recipe, join)
         return resolved(self.model, parameters)
 
-    def read(self, dtype: mx.Dtype | None) -> None:
-        """Read the parameters, floats cast to `dtype`, unless they are lazy and are read when evaluated."""
-        if not self.checkpoint.lazy:
+    def read(self, dtype: mx.Dtype | None, report: Report | None = None) -> None:
+        """Read the parameters, floats cast to `dtype`, unless they are lazy and are read when evaluated.
+
+        Those of a divided model are read here; `report` is called with the bytes read and those in all.
+        """
+        if self.divided:
+            self.parameters = resolved(self.model, dict(self._read_share(report)))
+        elif not self.checkpoint.lazy:
             self.parameters = self._read(dtype)
+        if not self.checkpoint.lazy:
             self.checkpoint.warn_of_losses(dtype)
 
-    def divide(self, division: Division, rank: int) -> None:
-        """Keep what a rank has: its model, and its share of the parameters."""
-        self.model = assemble(division.spec, self.checkpoint.registry)
-        self.parameters = divided_parameters(self.parameters, division, rank)
+    def divide(self, division: Division, rank: int, dtype: mx.Dtype | None) -> None:
+        """Keep what a rank has: its model, and its share of the parameters, unread; floats are to be cast to `dtype`."""
+        stored = self._stored(dtype)
+        if stored is not None or self.checkpoint.lazy:
+            self.parameters = divided_parameters(stored or self.parameters, division, rank)
+        else:
+            self.parameters = {}
+            for _, read_group in self.layers(dtype):
+                some = divided_parameters(read_group(), division, rank)
+                self.parameters |= {path: read(tensor) for path, tensor in some.items()}
+        self.model, self.divided = assemble(division.spec, self.checkpoint.registry), True
+
+    def _stored(self, dtype: mx.Dtype | None) -> dict[str, Any] | None:
+        """The parameters of the whole model in their files; None where the checkpoint or a rule has to read whole tensors."""
+        tensors = self.checkpoint.stored(dtype)
+        try:
+            return None if tensors is None else self._placed(tensors)
+        except (AttributeError, TypeError):  # a rule that computes with the numbers
+            return None
+
+    def _read_share(self, report: Report | None) -> Iterator[tuple[str, Any]]:
+        """A rank's parameters, each read and freed of the tensor that it is a part of before the next."""
+        total, done = sum(tensor.nbytes for tensor in self.parameters.values()), 0
+        with reading_pool() as pool:
+            for path in list(self.parameters):
+                tensor = self.parameters.pop(path)
+                done += tensor.nbytes
+                yield path, read(tensor, pool)
+                if report is not None:
+                    report(done, total)
 
     def not_finite(self, dtype: str | None, name: str) -> CheckpointError:
         """The error for a parameter or tensor that holds NaN or infinity, which names the stored tensor it came from."""

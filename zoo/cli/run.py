@@ -19,7 +19,15 @@ from zoo.cli.progress import Progress
 from zoo.cli.ranks import on_rank_0, until_interrupted
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
-from zoo.cli.source_options import EXISTING_FILE, MODEL_OPTIONS, ModelOptions, complete_source, model_options
+from zoo.cli.source_options import (
+    EXISTING_FILE,
+    MODEL_OPTIONS,
+    ModelOptions,
+    complete_source,
+    model_options,
+    parallel_option,
+    parallel_prompts_option,
+)
 from zoo.cli.terminal import columns, facts
 from zoo.rank_watch.launcher import launched
 
@@ -110,7 +118,7 @@ def _rate(tokens: int, seconds: float) -> float | None:
 @click.argument("source", shell_complete=complete_source)
 @click.argument("words", metavar="[PROMPT]", nargs=-1)
 @click.option("-p", "--prompt", metavar="TEXT", help="The prompt, instead of the second argument.")
-@model_options(*MODEL_OPTIONS)
+@model_options(*(parallel_prompts_option if o is parallel_option else o for o in MODEL_OPTIONS))
 @click.option("--system", metavar="TEXT", help="A system message, for models with a chat template.")
 @click.option("--raw", is_flag=True, help="Give each prompt as it is, without the chat template.")
 @click.option(
@@ -150,6 +158,8 @@ def run(
         raise click.UsageError(
             f"{'--keep-going' if answers['keep_going'] else '--output'} goes with --prompts"
         )
+    if options.parallel == "data" and prompts is None:
+        raise click.UsageError("--parallel data goes with --prompts")
     others = {"PROMPT": prompt is not None, "--system": given["system"], "--json": as_json}
     if prompts is not None and (other := next((name for name, value in others.items() if value), None)):
         raise click.UsageError(f"{other} and --prompts cannot be given together")
@@ -169,7 +179,8 @@ def run(
     load_seconds = time.perf_counter() - began
     settings = options.settings(loaded, settings)
     if prompts is not None:
-        _run_prompts(loaded, prompts, settings, raw=given["raw"], **answers)
+        divided = options.parallel == "data"
+        _run_prompts(loaded, prompts, settings, raw=given["raw"], divided=divided, **answers)
     elif prompt is None:
         from zoo.cli.chat import chat_session
         from zoo.cli.repl.loop import converse
@@ -242,6 +253,7 @@ def _run_prompts(
     raw: bool,
     output: Path | None,
     keep_going: bool,
+    divided: bool,
 ) -> None:
     """Answer the prompts that `output` does not answer yet, then print how many there were and how fast."""
     from zoo.generation.prompts_file import answer_prompts, read_prompts
@@ -252,7 +264,8 @@ def _run_prompts(
     began, tokens, count, failed = time.perf_counter(), 0, 0, 0
     target = sys.stdout if output is None else output
     with Progress("answering") as report:
-        for answer in answer_prompts(loaded, lines, target, report=report, **how, **settings):
+        answers = answer_prompts(loaded, lines, target, report=report, divided=divided, **how, **settings)
+        for answer in answers:
             count += 1
             failed += "error" in answer
             tokens += answer.get("generated_tokens", 0)

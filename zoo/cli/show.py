@@ -19,10 +19,11 @@ from zoo.cli.source_options import (
     revision_option,
 )
 from zoo.cli.terminal import coloured, columns, facts, table, visible, wrapped, write, write_styled
+from zoo.recipe.pipeline import WAYS
 
 if TYPE_CHECKING:
     from zoo.checkpoint.weight_map import Pair, RuleEntry
-    from zoo.describe import Described, Sheet
+    from zoo.describe import Cluster, Described, Sheet
     from zoo.host.registry import Registry
     from zoo.recipe import Model
 
@@ -31,12 +32,39 @@ OTHERS = 120
 ANSI = {"title": "1", "quiet": "2", "line": "2", "differs": "1;33"}
 
 
+class PairOfNumbers(click.ParamType):
+    """A bandwidth and a latency, such as "5,300"."""
+
+    name = "GB/s,µs"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, float]:
+        """The two numbers. UsageError for anything else."""
+        try:
+            bandwidth, latency = map(float, value.split(","))
+        except ValueError:
+            self.fail(f"expected two numbers, GB/s,µs, got {value!r:.60}", param, ctx)
+        return bandwidth, latency
+
+
 @click.command()
 @click.argument("name", metavar="SOURCE", shell_complete=complete_source)
 @revision_option
 @context_option
 @quantize_option
 @cache_options
+@click.option(
+    "--ranks", type=int, metavar="N", help="Also what each of N machines has of the model, and their speed."
+)
+@click.option("--parallel", type=click.Choice(WAYS), help="How these share the model (default: auto).")
+@click.option(
+    "--link",
+    type=PairOfNumbers(),
+    help="The link between two machines: its bandwidth, and the latency of a message.",
+)
+@click.option("--memory", type=float, metavar="GB/s", help="How fast a machine reads its memory, for decode.")
+@click.option("--compute", type=float, metavar="TFLOP/s", help="How fast a machine multiplies, for prefill.")
 @click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipe.")
 @click.option("--parameters", is_flag=True, help="Also every parameter's path, with its shape.")
 @click.option("--weights", is_flag=True, help="Also which tensors of a checkpoint become which parameters.")
@@ -81,8 +109,8 @@ def show(
         write_file(svg, to_svg(diagrams), overwrite)
         if not as_json:
             return
-    tokenizer, policy = found.tokenizer(registry), policy_of(given)
-    sheet = found.sheet(registry, given["context"], given["quantize"], tokenizer, policy)
+    tokenizer, policy, cluster = found.tokenizer(registry), policy_of(given), _cluster(given)
+    sheet = found.sheet(registry, given["context"], given["quantize"], tokenizer, policy, cluster)
     base = base_of(found, registry)
     words = [] if base is None else differences(base[1], found.recipe, sizes=False)
     fields = fields_of(found.recipe) if everything or (is_opaque(found.recipe) and not as_json) else []
@@ -105,6 +133,24 @@ def show(
         sections.append(table([[row.label, row.texts[0]] for row in aligned([fields])], ["field", "value"]))
     sections.append(table([[path, " or ".join(map(str, shapes))] for path, shapes in paths.items()]))
     click.echo("\n\n".join(filter(None, [*sections, *_weight_tables(names, declared)])))
+
+
+def _cluster(given: dict[str, Any]) -> Cluster | None:
+    """The machines of `--ranks` and what says how fast they are; None without. UsageError for these without `--ranks`."""
+    from zoo.describe import Cluster, Link
+
+    ranks, link = given["ranks"], given["link"]
+    if ranks is None:
+        if alone := [name for name in ("parallel", "link", "memory", "compute") if given[name] is not None]:
+            raise click.UsageError(f"--{alone[0]} is about several machines: give --ranks, too")
+        return None
+    return Cluster(
+        ranks,
+        given["parallel"] or "auto",
+        None if link is None else Link(link[0] * 1e9, link[1] * 1e-6),
+        None if given["memory"] is None else given["memory"] * 1e9,
+        None if given["compute"] is None else given["compute"] * 1e12,
+    )
 
 
 def _print_json(value: Any) -> None:

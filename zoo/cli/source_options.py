@@ -50,6 +50,12 @@ parallel_option = click.option(
     default="auto",
     help="How the ranks that mlx.launch started share the model.",
 )
+parallel_prompts_option = click.option(
+    "--parallel",
+    type=click.Choice(["auto", "tensor", "pipeline", "data"]),
+    default="auto",
+    help="How the ranks that mlx.launch started share the model; data: each has all of it, and they share --prompts.",
+)
 adapter_option = click.option(
     "--adapter",
     type=FOLDER,
@@ -134,6 +140,8 @@ class ModelOptions(Frozen):
         names = ("adapter", "architecture", "revision", "repack", "unpack", "dtype", "parallel", "force")
         with Progress("loading", waits=True) as report:
             how = {name: getattr(self, name) for name in names}
+            if self.parallel == "data":
+                how["parallel"] = None  # the whole model on each rank
             loaded = load(source, adapters=self.shared_adapters, context=context, report=report, **how)
         plugin = default_registry().plugin_of(loaded.architecture)
         if not plugin.first_party:
@@ -201,11 +209,12 @@ def named_values(
 def _opened_cache(path: Path, loaded: Loaded) -> PromptCache:
     """Open the prompt cache of a file. It is saved when the command ends, if a prompt was read."""
     from zoo.generation.prefix_cache import PromptCache
+    from zoo.runtime import ranks
 
     cache = PromptCache.load(path, loaded)
 
     def save() -> None:
-        if cache.statistics.requests:
+        if cache.statistics.requests and ranks.rank() == 0:
             cache.save(path)
 
     click.get_current_context().call_on_close(save)

@@ -15,6 +15,7 @@ from zoo.architecture.architecture import TASKS
 from zoo.checkpoint.source import find, is_architecture, named_preset
 from zoo.config import Config
 from zoo.describe.facts.fact import Fact, Sheet
+from zoo.describe.facts.ranks import Cluster
 from zoo.describe.facts.sheet import facts_of, tokenizer_facts
 from zoo.errors import CheckpointError, SourceError, ZooError, warn
 from zoo.files.reading import read_object
@@ -69,8 +70,9 @@ class Described(Frozen):
         quantize: str | None = None,
         tokenizer: Tokenizer | None = None,
         policy: CachePolicy | None = None,
+        cluster: Cluster | None = None,
     ) -> Sheet:
-        """Its fact sheet, with the facts of `tokenizer` and of a cache's `policy` where they are given."""
+        """Its fact sheet, with the facts of `tokenizer`, of a cache's `policy` and of a `cluster` where they are given."""
         more = list(tokenizer_facts(tokenizer))
         if self.preset is not None and self.preset.licence:
             more.append(Fact("licence", "licence", self.preset.licence))
@@ -82,6 +84,7 @@ class Described(Frozen):
             registry=registry,
             quantizes=self.architecture.quantizes,
             policy=policy,
+            cluster=cluster,
             more=more,
         )
 

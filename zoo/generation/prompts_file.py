@@ -1,10 +1,14 @@
-"""Answers a file of prompts, one a line, in their order. An interrupted run can be continued."""
+"""Answers a file of prompts, one a line, in their order. An interrupted run can be continued.
+
+Several ranks, each with the whole model, can divide the lines. Rank 0 writes all answers.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
@@ -25,7 +29,6 @@ from zoo.generation.loop.step import Step
 from zoo.generation.prefix_cache.disk import model_fingerprint, tokenizer_fingerprint
 from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
-from zoo.rank_watch.launcher import launched_rank
 from zoo.runtime import ranks
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 LINE_KEYS = ("prompt", "messages", "id")  # the keys of a line that are no settings
 MADE_BY = "made_by"  # the first key of an answer: the run that wrote it
+EXCHANGE = 2.0  # seconds after which ranks exchange the answers that are finished
 
 
 @frozen()
@@ -122,13 +126,15 @@ def answer_prompts(
     *,
     raw: bool = False,
     keep_going: bool = False,
+    divided: bool = False,
     report: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Iterator[Mapping[str, Any]]:
     """Answer the lines, write each answer as a line of JSON to `output`, in the lines' order, and yield the answers.
 
-    `raw` is that of `read_prompts`. Each answer names the zoo's version, the model and the settings. A file with answers of the same run is continued, and
-    a truncated answer is replaced. PromptError, before anything runs, for a file with anything else or with answers of
+    `raw` is that of `read_prompts`. Each answer names the zoo's version, the model and the settings. A file with answers of
+    the same run is continued, and a truncated answer is replaced. With `divided` each rank answers its share of the lines;
+    all ranks yield all answers, and rank 0 alone writes them. PromptError, before anything runs, for a file with anything else or with answers of
     another run, for a file that another process writes, and for an invalid setting; one of a line becomes that line's
     answer where `keep_going`. `report` is called with the numbers of lines that are answered and of all.
     """
@@ -139,7 +145,7 @@ def answer_prompts(
         prompt_cache = shared.pop("prompt_cache", None)
         shared = checked_shared(shared)
         settings_for(loaded, shared)  # an error in these is of no line
-        answers: Callable[[Sequence[Valid]], Iterator[Answer]] = partial(
+        answers: Callable[[Sequence[Valid]], Iterator[list[Answer]]] = partial(
             _by_engine, settings=resolved, prompt_cache=prompt_cache
         )
     else:
@@ -164,18 +170,21 @@ def answer_prompts(
     made_by = _made_by(loaded, settings, raw)
 
     def run() -> Iterator[Mapping[str, Any]]:
+        if divided:
+            ranks.check_same({**made_by, "prompts": [line.values for line in lines]})
         with _opened(output, checked, made_by) as (file, done):
             failed, chats, plain = list[Answer](), list[Valid](), list[Valid]()
-            for line in checked[done:]:
+            for line in checked[done:][ranks.rank() :: ranks.size()] if divided else checked[done:]:
                 if line.prompt is not None and line.error is None:
                     (plain if line.prompt.loaded is loaded else chats).append((line, line.prompt))
                 else:
                     values = {"line": line.number, **_repeated(line.values), "error": line.error}
                     failed.append((line.index, values))
             # Those of conversations have a tokenizer that writes more special tokens.
-            answered = (answer for part in (chats, plain) if part for answer in answers(part))
+            answered = (some for part in (chats, plain) if part for some in answers(part))
             held: dict[int, Mapping[str, Any]] = {}
-            for index, found in chain(failed, answered):
+            found_here = chain([failed], answered)
+            for index, found in _exchanged(found_here) if divided else chain.from_iterable(found_here):
                 held[index] = found
                 while done in held:
                     values = {MADE_BY: made_by, **held.pop(done)}
@@ -243,17 +252,19 @@ def _record(line: Line, prompt: ChatPrompt, steps: list[Step]) -> dict[str, Any]
 def _opened(
     output: Path | TextIO, lines: Sequence[Line], made_by: Mapping[str, str]
 ) -> Iterator[tuple[TextIO, int]]:
-    """The open output, and how many of the lines it answers already."""
+    """The open output, and how many of the lines it answers already. What a rank other than 0 writes is dropped."""
+    if ranks.rank() > 0:
+        with open(os.devnull, "w", encoding="utf-8") as nothing:
+            yield nothing, ranks.shared(0)
+        return
     if not isinstance(output, Path):
-        yield output, 0
+        yield output, ranks.shared(0)
         return
     with ExitStack() as stack:
         try:
             done = 0
-            if launched_rank():
-                file: TextIO = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
-            elif is_stream(output):
-                file = stack.enter_context(output.open("w", encoding="utf-8"))
+            if is_stream(output):
+                file: TextIO = stack.enter_context(output.open("w", encoding="utf-8"))
             else:
                 check_output(output, overwrite=True)
                 stack.enter_context(locked(output))
@@ -263,7 +274,7 @@ def _opened(
                 os.ftruncate(descriptor, size)
         except OSError as error:
             raise SourceError(f"{output}: cannot be written ({error.strerror or error})") from error
-        yield file, ranks.shared(done)  # rank 0 alone writes
+        yield file, ranks.shared(done)
 
 
 def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str]) -> tuple[int, int]:
@@ -295,10 +306,28 @@ def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str])
     return len(whole), len(content) - len(torn)
 
 
+def _exchanged(answers: Iterator[list[Answer]]) -> Iterator[Answer]:
+    """The answers of all ranks, on each of them."""
+    unfinished = True
+    while unfinished:
+        found: list[Answer] = []
+        deadline = time.monotonic() + EXCHANGE
+        ended = True
+        for some in answers:
+            found += some
+            if time.monotonic() > deadline:
+                ended = False
+                break
+        parts = ranks.gathered([found, ended])
+        unfinished = not all(ended for _, ended in parts)
+        for part, _ in parts:
+            yield from part
+
+
 def _by_engine(
     valid: Sequence[Valid], settings: Mapping[int, Settings], prompt_cache: PromptCache | None
-) -> Iterator[Answer]:
-    """Yield each answer when it is finished."""
+) -> Iterator[list[Answer]]:
+    """Yield the answers that each step of the engine finishes, perhaps none."""
     engine = Engine(valid[0][1].loaded, prompt_cache=prompt_cache)
     running: dict[int, tuple[Valid, list[Step]]] = {}
     waiting = iter(valid)
@@ -307,22 +336,24 @@ def _by_engine(
             running[engine.add_sequence(one[1].ids, settings[one[0].index])] = one, []
         if not running:
             return
+        finished = []
         for handle, step in engine.step():
             one, steps = running[handle]
             steps.append(step)
             if step.finish_reason is not None:
                 del running[handle]
-                yield one[0].index, _record(*one, steps)
+                finished.append((one[0].index, _record(*one, steps)))
+        yield finished
 
 
-def _by_batch(valid: Sequence[Valid], settings: Mapping[str, Any]) -> Iterator[Answer]:
-    """Yield the answers that the strategy's own function for several prompts gives."""
+def _by_batch(valid: Sequence[Valid], settings: Mapping[str, Any]) -> Iterator[list[Answer]]:
+    """Yield the answers that each step of the strategy's own function for several prompts finishes, perhaps none."""
     for start in range(0, len(valid), MOST_ROWS):
         block = valid[start : start + MOST_ROWS]
         steps: list[list[Step]] = [[] for _ in block]
         prompts = [prompt.ids for _, prompt in block]
         for index, step in batch_stream(block[0][1].loaded, prompts, **settings):
             steps[index].append(step)
-            if step.finish_reason is not None:
-                line, prompt = block[index]
-                yield line.index, _record(line, prompt, steps[index])
+            line, prompt = block[index]
+            over = step.finish_reason is not None
+            yield [(line.index, _record(line, prompt, steps[index]))] if over else []

@@ -89,23 +89,29 @@ class Head(Spec):
     def own_parameters(self, dim: int) -> int:
         return super().own_parameters(dim) + (self.tied and self.bias) * (self.vocab or 0)
 
+    @property
+    def outputs(self) -> int:
+        """How many logits its module computes."""
+        return self.vocab or 0
+
     def active_parameters(self, dim: int) -> int:
-        return super().active_parameters(dim) + self.tied * dim * (self.vocab or 0)
+        return super().active_parameters(dim) + self.tied * dim * self.outputs
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
-        return () if self.tied else (Matrix("output", dim, self.vocab or 0, bias=self.bias),)
+        return () if self.tied else (Matrix("output", dim, self.outputs, bias=self.bias),)
 
     def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
-        tied = 2 * dim * (self.vocab or 0) if self.tied else 0  # by the embedding's table
+        tied = 2 * dim * self.outputs if self.tied else 0  # by the embedding's table
         return super().own_flops(dim, keys, prefill) + tied
 
     def divided(self, dim: int, share: Share) -> Division | None:
-        """By rows of its matrix; the embedding divides the table of a tied one."""
-        if self.tied or self.vocab is None:
+        """By rows of its matrix, which is the embedding's to divide where it is tied."""
+        if self.vocab is None:
             return None
         rows = rows_of(self.vocab, share)
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return Division(HeadPart(**fields, rows=rows[1] - rows[0]), outputs("output", rows))
+        part = HeadPart(**fields, rows=rows[1] - rows[0])
+        return Division(part, {} if self.tied else outputs("output", rows))
 
 
 @frozen(kw_only=True)
@@ -115,5 +121,6 @@ class HeadPart(Head):
     kind, name = "head", "logits-part"
     rows: int
 
-    def matrices(self, dim: int) -> tuple[Matrix, ...]:
-        return (Matrix("output", dim, self.rows, bias=self.bias),)
+    @property
+    def outputs(self) -> int:
+        return self.rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -18,6 +18,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import rank_watch
+from zoo.errors import ZooError
 from zoo.rank_watch.launcher import launched
 
 
@@ -121,24 +122,6 @@ def receive(like: mx.array, source: int) -> mx.array:
     return _library().recv_like(like, source, group=group())
 
 
-def gathered(value: int) -> list[int]:
-    """The numbers of all ranks, in their order; at most 2⁵³."""
-    if size() == 1:
-        return [value]
-    high, low = divmod(value, 2**31)
-    pairs = all_gather(mx.array([high, low], mx.int32)).tolist()
-    return [2**31 * high + low for high, low in zip(pairs[::2], pairs[1::2], strict=True)]
-
-
-def everyones(value: Any) -> list[Any]:
-    """The values of all ranks, in their order: anything that JSON can write."""
-    text = json.dumps(value).encode()
-    lengths = gathered(len(text))
-    padded = mx.array(list(text.ljust(max(lengths), b" ")), mx.uint8)
-    texts = all_gather(padded).reshape(len(lengths), -1).tolist()
-    return [json.loads(bytes(text)) for text in texts]
-
-
 def shared(value: Any) -> Any:
     """The value of rank 0, on every rank: anything that JSON can write."""
     ranks = group()
@@ -152,3 +135,26 @@ def _shared(value: Any, ranks: mx.distributed.Group) -> Any:
     length = int(_library().all_sum(mx.array(len(text), mx.int32), group=ranks).item())
     given = mx.array(list(text.ljust(length, b"\0")), mx.uint8) if length else mx.zeros((0,), mx.uint8)
     return json.loads(bytes(_library().all_sum(given, group=ranks).tolist()))
+
+
+def gathered(value: Any) -> list[Any]:
+    """The values of all ranks, on each of them, in the order of the ranks: anything that JSON can write."""
+    if size() == 1:
+        return [value]
+    text = json.dumps(value).encode()
+    lengths = all_gather(mx.array([len(text)], mx.int32)).tolist()
+    texts = bytes(all_gather(mx.array(memoryview(text.ljust(max(lengths))), mx.uint8)).tolist())
+    return [json.loads(texts[start : start + max(lengths)]) for start in range(0, len(texts), max(lengths))]
+
+
+def barrier() -> None:
+    """Wait until all ranks are here."""
+    gathered(None)
+
+
+def check_same(values: Mapping[str, Any]) -> None:
+    """ZooError, with the rank and the name of the value, where a rank has a value other than rank 0's."""
+    first, *others = gathered(values)
+    for number, other in enumerate(others, 1):
+        if different := next((name for name in first if other.get(name) != first[name]), None):
+            raise ZooError(f"rank {number} has another `{different}` than rank 0")

@@ -14,9 +14,10 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.loading import Loaded
+from zoo.training.data_parallel import mean_loss, rows_in
 from zoo.training.examples import Example
 from zoo.training.loop import Batch, Loss
-from zoo.training.loss import IGNORED
+from zoo.training.loss import scored_targets
 
 
 class Row(Protocol):
@@ -29,11 +30,6 @@ class Row(Protocol):
     def cut(self) -> int: ...
 
 
-def scored_targets(batch: Batch) -> float:
-    """The number of targets of a batch (inputs, targets, …) that have a loss."""
-    return float((batch[1] != IGNORED).sum().item())
-
-
 @dataclass(frozen=True)
 class ExampleObjective:
     """An objective that takes single examples.
@@ -41,7 +37,9 @@ class ExampleObjective:
     `takes` are the kinds of example. `encode(example, loaded, length)` gives the rows of an example, each cut to `length`
     tokens; most give one, a conversation several where its template writes earlier answers otherwise. It raises
     ZooError, without the example's origin, for an example that cannot be used. `collate(rows, loaded, order)` pads rows to
-    a batch; what it draws comes from `order`. `loss(model, *batch)` is a mean over `weight(batch)` items.
+    a batch; what it draws comes from `order`. `loss(model, *batch)` is a mean over `weight(batch)` items. Ranks divide a
+    batch in at most `examples_in(batch)` parts, along the first axis of its arrays: the loss of the batch is the mean of
+    theirs, each counted by its weight. 1 where the loss compares the examples of a batch with each other.
     `prepare(loaded, rows, stop)`, if any, is called once with the rows and the model before it is changed, and gives the
     rows in their place: with the log-probabilities of a reference model, for example. It raises `Stopped` when `stop()`
     says so.
@@ -52,6 +50,7 @@ class ExampleObjective:
     collate: Callable[[Sequence[Any], Loaded, random.Random], Batch]
     loss: Loss
     weight: Callable[[Batch], float] = scored_targets
+    examples_in: Callable[[Batch], int] = rows_in
     prepare: Callable[[Loaded, Sequence[Any], Callable[[], bool]], Sequence[Any]] | None = None
 
 
@@ -93,20 +92,17 @@ class ExampleBatches:
         """How much a batch counts in an average of several."""
         return self.objective.weight(batch)
 
+    def examples_in(self, batch: Batch) -> int:
+        """In how many parts a batch can be divided."""
+        return self.objective.examples_in(batch)
+
     def longest(self) -> list[Row]:
         """The rows of the batch that takes the most memory."""
         return sorted(self.trained, key=lambda row: row.length)[-self.batch :]
 
     def held_out_loss(self, model: nn.Module, stop: Callable[[], bool] = lambda: False) -> float | None:
         """The mean loss of the held-out rows; None when there are none, or `stop` says so before it is known."""
-        total = count = 0.0
-        for batch in self.validation():
-            if stop():
-                return None
-            weight = self.objective.weight(batch)
-            total += self.objective.loss(model, *batch).item() * weight
-            count += weight
-        return total / count if count else None
+        return mean_loss(model, self.objective.loss, self.weight, self.validation(), stop)
 
 
 def padded_ids(rows: Sequence[Sequence[int]], fill: int) -> mx.array:

@@ -2,10 +2,12 @@
 
 On the CPU the same settings give the same run, bit for bit, on the same machine and versions, however often it was
 interrupted and resumed: weights and optimizer are kept in float32 as they are, and the batches follow from the seed.
+Several ranks divide the rows of each batch, so that their run is that of one rank within rounding, dropout aside.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import time
@@ -23,6 +25,9 @@ from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
 from zoo.blocks.model import Initialises
 from zoo.errors import ZooError
+from zoo.runtime import ranks
+from zoo.training.data_parallel import averaged, broadcast_tree, check_same_weights, part_of, rows_in
+from zoo.training.loss import scored_targets
 from zoo.training.record import TrainingRecord, TrainingSettings
 from zoo.training.run_folder import State, save_state
 
@@ -134,7 +139,8 @@ def _checkpointed(kind: type) -> type:
 class Trainer:
     """Trains the trainable parameters of `model` in place.
 
-    `weight` says how much a batch counts where a step averages several. The state, with `files` in it, is written to `state` every `every` steps, each minute, at the end, and when
+    `weight` says how much a batch counts where a step averages several, `examples_in` in how many parts it can be divided
+    among ranks. The state, with `files` in it, is written to `state` every `every` steps, each minute, at the end, and when
     `callbacks.stop` says so. `validate` returns the held-out loss, or None when there is none; `sample` returns a
     text that the model writes, to be shown with it.
     """
@@ -145,7 +151,8 @@ class Trainer:
     record: TrainingRecord
     state: Path
     files: Mapping[str, bytes] = field(default_factory=dict)
-    weight: Callable[[Batch], float] = lambda batch: 1.0
+    weight: Callable[[Batch], float] = scored_targets
+    examples_in: Callable[[Batch], int] = rows_in
     validate: Callable[[], float | None] | None = None
     sample: Callable[[], str | None] = lambda: None
     callbacks: TrainingCallbacks = field(default_factory=TrainingCallbacks)
@@ -170,7 +177,12 @@ class Trainer:
         Stopped when `callbacks.stop` says so, once the state is saved; ZooError when the loss is no number.
         """
         self.callbacks.total(self.settings.steps)
+        tokenizer = {name: hashlib.sha256(data).hexdigest() for name, data in self.files.items()}
+        ranks.check_same({**self.record.settings, **self.record.versions, "tokenizer": tokenizer})
         start = 0 if resume is None else self._restore(resume, batches)
+        self.model.update(broadcast_tree(self.model.trainable_parameters()))
+        if start:
+            self._optimizer.state = broadcast_tree(self._optimizer.state)
         if start and self._is_due(start):  # a run may be stopped while it is measured
             self._measure(start)
         self.model.train()
@@ -184,24 +196,31 @@ class Trainer:
             self._step(step, list(islice(batches, self.settings.accumulate)), clock)
             if self._is_due(step):
                 self._measure(step)
-            stopped = self.callbacks.stop()
             now = time.perf_counter()
-            if stopped or self._is_due(step) or now - saved > SAVED:
+            asked = ranks.gathered([self.callbacks.stop(), now - saved > SAVED])
+            stopped = any(stop for stop, _ in asked)
+            if stopped or self._is_due(step) or asked[0][1]:
+                check_same_weights(self.model, step)
                 save_state(self.state, self.model, self._optimizer, self.record, step, self.files)
                 saved = now
             if stopped:
+                ranks.barrier()  # until the state is written
                 raise Stopped(step)
         self.model.eval()
 
     def _restore(self, resume: State, batches: Iterator[Batch]) -> int:
-        """Put the run back where it was, its batches too, and give the steps that are done."""
-        saved = {path: array.shape for path, array in resume.model}
-        own = {path: array.shape for path, array in tree_flatten(self.model.trainable_parameters())}
-        if different := sorted(path for path in saved | own if saved.get(path) != own.get(path)):
-            raise ZooError(f"the run's weights do not fit the model: {different[0]}")
-        self.model.load_weights(resume.model, strict=False)
+        """Put the run back where it was, its batches too, and give the steps that are done.
+
+        Rank 0 alone has the weights and the optimizer's state.
+        """
         self._optimizer.init(self.model.trainable_parameters())
-        self._optimizer.state = tree_unflatten(resume.optimizer)
+        if ranks.rank() == 0:
+            saved = {path: array.shape for path, array in resume.model}
+            own = {path: array.shape for path, array in tree_flatten(self.model.trainable_parameters())}
+            if different := sorted(path for path in saved | own if saved.get(path) != own.get(path)):
+                raise ZooError(f"the run's weights do not fit the model: {different[0]}")
+            self.model.load_weights(resume.model, strict=False)
+            self._optimizer.state = tree_unflatten(resume.optimizer)
         for key in ("losses", "validation", "tokens", "seconds"):
             setattr(self.record, key, resume.record[key])
         self.callbacks.phase(f"reading on to step {resume.step}")
@@ -218,7 +237,8 @@ class Trainer:
     def _step(self, step: int, batches: Sequence[Batch], clock: float) -> None:
         """One step of the optimizer; `clock` is when the run would have begun without a break."""
         began = time.perf_counter()
-        mx.random.seed((self.settings.seed * SEEDS + step) % 2**64)  # dropout, of a resumed run too
+        seed = self.settings.seed * SEEDS + step + (ranks.rank() << 40)
+        mx.random.seed(seed % 2**64)  # dropout, of a resumed run too
         loss, gradients = self._averaged(batches)
         gradients, norm = optim.clip_grad_norm(gradients, self.settings.clip)
         self._optimizer.update(self.model, gradients)
@@ -234,20 +254,21 @@ class Trainer:
             self.record.losses.append([step, round(loss.item(), 4)])
 
     def _averaged(self, batches: Sequence[Batch]) -> tuple[mx.array, Any]:
-        """The loss and the gradients of some batches, each counted by its weight; one batch is held at a time."""
-        if len(batches) == 1:
+        """The loss and the gradients of some batches of all ranks, each counted by its weight; one is held at a time."""
+        if len(batches) == ranks.size() == 1:
             return self._gradient(self.model, *batches[0])  # type: ignore[no-any-return]
-        weights = [self.weight(batch) for batch in batches]
-        total = max(sum(weights), 1e-9)
+        total = max(sum(map(self.weight, batches)), 1e-9) / ranks.size()
         loss, sums = mx.array(0.0), None
-        for batch, weight in zip(batches, weights, strict=True):
-            one, gradients = self._gradient(self.model, *batch)
-            share = weight / total
+        for part in (part_of(batch, self.examples_in(batch)) for batch in batches):
+            share = self.weight(part) / total
+            if not share:
+                continue
+            one, gradients = self._gradient(self.model, *part)
             scaled = tree_map(lambda array, share=share: array * share, gradients)
             sums = scaled if sums is None else tree_map(mx.add, sums, scaled)
             loss = loss + one * share
             mx.eval(sums, loss)
-        return loss, sums
+        return averaged(loss, sums or tree_map(mx.zeros_like, self.model.trainable_parameters()))
 
     def _measure(self, step: int) -> None:
         """Measure the held-out loss, unless that was done at this step before."""
@@ -260,7 +281,7 @@ class Trainer:
             _check_finite("validation loss", found, step)
             record.validation.append([step, round(found, 4)])
             last = record.losses[-1][1] if record.losses else found
-            self.callbacks.measured(step, last, found, self.sample())
+            self.callbacks.measured(step, last, found, self.sample() if ranks.rank() == 0 else None)
         self.model.train()
 
 

@@ -1,5 +1,7 @@
 """Cross-entropy with teacher forcing. Axes: B batch, T length, P positions, D width, V vocabulary."""
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 import numpy as np
 
@@ -34,6 +36,11 @@ def scored_loss(hidden, head, targets):  # (B, T, D), (B, T) -> ()
     positions = true_positions(scored)
     hidden = hidden.reshape(targets.size, -1)[positions]  # (B, T, D) -> (P, D)
     return cross_entropy(head(hidden[None]), targets.reshape(-1)[positions][None])
+
+
+def scored_targets(batch: Sequence[mx.array]) -> float:
+    """The number of targets of a batch (inputs, targets, …) that have a loss."""
+    return float((batch[1] != IGNORED).sum().item())
 
 
 def true_positions(which):

@@ -24,9 +24,10 @@ from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 from zoo.training.answers import ANSWERS
 from zoo.training.corpora import TextCorpus
-from zoo.training.example_objective import ExampleObjective, scored_targets
+from zoo.training.data_parallel import mean_loss, rows_in
+from zoo.training.example_objective import ExampleObjective
 from zoo.training.loop import Batch, Loss
-from zoo.training.loss import IGNORED, next_token_loss
+from zoo.training.loss import IGNORED, next_token_loss, scored_targets
 from zoo.training.record import TrainingSettings
 
 END = "<|endoftext|>"
@@ -256,18 +257,15 @@ class CorpusBatches:
         """How much a batch counts in an average of several: by its targets."""
         return scored_targets(batch)
 
+    def examples_in(self, batch: Batch) -> int:
+        """In how many parts a batch can be divided: by its rows."""
+        return rows_in(batch)
+
     def held_out_loss(
         self, model: nn.Module, documents: int | None = None, stop: Callable[[], bool] = lambda: False
     ) -> float | None:
         """The mean loss of the held-out targets in nats; None without any, or when `stop` says so before it is known."""
-        total = count = 0.0
-        for batch in self.validation(documents):
-            if stop():
-                return None
-            targets = self.weight(batch)
-            total += self.objective.loss(model, *batch).item() * targets
-            count += targets
-        return total / count if count else None
+        return mean_loss(model, self.objective.loss, self.weight, self.validation(documents), stop)
 
 
 def fitting_texts(

@@ -30,6 +30,7 @@ from zoo.recipe import EncoderDecoder, Model, learned_context
 from zoo.tokenizer import Tokenizer
 from zoo.training import run_folder
 from zoo.training.corpora import TextCorpus, corpus
+from zoo.training.data_parallel import rows_per_rank
 from zoo.training.loop import Trainer, TrainingCallbacks, initialise
 from zoo.training.objective import END, CorpusBatches, fitting_texts, objective_of, token
 from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, svg
@@ -104,7 +105,7 @@ def train_folder(
             target = resumed_target(out, state, what, registry, config)
         objective = objective_of(target.architecture, settings.objective, registry)
         # What cannot be is refused before anything is read.
-        check_memory(target.recipe(), TRAINED, settings.batch * settings.length)
+        check_memory(target.recipe(), TRAINED, rows_per_rank(settings.batch) * settings.length)
         callbacks.phase("reading the corpus")
         texts = corpus(settings.corpus or objective.corpus, target.architecture.task, registry)
         settings = replace(settings, corpus=texts.name, packed=texts.user_text is not None)
@@ -138,8 +139,7 @@ def train_folder(
         ).run(batches.training(), state)
         finish(out, loaded, record, files)
         if not keep:
-            state_path(out).unlink(missing_ok=True)
-            run_folder.remove_empty(state_path(out).parent)
+            run_folder.remove_state(out)
     return record
 
 
@@ -185,6 +185,7 @@ def samples(loaded: Loaded, texts: TextCorpus, record: TrainingRecord) -> Callab
     return make
 
 
+@run_folder.by_first_rank
 def finish(out: Path, loaded: Loaded, record: TrainingRecord, files: Mapping[str, bytes]) -> None:
     """Write the model, its tokenizer, record and curve, and put them in the place of `out` in one step."""
     with run_folder.publishing(out, NAMES) as part:

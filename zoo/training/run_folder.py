@@ -7,11 +7,12 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -24,6 +25,7 @@ from zoo.checkpoint.safetensors import INDEX
 from zoo.errors import CheckpointError, ConfigError, SourceError, ZooError, warn
 from zoo.files.reading import read_object
 from zoo.files.writing import is_temporary_name, locked, make_folder, replacing, swap, temporary_folder
+from zoo.runtime import ranks
 from zoo.training.corpora import TextCorpus
 from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, settings_in
 
@@ -33,7 +35,21 @@ STATE = "state.safetensors"  # the state of a run, replaced atomically
 FORMAT = "1"
 SPARE = 16 << 20  # bytes beside the weights: tokenizer, records, file systems' own
 
+P = ParamSpec("P")
 
+
+def by_first_rank(function: Callable[P, None]) -> Callable[P, None]:
+    """The function, called by rank 0 alone: the folder of a run is its."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        if ranks.rank() == 0:
+            function(*args, **kwargs)
+
+    return call
+
+
+@by_first_rank
 def check_new(out: Path, overwrite: bool, config: str = MODEL_CONFIG) -> None:
     """SourceError for a folder that holds something, unless it has the file `config` or a run and may be overwritten.
 
@@ -60,6 +76,7 @@ def check_new(out: Path, overwrite: bool, config: str = MODEL_CONFIG) -> None:
         raise SourceError(f"{out}: holds {names[0]} already; {ways} trains anew")
 
 
+@by_first_rank
 def check_writable(out: Path, size: int) -> None:
     """SourceError unless files of `size` bytes in all can be written into the folder; it is left as it was."""
     made = [folder for folder in (out, *out.parents) if not folder.exists()]
@@ -89,7 +106,14 @@ def remove_empty(*folders: Path) -> None:
 
 @contextmanager
 def claimed(out: Path) -> Iterator[None]:
-    """Keep other processes from training into `out` meanwhile; folders that were made for it go if nothing is in them."""
+    """Keep other processes from training into `out` meanwhile; folders that were made for it go if nothing is in them.
+
+    Other ranks wait at the end until rank 0 has written it.
+    """
+    if ranks.rank() > 0:
+        yield
+        ranks.barrier()
+        return
     made = [folder for folder in out.parents if not folder.exists()]
     with contextlib.ExitStack() as stack:
         stack.callback(remove_empty, *made)
@@ -99,6 +123,14 @@ def claimed(out: Path) -> Iterator[None]:
         except OSError as error:
             raise SourceError(f"{out}: cannot be written ({error.strerror or error})") from error
         yield
+        ranks.barrier()
+
+
+@by_first_rank
+def remove_state(out: Path) -> None:
+    """Remove the state of the run in `out`: it cannot be resumed."""
+    state_path(out).unlink(missing_ok=True)
+    remove_empty(state_path(out).parent)
 
 
 @contextmanager
@@ -150,7 +182,10 @@ def _move(part: Path, out: Path, new: Collection[str], stale: Collection[str]) -
 
 @dataclass(frozen=True)
 class State:
-    """A run after `step` steps: its record so far, weights and optimizer by path, the tokenizer's files by name."""
+    """A run after `step` steps: its record so far, weights and optimizer by path, the tokenizer's files by name.
+
+    Rank 0 alone has weights and optimizer.
+    """
 
     step: int
     record: dict[str, Any]
@@ -164,6 +199,7 @@ def state_path(folder: Path) -> Path:
     return folder / "run" / STATE
 
 
+@by_first_rank
 def save_state(
     path: Path,
     model: nn.Module,
@@ -186,7 +222,15 @@ def save_state(
 
 
 def open_state(path: Path) -> State:
-    """The state in a file, its arrays read when they are used; ZooError when there is none, or it is damaged."""
+    """The state in a file of rank 0, its arrays read when they are used; ZooError when there is none, or it is damaged."""
+    state = _read_state(path) if ranks.rank() == 0 else None
+    about = state and [state.step, state.record, {name: data.hex() for name, data in state.files.items()}]
+    step, record, files = ranks.shared(about)
+    return state or State(step, record, [], [], {name: bytes.fromhex(data) for name, data in files.items()})
+
+
+def _read_state(path: Path) -> State:
+    """The state in a file."""
     if not path.is_file():
         raise ZooError(f"{path.parent.parent}: no run to resume")
     try:

@@ -60,7 +60,7 @@ def contrastive(loaded: Loaded, temperature: float) -> ExampleObjective:
         states = hidden_states(model, causality, tokens, mask)  # (N, S, D)
         return info_nce(pool(states, mask, pooling.mode), targets, temperature)
 
-    return ExampleObjective((SentencePair,), encode, collate, loss)
+    return ExampleObjective((SentencePair,), encode, collate, loss, examples_in=lambda batch: 1)
 
 
 def collate(rows: Sequence[PairRow], loaded: Loaded, order: random.Random) -> Batch:

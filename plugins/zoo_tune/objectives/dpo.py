@@ -26,7 +26,7 @@ def dpo(loaded: Loaded, beta: float) -> ExampleObjective:
     def loss(model: Any, inputs: mx.array, targets: mx.array, reference: mx.array) -> mx.array:
         return dpo_loss(answer_logprobs(model, inputs, targets), reference, beta)
 
-    return ExampleObjective((Preference,), encode, collate, loss, pairs, with_reference)
+    return ExampleObjective((Preference,), encode, collate, loss, pairs, pairs, with_reference)
 
 
 def dpo_loss(logprobs: mx.array, reference: mx.array, beta: float) -> mx.array:

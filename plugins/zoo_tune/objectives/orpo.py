@@ -21,7 +21,7 @@ def orpo(loaded: Loaded, beta: float) -> ExampleObjective:
     def loss(model: Any, inputs: mx.array, targets: mx.array) -> mx.array:
         return orpo_loss(answer_logprobs(model, inputs, targets) / answer_lengths(targets), beta)
 
-    return ExampleObjective((Preference,), encode, collate, loss, pairs)
+    return ExampleObjective((Preference,), encode, collate, loss, pairs, pairs)
 
 
 def orpo_loss(logprobs: mx.array, beta: float) -> mx.array:

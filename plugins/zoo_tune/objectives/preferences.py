@@ -58,9 +58,9 @@ def collate(rows: Sequence[PreferenceRow], loaded: Loaded, order: random.Random)
     return *answers.collate(pairs, loaded, order), *([mx.array(references)] if references else [])
 
 
-def pairs(batch: Batch) -> float:
+def pairs(batch: Batch) -> int:
     """The number of pairs of a batch, over which a loss is a mean."""
-    return batch[0].shape[0] / 2
+    return len(batch[0]) // 2
 
 
 def answer_logprobs(model: Any, inputs: mx.array, targets: mx.array) -> mx.array:

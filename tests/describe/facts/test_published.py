@@ -24,6 +24,7 @@ PUBLISHED = [
         0,
     ),
     ("llama:8b", 8_030_261_248, f"{HEADERS}: 16,060,522,496; {GGUF}; head not tied", 0),
+    ("llama:70b", 70_553_706_496, f"{HEADERS}: 141,107,412,992; head not tied", 0),
     ("llama:1b", 1_235_814_400, f"{COUNTED} evaluations of Llama-3.2-1B-Instruct; head tied", 0),
     ("smollm2:135m", 134_515_008, f"{COUNTED} a model card's example; head tied", 0),
     ("smollm2:360m", 361_821_120, f"{COUNTED} a model card's example; head tied", 0),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import zoo
-from tests.helpers.tuning import batch_of, loss_of, losses_of_steps, rows_of
+from tests.helpers.tuning import batch_of, check_ranks_divide_a_batch, loss_of, losses_of_steps, rows_of
 from zoo.checkpoint.folder import save_pooling
 from zoo.errors import PromptError, ZooError
 from zoo.training.examples import SentencePair
@@ -45,7 +45,7 @@ def test_the_loss_is_the_mean_of_both_directions():
     assert found.item() == pytest.approx((forward + backward) / 2, rel=1e-4)
 
 
-def test_a_batch_has_the_anchors_then_all_positives_then_the_negatives_that_are_given(loaded):
+def test_a_batch_has_the_anchors_then_all_positives_then_the_negatives_that_are_given(loaded, monkeypatch):
     objective = example_objective(loaded, "contrastive")
     rows = rows_of(objective, loaded, examples())
     tokens, targets, mask = batch_of(objective, loaded, rows)
@@ -56,6 +56,7 @@ def test_a_batch_has_the_anchors_then_all_positives_then_the_negatives_that_are_
     anchors, positives, negatives = zip(*PAIRS, strict=True)
     assert texts == [*anchors, *positives, *filter(None, negatives)]
     assert targets.tolist() == [0, 1, 2] and objective.weight((tokens, targets, mask)) == 3
+    check_ranks_divide_a_batch(objective, loaded, rows, monkeypatch)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,14 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.helpers.tuning import batch_of, check_padding_changes_nothing, losses_of_steps, rows_of, small
+from tests.helpers.tuning import (
+    batch_of,
+    check_padding_changes_nothing,
+    check_ranks_divide_a_batch,
+    losses_of_steps,
+    rows_of,
+    small,
+)
 from zoo.errors import PromptError
 from zoo.tokenizer import load_tokenizer
 from zoo.training.examples import Completion, TextExample
@@ -54,10 +61,11 @@ def test_the_loss_is_the_divergence_from_the_teacher_times_the_squared_temperatu
     assert divergence(mx.array(teacher), mx.array(teacher), mx.array(targets), 2.0).item() == pytest.approx(0)
 
 
-def test_a_student_comes_closer_to_its_teacher_which_stays(student, teacher):
+def test_a_student_comes_closer_to_its_teacher_which_stays(student, teacher, monkeypatch):
     objective = example_objective(student, "distill", {"teacher": teacher})
     rows = rows_of(objective, student, EXAMPLES)
     check_padding_changes_nothing(objective, student, rows)
+    check_ranks_divide_a_batch(objective, student, rows, monkeypatch)
     inputs, targets = batch_of(objective, student, rows)
     before = teacher.model(inputs)
     expected = divergence(before, student.model(inputs), targets, 1.0)

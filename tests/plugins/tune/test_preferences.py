@@ -10,6 +10,7 @@ from tests.helpers.tuning import (
     TEMPLATE,
     batch_of,
     check_padding_changes_nothing,
+    check_ranks_divide_a_batch,
     losses_of_steps,
     rows_of,
     small,
@@ -132,11 +133,12 @@ def test_a_reference_is_not_computed_once_it_is_to_stop(llama):
 
 
 @pytest.mark.parametrize("name", ["dpo", "orpo"])
-def test_padding_changes_no_preference(llama, name):
+def test_neither_padding_nor_ranks_change_a_preference(llama, name, monkeypatch):
     objective = example_objective(llama, name)
     rows = rows_of(objective, llama, preferences())
     losses_of_steps(objective, llama, rows, steps=2)  # away from the reference
     check_padding_changes_nothing(objective, llama, rows)
+    check_ranks_divide_a_batch(objective, llama, rows, monkeypatch)
     assert objective.weight(batch_of(objective, llama, rows)) == len(TRIPLES)
 
 

@@ -11,12 +11,11 @@ Axes: N blocks, 8 groups of 32 numbers in a block of 256, O rows, I inputs, G gr
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +25,7 @@ import numpy as np
 from zoo import runtime
 from zoo.checkpoint.gguf.header import TensorInfo
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, quantize_matrix
+from zoo.checkpoint.stored_tensor import Span, StoredTensor, empty, read_rows, reading_pool, whole
 from zoo.errors import CheckpointError, warn
 
 GROUP = 32  # numbers that share a scale
@@ -160,27 +160,43 @@ def stays_packed(entry: TensorInfo) -> bool:
     return entry.kind in QUANTIZATIONS and len(entry.shape) > 1
 
 
-def read_tensor(entry: TensorInfo, dtype: mx.Dtype, pool: Executor | None = None) -> Any:
-    """Read a tensor as a `QuantizedMatrix` with scales of `dtype`, or as an array of `dtype`. `pool` unpacks its pieces."""
-    if pool is None:
-        with unpacking_pool() as pool:
-            return read_tensor(entry, dtype, pool)
+def read_tensor(
+    entry: TensorInfo, dtype: mx.Dtype, pool: Executor | None = None, part: StoredTensor | None = None
+) -> Any:
+    """Read a tensor, or a part of it in whole blocks, as a `QuantizedMatrix` with scales of `dtype`, or as an array of `dtype`.
+
+    `pool` unpacks its pieces.
+    """
+    part = part or stored_numbers(entry)
+    first, last = (column * part.spans[0].row_bytes // entry.shape[-1] for column in part.columns)
+    entry = replace(entry, shape=(*part.rows.shape, part.columns[1] - part.columns[0]))
     quantization = QUANTIZATIONS[entry.kind] if stays_packed(entry) else None
     rooms = [_room(shape, kind) for shape, kind in _array_shapes(entry, quantization, dtype)]
 
     def store(first: int, data: np.ndarray) -> None:
         rows = slice(first, first + len(data))
-        for (_, part), found in zip(rooms, _unpacked(entry, data), strict=True):
-            _put(part, rows, found.reshape(len(data), -1))
+        with np.errstate(all="ignore"):  # a damaged scale is not a number
+            for (_, room), found in zip(rooms, _unpacked(entry, data), strict=True):
+                _put(room, rows, found.reshape(len(data), -1))
 
-    _read_pieces(entry, store, pool)
+    with reading_pool(pool) as pool:
+        read_rows(part.spans, part.rows, (first, last), max(1, CHUNK // entry.shape[-1]), store, pool)
     arrays = [array.view(mx.bfloat16) if array.dtype == mx.uint16 else array for array, _ in rooms]
     return _assembled(entry, quantization, arrays)
 
 
-def unpacking_pool() -> Executor:
-    """The threads that unpack pieces of tensors in parallel."""
-    return ThreadPoolExecutor(runtime.threads())
+def stored_numbers(entry: TensorInfo) -> StoredTensor:
+    """Where the rows of a tensor lie."""
+    rows = int(np.prod(entry.shape[:-1], dtype=np.int64))
+    span = Span(entry.path, entry.name, entry.offset, entry.size // rows)
+    return whole(span, entry.shape, mx.float32)
+
+
+def block_numbers(entry: TensorInfo) -> int:
+    """The numbers in a block, of which a tensor has whole ones; 1 in plain kinds."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    return int(GGML_QUANT_SIZES[GGMLQuantizationType[entry.kind]][0])
 
 
 def _array_shapes(
@@ -204,32 +220,6 @@ def _assembled(entry: TensorInfo, quantization: QuantizationSpec | None, arrays:
     return QuantizedMatrix(entry.name, weight, scales, biases[0] if biases else None, quantization)
 
 
-def _read_pieces(entry: TensorInfo, store: Callable[[int, np.ndarray], None], pool: Executor) -> None:
-    """Give each piece of a tensor, as its first row and its bytes (rows, size), to a function that puts it in its place."""
-    rows = int(np.prod(entry.shape[:-1], dtype=np.int64))
-    size, step = entry.size // rows, max(1, CHUNK // entry.shape[-1])
-    try:
-        file = os.open(entry.path, os.O_RDONLY)
-    except OSError as error:
-        raise CheckpointError(f"{entry.path}: {error.strerror}") from error
-
-    def read_piece(first: int) -> None:
-        count = min(step, rows - first)
-        try:
-            data = os.pread(file, count * size, entry.offset + first * size)
-        except OSError as error:
-            raise CheckpointError(f"{entry.path}: {error.strerror}") from error
-        if len(data) != count * size:
-            raise CheckpointError(f"{entry.path}: ends within tensor {entry.name}")
-        with np.errstate(all="ignore"):  # a damaged scale is not a number
-            store(first, np.frombuffer(data, np.uint8).reshape(count, size))
-
-    try:
-        list(pool.map(read_piece, range(0, rows, step)) if rows > step else map(read_piece, (0,)))
-    finally:
-        os.close(file)
-
-
 def _unpacked(entry: TensorInfo, data: np.ndarray) -> tuple[np.ndarray, ...]:  # (rows, size)
     """Rows of a tensor, unpacked, for each of the arrays that it becomes."""
     if entry.kind == "BF16":
@@ -251,9 +241,7 @@ def _room(shape: tuple[int, ...], dtype: mx.Dtype) -> tuple[mx.array, np.ndarray
 
     numpy has no bfloat16: an array of that is filled as the upper halves of float32 (see `_put`).
     """
-    array = mx.zeros(shape, mx.uint16 if dtype == mx.bfloat16 else dtype, stream=mx.cpu)
-    mx.eval(array)
-    return array, np.array(array, copy=False).reshape(-1, shape[-1])
+    return empty(shape, mx.uint16 if dtype == mx.bfloat16 else dtype)
 
 
 def _put(part: np.ndarray, rows: slice, found: np.ndarray) -> None:
@@ -321,13 +309,18 @@ def check_kinds(entries: Iterable[TensorInfo]) -> None:
 
 
 def read_requantized(
-    entry: TensorInfo, dtype: mx.Dtype, bits: int | None, losses: Requantized, pool: Executor
+    entry: TensorInfo,
+    dtype: mx.Dtype,
+    bits: int | None,
+    losses: Requantized,
+    pool: Executor,
+    part: StoredTensor | None = None,
 ) -> Any:
-    """Read a tensor; one that no quantization holds exactly is quantized to `bits`, and its error added to `losses`."""
+    """As `read_tensor`; what no quantization holds exactly is quantized to `bits`, and its error added to `losses`."""
     quantization = quantization_of(entry, bits)
     if quantization is None or stays_packed(entry):
-        return read_tensor(entry, dtype, pool)
-    matrix = read_tensor(entry, mx.float32, pool)
+        return read_tensor(entry, dtype, pool, part)
+    matrix = read_tensor(entry, mx.float32, pool, part)
     packed = quantize_matrix(entry.name, matrix, quantization).astype(dtype)
     mx.eval(*packed.parts().values())
     losses.add(entry, matrix, packed)

@@ -13,6 +13,7 @@ from typing import Any
 
 from zoo.checkpoint.quantization_settings import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP, ROUTERS
 from zoo.describe.facts.counts import DECODER, is_opaque, memories, stacks, with_widths
+from zoo.describe.language import message
 from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.recipe import Model
@@ -53,6 +54,11 @@ def format_of(name: str) -> Format:
     if name not in NAMES:
         raise ZooError(f"`quantize` {name}: not one of {', '.join(NAMES)}")
     return Format(name, int(name), GROUP, 2 * WHOLE)
+
+
+def format_label(name: str) -> str:
+    """A format as a person reads it: "4 bits"."""
+    return message("{n} bits", n=name) if name.isdecimal() else name
 
 
 @frozen()

@@ -25,12 +25,14 @@ from zoo.describe.facts.memory import (
     Weights,
     cache_bytes,
     cache_sizes,
+    format_label,
     format_of,
     largest_context,
     policy_bytes,
     source_numbers,
     weights_of,
 )
+from zoo.describe.facts.ranks import Cluster, rank_facts, ranked
 from zoo.describe.facts.structure import stack_facts
 from zoo.describe.language import Message, message
 from zoo.errors import ZooError, warn
@@ -57,15 +59,17 @@ def facts_of(
     registry: Registry | None = None,
     quantizes: Callable[[str, Any], Any] | None = None,
     policy: CachePolicy | None = None,
+    cluster: Cluster | None = None,
     more: Iterable[Fact] = (),
 ) -> Sheet:
     """The facts of a recipe, with cache and FLOPs at `context` tokens and weights in the format `quantize`.
 
     `context`: None for 4,096, or as many as the model takes. `quantize`: a dtype, bits ("4") or a mode ("mxfp4"); None
     for bfloat16. `registry` has the plugins that are asked for facts of theirs; None: none are. `quantizes` is its
-    architecture's rule for packed weights, where that has one. `policy`: also the bytes of caches that follow it. `more`:
-    facts that are known from elsewhere. ZooError for an impossible `context` or `quantize`, and for a policy that the
-    model cannot follow.
+    architecture's rule for packed weights, where that has one. `policy`: also the bytes of caches that follow it.
+    `cluster`: also what each of several ranks has of the model, and how fast they are together. `more`: facts that are
+    known from elsewhere. ZooError for an impossible `context` or `quantize`, for a policy that the model cannot follow, and
+    where the ranks cannot share it.
 
     >>> from zoo.describe import facts_of
     >>> recipe = zoo.load("llama").recipe
@@ -86,6 +90,7 @@ def facts_of(
         *_cache_by_policy(recipe, policy, tokens),
         *_weights(recipe, weights, kept, chosen),
         *_flops(recipe, tokens),
+        *(rank_facts(ranked(recipe, cluster, tokens, chosen, quantizes, policy), chosen) if cluster else ()),
         *more,
     ]
     if registry is not None:
@@ -203,11 +208,6 @@ def _weights(
             longest = largest_context(kept, room - taken, recipe.context)
             words = "any length" if longest is None else message("{n} tokens", n=f"{longest:,}")
             yield Fact("fits", FITS, longest, "tokens", note, words=words)
-
-
-def format_label(name: str) -> str:
-    """A format as a person reads it: "4 bits"."""
-    return message("{n} bits", n=name) if name.isdecimal() else name
 
 
 def weights_label(name: str) -> str:
