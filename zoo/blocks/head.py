@@ -54,4 +54,4 @@ class HeadPart(Head):
 
     def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, V)
         logits = super().__call__(x)
-        return logits if self.spec.tied else gathered(logits, self.spec.vocab)  # a table gathers its own
+        return logits if self.spec.tied else gathered(logits, self.spec.vocab or 0)  # a table gathers its own

@@ -98,8 +98,9 @@ class Division:
         def named(name: str) -> str:
             return ".".join(step for step in (path, name) if step)
 
-        tables = {name: {named(key): value for key, value in getattr(self, name).items()} for name in TABLES}
-        return replace(self, **tables, **{name: tuple(map(named, getattr(self, name))) for name in LISTS})
+        tables: dict[str, Any] = {name: {named(key): value for key, value in getattr(self, name).items()} for name in TABLES}
+        lists: dict[str, Any] = {name: tuple(map(named, getattr(self, name))) for name in LISTS}
+        return replace(self, **tables, **lists)
 
 
 TABLES, LISTS = ("cuts", "heads", "receives", "sends", "broadcasts"), ("once", "sums", "absent")
@@ -119,9 +120,7 @@ def joined(spec: Any, *divisions: Division) -> Division:
     """One division of `spec`, of what the divisions of its parts say."""
     found = Division(spec)
     for each in divisions:
-        found = replace(
-            found,
-            **{name: {**getattr(found, name), **getattr(each, name)} for name in TABLES},
-            **{name: getattr(found, name) + getattr(each, name) for name in LISTS},
-        )
+        more: dict[str, Any] = {name: {**getattr(found, name), **getattr(each, name)} for name in TABLES}
+        more |= {name: getattr(found, name) + getattr(each, name) for name in LISTS}
+        found = replace(found, **more)
     return found
