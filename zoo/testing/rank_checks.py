@@ -19,7 +19,8 @@ from zoo.checkpoint.parameters import quantize
 from zoo.compiled_step import compiled_step
 from zoo.errors import RecipeError
 from zoo.loading import load
-from zoo.recipe import Division, Share, divided
+from zoo.recipe import Division, Share
+from zoo.recipe.pipeline import division_of
 from zoo.recipe.spec import Spec
 from zoo.runtime import ranks
 from zoo.testing import cache_checks, model_checks, subjects
@@ -29,12 +30,11 @@ from zoo.testing.threads import run_ranks
 RANKS = (2, 4)
 
 
-def divisions(subject: Subject, group: int = 1) -> Iterator[list[Division]]:
+def divisions(subject: Subject, group: int = 1, way: str = "tensor") -> Iterator[list[Division]]:
     """What each of 2 and of 4 ranks has of the model, for those numbers of ranks among which it can be divided."""
-    recipe = subject.recipe
     for count in RANKS:
         try:
-            yield [divided(recipe, recipe.dim, Share(rank, count, group)) for rank in range(count)]
+            yield [division_of(subject.recipe, way, Share(rank, count, group)) for rank in range(count)]
         except RecipeError:
             continue
 
@@ -42,6 +42,11 @@ def divisions(subject: Subject, group: int = 1) -> Iterator[list[Division]]:
 def is_divided(subject: Subject, group: int = 1) -> bool:
     """Whether some part of the model, small enough to be saved, can be divided among ranks."""
     return subjects.is_saved(subject) and any(parts[0].cuts for parts in divisions(subject, group))
+
+
+def is_staged(subject: Subject) -> bool:
+    """Whether the layers of the model, small enough to be saved, can be divided among ranks."""
+    return subjects.is_saved(subject) and any(divisions(subject, way="pipeline"))
 
 
 def is_divided_packed(subject: Subject) -> bool:
@@ -119,6 +124,12 @@ def ranks_compute_what_one_does(subject: Subject) -> None:
         compare(subject, subject.model, Path(folder))
 
 
+def stages_compute_what_one_does(subject: Subject) -> None:
+    """A model of whose layers each rank has some must give the logits of the whole one, from its caches and step too."""
+    with tempfile.TemporaryDirectory() as folder:
+        compare(subject, subject.model, Path(folder), way="pipeline")
+
+
 def packed_ranks_compute_what_one_does(subject: Subject) -> None:
     """A quantized model is divided by whole groups of packed numbers."""
     with tempfile.TemporaryDirectory() as folder:
@@ -144,7 +155,7 @@ HELD: tuple[tuple[Callable[[Subject], None], Callable[[Subject], bool]], ...] = 
 )
 
 
-def compare(subject: Subject, model: nn.Module, folder: Path, group: int = 1) -> None:
+def compare(subject: Subject, model: nn.Module, folder: Path, group: int = 1, way: str = "tensor") -> None:
     """Hold the ranks of `model`, once it is saved into `folder`, to the logits of all, and each to the checks of a model."""
     how: dict[str, Any] = dict(architecture=subject.architecture, dtype="float32", registry=subject.registry)
     save(folder, model, subject.architecture, subject.recipe, subject.numbers, registry=subject.registry)
@@ -152,7 +163,7 @@ def compare(subject: Subject, model: nn.Module, folder: Path, group: int = 1) ->
     mx.eval(expected)
 
     def run() -> None:
-        loaded = load(folder, parallel="tensor", **how)
+        loaded = load(folder, parallel=way, **how)
         assert loaded.division is not None
         own = replace(subject, model=loaded.model, recipe=loaded.division.spec)
         same(answer(own), expected, f"logits of {ranks.size()} ranks")
@@ -160,5 +171,5 @@ def compare(subject: Subject, model: nn.Module, folder: Path, group: int = 1) ->
             if applies(own):
                 check(own)
 
-    for parts in divisions(subject, group):
+    for parts in divisions(subject, group, way):
         run_ranks(len(parts), run)

@@ -43,7 +43,10 @@ class _Meeting:
 
 
 class _ThreadRank:
-    """One of the ranks, with the methods of MLX's group and of `mx.distributed`."""
+    """One of the ranks, with the methods of MLX's group and of `mx.distributed`.
+
+    Like MLX's, the collectives take arrays of one size in any shapes, and return the shape that this rank gave.
+    """
 
     def __init__(self, rank: int, meeting: _Meeting) -> None:
         self._rank, self._meeting = rank, meeting
@@ -78,11 +81,11 @@ class _ThreadRank:
         return list(arrays)
 
     def all_sum(self, x: mx.array, *, group: Any) -> mx.array:
-        first, *others = self._exchange("all_sum", x)
-        return sum(others, start=first)  # type: ignore[no-any-return]
+        first, *others = (given.reshape(x.shape) for given in self._exchange("all_sum", x))
+        return sum(others, start=first)
 
     def all_gather(self, x: mx.array, *, group: Any) -> mx.array:
-        return mx.concatenate(self._exchange("all_gather", x))
+        return mx.concatenate([given.reshape(x.shape) for given in self._exchange("all_gather", x)])
 
     def send(self, x: mx.array, target: int, *, group: Any) -> mx.array:
         mx.eval(x)
@@ -92,7 +95,7 @@ class _ThreadRank:
     def recv_like(self, x: mx.array, source: int, *, group: Any) -> mx.array:
         while not self._meeting.barrier.broken:
             try:
-                return self._meeting.sent[source, self._rank].get(timeout=POLL)
+                return self._meeting.sent[source, self._rank].get(timeout=POLL).reshape(x.shape)
             except Empty:
                 continue
         raise threading.BrokenBarrierError

@@ -1,0 +1,122 @@
+"""How parts of a model are divided among ranks."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from zoo.errors import RecipeError
+from zoo.recipe import (
+    Attention,
+    Decoder,
+    Embedding,
+    GatedMLP,
+    Head,
+    JointRMSNorm,
+    Layer,
+    RMSNorm,
+    Share,
+    divided,
+    repeat,
+)
+from zoo.testing.subjects import subject
+from zoo_translation.recipes import RelativeBias
+
+
+def model(mixer, dim=48, vocab=101, **parts):
+    norm = RMSNorm()
+    layer = Layer(mixer=mixer, mixer_norm=norm, feedforward=GatedMLP(hidden=50), feedforward_norm=norm)
+    return Decoder(Embedding(vocab, dim), repeat(layer, 2), norm, Head(), **parts)
+
+
+def test_numbers_of_heads_and_units_may_be_uneven():
+    attention = Attention(heads=9, kv_heads=3, head_dim=8)
+    halves = [divided(attention, 72, Share(rank, 2)) for rank in (0, 1)]
+    assert [(half.spec.heads, half.spec.kv_heads) for half in halves] == [(3, 1), (6, 2)]
+    assert [half.cuts["query.weight"].ranges for half in halves] == [((0, 24),), ((24, 72),)]
+    assert [half.cuts["key.weight"].ranges for half in halves] == [((0, 8),), ((8, 24),)]
+
+
+def test_ranks_beyond_the_keys_repeat_them():
+    attention = Attention(heads=8, kv_heads=2, head_dim=4)
+    kept = [divided(attention, 32, Share(rank, 4)).cuts["key.weight"].ranges for rank in range(4)]
+    assert kept == [((0, 4),), ((0, 4),), ((4, 8),), ((4, 8),)]
+
+
+@pytest.mark.parametrize("ranks", [3, 5])
+def test_heads_that_cannot_be_divided_are_named(ranks):
+    with pytest.raises(RecipeError, match=r"^layers\.0\.mixer\.(kv_)?heads: .* among \d ranks; use fewer"):
+        recipe = model(Attention(heads=4, kv_heads=2, head_dim=12))
+        divided(recipe, 48, Share(0, ranks))
+
+
+def test_packed_matrices_are_divided_by_whole_groups():
+    mlp = GatedMLP(hidden=96)
+    assert [divided(mlp, 32, Share(rank, 2, group=32)).spec.hidden for rank in (0, 1)] == [32, 64]
+    with pytest.raises(RecipeError, match="hidden: 96, in whole groups of 32 for packed matrices,.* 4 ranks"):
+        divided(mlp, 32, Share(0, 4, group=32))
+    heads = Attention(heads=8, head_dim=16)
+    cut = [divided(heads, 128, Share(rank, 2, group=64)).spec.heads for rank in (0, 1)]
+    assert cut == [4, 4]
+    with pytest.raises(RecipeError, match="heads: 8, in whole groups of 4 for packed matrices,"):
+        divided(heads, 128, Share(0, 4, group=64))
+
+
+def test_a_part_of_a_subclass_that_says_nothing_stays_whole():
+    @dataclass(frozen=True)
+    class Other(Attention):
+        name = "other-attention"
+
+    @dataclass(frozen=True)
+    class Alike(Other):
+        name = "alike-attention"
+        divided = Attention.divided
+
+    assert divided(Other(heads=4), 32, Share(0, 2)).cuts == {}
+    assert divided(Other(heads=4), 32, Share(0, 2)).spec == Other(heads=4)
+    assert divided(Alike(heads=4), 32, Share(0, 2)).spec == Alike(heads=2, kv_heads=2, head_dim=8)
+
+
+def test_a_norm_of_all_heads_is_divided_with_them():
+    norms = dict(query_norm=JointRMSNorm(heads=4), key_norm=JointRMSNorm(heads=2))
+    attention = Attention(heads=4, kv_heads=2, head_dim=8, **norms)
+    for ranks, own in ((2, (2, 1)), (4, (1, 1))):
+        part = divided(attention, 32, Share(ranks - 1, ranks))
+        assert (part.spec.query_norm.heads, part.spec.key_norm.heads) == own
+        assert part.spec.query_norm.whole == 4
+        assert part.spec.key_norm.whole == ranks  # of four ranks two have each head of the keys
+        assert part.cuts["query_norm.weight"].ranges[0][1] == 32
+
+
+def test_a_bias_of_scores_is_divided_as_the_heads_of_its_layers():
+    t5 = subject("t5").recipe
+    for rank in (0, 1):
+        part = divided(t5, t5.dim, Share(rank, 2))
+        assert part.spec.encoder.relative.heads == part.spec.encoder.layers[0].mixer.heads
+        assert part.cuts["encoder.relative.weight"].ranges == (part.heads["encoder.layers.0.mixer"],)
+    uneven = model(Attention(heads=6, kv_heads=3, head_dim=8), relative=RelativeBias(heads=6))
+    parts = [divided(uneven, 48, Share(rank, 2)).spec for rank in (0, 1)]
+    assert [(part.relative.heads, part.layers[0].mixer.heads) for part in parts] == [(2, 2), (4, 4)]
+
+
+@dataclass(frozen=True)
+class WholeAttention(Attention):
+    """Attention that does not say how it is divided."""
+
+    name = "whole-attention"
+
+
+@dataclass(frozen=True)
+class WholeBias(RelativeBias):
+    """A bias that does not say how it is divided."""
+
+    name = "whole-bias"
+
+
+def test_a_bias_of_scores_is_whole_where_attention_is_and_refused_where_they_would_differ():
+    whole = model(WholeAttention(heads=4, head_dim=12), relative=RelativeBias(heads=4))
+    assert divided(whole, 48, Share(0, 2)).spec.relative == whole.relative
+    mixed = [whole.layers[0], whole.layers[0].change(mixer=Attention(heads=4, head_dim=12))]
+    with pytest.raises(RecipeError, match="relative: the heads of the mixers .* are not divided alike"):
+        divided(replace(whole, layers=tuple(mixed)), 48, Share(0, 2))
+    with pytest.raises(RecipeError, match="relative: position/whole-bias does not say how it is divided"):
+        divided(model(Attention(heads=4, head_dim=12), relative=WholeBias(heads=4)), 48, Share(0, 2))

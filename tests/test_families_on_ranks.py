@@ -1,0 +1,51 @@
+"""Models divided among ranks that are processes write what whole ones write."""
+
+import json
+import sys
+
+import pytest
+
+from tests.helpers import families_on_ranks
+from tests.ranks import launch
+from zoo.checkpoint.convert import convert
+
+pytestmark = pytest.mark.slow
+FAMILIES = [
+    *("llama", "gpt2", "gemma2", "qwen3", "mixtral", "deepseek-v3", "gpt-oss"),
+    *("mamba", "lstm", "llada", "prefix-lm", "bert", "transformer"),
+]
+THREE = ["llama", "mamba", "transformer"]
+
+
+def check(count, way, *sources):
+    """Start a script for all sources on `count` ranks, and compare what it prints."""
+    done = launch(count, sys.executable, families_on_ranks.__file__, way, *sources)
+    records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [record["source"] for record in records] == list(map(str, sources)), done.stderr
+    for record in records:
+        assert record["off"] < 1e-5, record["source"]
+        assert record["divided"] == record["whole"], record["source"]
+        whole, own = record["numbers"]
+        assert own < whole, record["source"]
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_ranks_write_what_one_does_in_every_family():
+    check(2, "tensor", *FAMILIES)
+
+
+def test_four_ranks_write_what_one_does():
+    check(4, "tensor", *THREE)
+
+
+def test_ranks_of_packed_models_write_what_one_does(tmp_path):
+    for name in THREE:
+        convert(name, tmp_path / name, quantize="4", group_size=32)
+    check(2, "tensor", *(tmp_path / name for name in THREE))
+
+
+def test_heads_that_do_not_divide_are_refused_in_one_line():
+    done = launch(3, sys.executable, "-m", "zoo", "run", "llama", "text", "--parallel", "tensor")
+    assert done.returncode != 0
+    assert "kv_heads: 2" in done.stderr and "3 ranks" in done.stderr
+    assert "Traceback" not in done.stderr
