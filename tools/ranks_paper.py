@@ -162,7 +162,9 @@ def rates(alone: Ranked, measured: Sequence[dict[str, Any]]) -> tuple[float, flo
     )
 
 
-def compared(folder: str, parallel: str, links: Sequence[Link], prompt: int, new: int, runs: int) -> dict[str, Any]:
+def compared(
+    folder: str, parallel: str, links: Sequence[Link], prompt: int, new: int, runs: int
+) -> dict[str, Any]:
     """The record of one model: predictions and measurements on each link."""
     recipe = describe(folder, default_registry()).recipe
     lengths = [str(prompt), str(new), str(runs)]

@@ -68,7 +68,9 @@ def main(way, *sources):
         seen = {
             "source": source,
             "off": (mx.abs(found - expected).max() / (expected.max() - expected.min())).item(),
-            "numbers": [sum(array.size for _, array in tree_flatten(each.model.parameters())) for each in (whole, own)],
+            "numbers": [
+                sum(array.size for _, array in tree_flatten(each.model.parameters())) for each in (whole, own)
+            ],
             "whole": texts_of(whole),
             "divided": texts_of(own),
         }

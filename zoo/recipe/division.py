@@ -98,7 +98,9 @@ class Division:
         def named(name: str) -> str:
             return ".".join(step for step in (path, name) if step)
 
-        tables: dict[str, Any] = {name: {named(key): value for key, value in getattr(self, name).items()} for name in TABLES}
+        tables: dict[str, Any] = {
+            name: {named(key): value for key, value in getattr(self, name).items()} for name in TABLES
+        }
         lists: dict[str, Any] = {name: tuple(map(named, getattr(self, name))) for name in LISTS}
         return replace(self, **tables, **lists)
 

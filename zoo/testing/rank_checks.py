@@ -155,9 +155,7 @@ HELD: tuple[tuple[Callable[[Subject], None], Callable[[Subject], bool]], ...] = 
 )
 
 
-def compare(
-    subject: Subject, model: nn.Module, folder: Path, group: int = 1, way: str = "tensor"
-) -> None:
+def compare(subject: Subject, model: nn.Module, folder: Path, group: int = 1, way: str = "tensor") -> None:
     """Hold the ranks of `model`, once it is saved into `folder`, to the logits of all, and each to the checks of a model."""
     how: dict[str, Any] = dict(architecture=subject.architecture, dtype="float32", registry=subject.registry)
     save(folder, model, subject.architecture, subject.recipe, subject.numbers, registry=subject.registry)
