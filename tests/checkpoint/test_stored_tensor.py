@@ -15,7 +15,8 @@ from zoo.checkpoint.open import open_model
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix, join, read
 from zoo.checkpoint.stored_tensor import Span, StoredTensor, whole
 from zoo.errors import CheckpointError
-from zoo.recipe.division import Share, divided
+from zoo.recipe.division import Share
+from zoo.recipe.tensor_parallel import divided
 from zoo.testing import subject
 from zoo.weights import Rename
 

@@ -52,7 +52,9 @@ def test_heads_that_cannot_be_divided_are_named(ranks):
 def test_packed_matrices_are_divided_by_whole_groups():
     mlp = GatedMLP(hidden=96)
     assert [divided(mlp, 32, Share(rank, 2, group=32)).spec.hidden for rank in (0, 1)] == [32, 64]
-    with pytest.raises(RecipeError, match="hidden: 96, in whole groups of 32 for packed matrices,.* 4 ranks"):
+    with pytest.raises(
+        RecipeError, match=r"hidden: 96, in whole groups of 32 for packed matrices,.* 4 ranks"
+    ):
         divided(mlp, 32, Share(0, 4, group=32))
     heads = Attention(heads=8, head_dim=16)
     cut = [divided(heads, 128, Share(rank, 2, group=64)).spec.heads for rank in (0, 1)]
@@ -116,7 +118,7 @@ def test_a_bias_of_scores_is_whole_where_attention_is_and_refused_where_they_wou
     whole = model(WholeAttention(heads=4, head_dim=12), relative=RelativeBias(heads=4))
     assert divided(whole, 48, Share(0, 2)).spec.relative == whole.relative
     mixed = [whole.layers[0], whole.layers[0].change(mixer=Attention(heads=4, head_dim=12))]
-    with pytest.raises(RecipeError, match="relative: the heads of the mixers .* are not divided alike"):
+    with pytest.raises(RecipeError, match=r"relative: the heads of the mixers .* are not divided alike"):
         divided(replace(whole, layers=tuple(mixed)), 48, Share(0, 2))
     with pytest.raises(RecipeError, match="relative: position/whole-bias does not say how it is divided"):
         divided(model(Attention(heads=4, head_dim=12), relative=WholeBias(heads=4)), 48, Share(0, 2))

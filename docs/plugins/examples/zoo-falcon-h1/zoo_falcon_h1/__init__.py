@@ -26,6 +26,7 @@ class ScaledMLP(GatedMLP):
     """down(activation(gate(x) · scales₀) · up(x)) · scales₁."""
 
     name = "falcon-h1"
+    divided = GatedMLP.divided
     scales: tuple[float, ...] = (1.0, 1.0)
 
 
