@@ -1,6 +1,7 @@
 """A rank reads its rows and columns of each tensor, and no more, whatever the weight rules make of the tensors."""
 
 import os
+from dataclasses import replace
 
 import mlx.core as mx
 import numpy as np
@@ -55,11 +56,17 @@ def folder_of(tmp_path):
     return made
 
 
+def division_of(opened, share):
+    """The division of a checkpoint, in whole groups of its packed matrices."""
+    recipe = opened.recipe
+    group = packed_group(opened.parameters, divided(recipe, recipe.dim, share))
+    return divided(recipe, recipe.dim, replace(share, group=group))
+
+
 def divide(source, rank, ranks=2, repack=None):
     """A checkpoint opened and divided, and the parts of the whole parameters that the rank is to have."""
     opened, other = (open_model(source, floats=mx.float32, repack=repack) for _ in range(2))
-    share = Share(rank, ranks, packed_group(opened.parameters))
-    division = divided(opened.recipe, opened.recipe.dim, share)
+    division = division_of(opened, Share(rank, ranks))
     opened.divide(division, rank, mx.float32)
     other.read(mx.float32)
     whole_parameters = {path: read(tensor) for path, tensor in other.parameters.items()}
@@ -117,7 +124,7 @@ def test_memory_peaks_near_the_share(tmp_path, kind):
     if kind == "gguf":
         source = gguf_files.write(tmp_path / "model.gguf", source, "Q8_0")
     opened = open_model(source, floats=mx.float32)
-    division = divided(opened.recipe, opened.recipe.dim, Share(1, 2, packed_group(opened.parameters)))
+    division = division_of(opened, Share(1, 2))
     before = mx.get_active_memory()
     mx.reset_peak_memory()
     opened.divide(division, 1, mx.float32)
