@@ -14,7 +14,7 @@ test: $(VENV)/.test  ## the ordinary tests: under two minutes on two cores
 
 # The tests that take long: other suites run whole, trainings, thousands of random cases.
 slow: $(VENV)/.test  ## the tests that take long: trainings, other suites, thousands of cases
-	$(BIN)/pytest -n auto --dist worksteal -m slow
+	$(BIN)/pytest -n auto --dist worksteal -m 'slow and not nightly'
 
 lint: $(VENV)/.test  ## ruff, and the layers that imports may cross
 	$(BIN)/ruff check .
@@ -39,7 +39,7 @@ pages: $(VENV)/.pages docs/_build/html/index.html  ## the built docs in a browse
 
 # What takes too long for each change: every page in both themes and widths, every combination of a grid, more random cases.
 nightly: $(VENV)/.test $(VENV)/.pages $(VENV)-parity/.installed docs/_build/html/index.html  ## the longest tests
-	ZOO_FUZZ=1000 ZOO_KILLS=30 ZOO_SCHEMAS=300 $(BIN)/pytest -n auto --dist worksteal -m 'slow or not slow'
+	ZOO_FUZZ=1000 ZOO_KILLS=30 ZOO_SCHEMAS=300 ZOO_SEEDS=5 $(BIN)/pytest -n auto --dist worksteal -m 'slow or not slow'
 	$(VENV)-parity/bin/pytest -n auto --dist loadfile -m nightly tests/parity
 	$(BIN)/pytest -n auto --dist worksteal -m nightly tests/pages
 

@@ -5,7 +5,7 @@
 Each rank is a process on one core, and the link a relay between their sockets, which hands on each piece after the latency and
 at the bandwidth that were asked for. Predictions take what was measured without a model's division: the latency and bandwidth
 of sums through the relay, and the bytes a second and operations a second that each of two undivided models reaches
-while the other runs beside it. FOLDER is named by the size of its model in the record, docs/records/ranks/NAME.json.
+while the other runs beside it. The record is docs/records/ranks/NAME-WAY.json, NAME that of the folder.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.describe import Cluster, Link, describe
-from zoo.describe.facts.counts import prefill_flops
-from zoo.describe.facts.ranks import Ranked, ranked
+from zoo.describe.facts.ranks import ranked
 from zoo.files.writing import write_record
 from zoo.host.registry import default_registry
 from zoo.inspect.measure import figures_of
@@ -151,15 +150,13 @@ def _sum_seconds(count: int) -> list[float]:
     return evaluation_seconds(lambda: ranks.all_sum(numbers), 11)
 
 
-def rates(alone: Ranked, measured: Sequence[dict[str, Any]]) -> tuple[float, float]:
+def rates(recipe: Any, prompt: int, measured: Sequence[dict[str, Any]]) -> tuple[float, float]:
     """The bytes and operations a second with which undivided models wrote and read."""
-    one = ranked(alone.recipes[0], Cluster(1, memory=1.0, compute=1.0), alone.context, FORMAT)
-    seconds = one.decode()
-    assert seconds is not None and (flops := prefill_flops(one.recipes[0], one.context)) is not None
-    return (
-        max(seconds.memory, seconds.arithmetic) * min(each[DECODE] for each in measured),
-        flops * min(each[PREFILL] for each in measured),
-    )
+    writing = ranked(recipe, Cluster(1, memory=1.0), prompt, FORMAT).decode()
+    reading = ranked(recipe, Cluster(1, compute=1.0), prompt, FORMAT).prefill()
+    assert writing is not None and reading is not None
+    written, read = (min(one[name] for one in measured) for name in (DECODE, PREFILL))
+    return writing.total * written, reading.total / prompt * read
 
 
 def compared(
@@ -168,9 +165,8 @@ def compared(
     """The record of one model: predictions and measurements on each link."""
     recipe = describe(folder, default_registry()).recipe
     lengths = [str(prompt), str(new), str(runs)]
-    whole = ranked(recipe, Cluster(1), prompt, FORMAT)
     alone = together([folder, parallel, *lengths])
-    memory, compute = rates(whole, alone)
+    memory, compute = rates(recipe, prompt, alone)
     found = []
     for asked in links:
         with hostfiles(asked) as files:

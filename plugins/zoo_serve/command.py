@@ -23,6 +23,7 @@ from zoo.cli.source_options import (
     model_options,
 )
 from zoo.cli.source_options import prompt_cache_option as file_option
+from zoo.rank_watch.launcher import launched
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
@@ -130,6 +131,11 @@ def serve(
     if missing:
         raise click.UsageError(
             f"it needs {', '.join(missing)}, which the extra `serve` installs: pip install 'mlx-zoo[serve]'"
+        )
+    if launched():
+        raise click.UsageError(
+            "a server runs on one machine; several of them can stand behind a balancer, and zoo run, chat, perplexity and "
+            "evaluate run on several ranks"
         )
     if api_key == "":
         raise click.BadParameter("the key is empty", param_hint="--api-key")

@@ -6,15 +6,18 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tests.helpers import gguf_files
 from zoo.checkpoint import stored_tensor
 from zoo.checkpoint.convert import convert, save
 from zoo.checkpoint.division import divided_parameters, packed_group
+from zoo.checkpoint.folder import FolderCheckpoint
 from zoo.checkpoint.open import open_model
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix, join, read
 from zoo.checkpoint.stored_tensor import Span, StoredTensor, whole
 from zoo.errors import CheckpointError
 from zoo.recipe.division import Share, divided
 from zoo.testing import subject
+from zoo.weights import Rename
 
 FAMILIES = {
     "rows and columns": "llama",
@@ -51,12 +54,13 @@ def folder_of(tmp_path):
     return made
 
 
-def divide(folder, rank, ranks=2):
-    """A folder opened and divided, and the parts of the whole parameters that the rank is to have."""
-    opened, other = (open_model(folder, floats=mx.float32) for _ in range(2))
+def divide(source, rank, ranks=2, repack=None):
+    """A checkpoint opened and divided, and the parts of the whole parameters that the rank is to have."""
+    opened, other = (open_model(source, floats=mx.float32, repack=repack) for _ in range(2))
     share = Share(rank, ranks, packed_group(opened.parameters))
     division = divided(opened.recipe, opened.recipe.dim, share)
     opened.divide(division, rank, mx.float32)
+    other.read(mx.float32)
     whole_parameters = {path: read(tensor) for path, tensor in other.parameters.items()}
     return opened, divided_parameters(whole_parameters, division, rank)
 
@@ -104,6 +108,23 @@ def test_ranges_that_lie_close_are_read_with_the_gap(folder_of, bytes_read, monk
     check_equal(opened.parameters, expected)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["folder", "gguf"])
+def test_memory_peaks_near_the_share(tmp_path, kind):
+    sizes = dict(hidden_size=512, intermediate_size=2048, num_hidden_layers=4, vocab_size=16_000)
+    source = gguf_files.random_folder(tmp_path / "folder", "llama", **sizes)
+    if kind == "gguf":
+        source = gguf_files.write(tmp_path / "model.gguf", source, "Q8_0")
+    opened = open_model(source, floats=mx.float32)
+    division = divided(opened.recipe, opened.recipe.dim, Share(1, 2, packed_group(opened.parameters)))
+    before = mx.get_active_memory()
+    mx.reset_peak_memory()
+    opened.divide(division, 1, mx.float32)
+    share = sum(tensor.nbytes for tensor in opened.parameters.values())
+    opened.read(mx.float32)
+    assert 0.99 * share < mx.get_peak_memory() - before <= 1.1 * share
+
+
 def test_progress_counts_the_share(folder_of):
     opened, _ = divide(folder_of("llama"), 0)
     share, seen = sum(tensor.nbytes for tensor in opened.parameters.values()), []
@@ -118,6 +139,46 @@ def test_a_file_that_becomes_shorter_is_one_clear_line(folder_of):
     os.truncate(file, file.stat().st_size // 2)
     with pytest.raises(CheckpointError, match=r"model\.safetensors: ends within tensor \S+$"):
         opened.read(mx.float32)
+
+
+@pytest.fixture(scope="module")
+def gguf_file(tmp_path_factory):
+    """A GGUF file of several kinds, whose rotary rows are in llama.cpp's order, and where ranks cut through a block of 256."""
+    path = tmp_path_factory.mktemp("gguf")
+    sizes = dict(hidden_size=256, intermediate_size=768, num_hidden_layers=2, vocab_size=64)
+    kinds = {"blk.0.ffn_down.weight": "Q6_K", "token_embd.weight": "Q8_0", "blk.1.attn_q.weight": "F16"}
+    folder = gguf_files.random_folder(path / "folder", "llama", **sizes)
+    return gguf_files.write(path / "model.gguf", folder, "Q4_K", kinds)
+
+
+@pytest.mark.filterwarnings("ignore:tensors that no quantization:UserWarning")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_gguf_files_are_read_by_ranges(gguf_file, bytes_read, rank):
+    opened, expected = divide(gguf_file, rank)
+    bytes_read.clear()
+    opened.read(mx.float32)
+    assert 0 < sum(bytes_read) < 0.6 * gguf_file.stat().st_size
+    check_equal(opened.parameters, expected)
+
+
+@pytest.mark.filterwarnings("ignore:packed anew:UserWarning")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_gguf_files_are_packed_anew_by_ranges(gguf_file, rank):
+    opened, expected = divide(gguf_file, rank, repack=8)
+    opened.read(mx.float32)
+    assert isinstance(opened.parameters["layers.0.feedforward.down.weight"], QuantizedMatrix)
+    check_equal(opened.parameters, expected)
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_a_rule_that_computes_is_given_whole_tensors(folder_of, monkeypatch, lazy):
+    folder = folder_of("llama")
+    expected = divide(folder, 1)[1]
+    monkeypatch.setattr(Rename, "loaded", lambda self, tensor: mx.multiply(tensor, 2))
+    monkeypatch.setattr(FolderCheckpoint, "lazy", lazy)
+    opened, _ = divide(folder, 1)
+    opened.read(mx.float32)
+    check_equal(opened.parameters, {path: 2 * tensor for path, tensor in expected.items()})
 
 
 OPERATIONS = {

@@ -110,8 +110,9 @@ def test_two_interrupts_on_empty_lines_end_it_and_one_does_not(repl, capsys):
     assert told.count("Ctrl-C again") == 2 and "there is no question to take back" in told
 
 
-def test_a_line_that_is_no_text_is_told(repl, capsys):
-    run(repl, Typed(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")))
+def test_a_line_that_is_no_text_is_told(repl, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n/exit\n"), encoding="utf-8"))
+    run(repl, PipeReader())
     assert "not UTF-8" in capsys.readouterr().err
 
 

@@ -1,13 +1,12 @@
 """Files of prompts divided among ranks: each answer once and in order, also after a rank was killed."""
 
 import json
-import sys
 
 import pytest
 
 import zoo
 from tests.helpers import prompts_on_ranks
-from tests.ranks import launch
+from tests.helpers.ranks import launch
 from zoo.generation.prompts_file import answer_prompts, read_prompts
 
 
@@ -45,7 +44,7 @@ def run(count, path, output, *more):
         "data",
         *more,
     ]
-    return launch(count, sys.executable, *command)
+    return launch(count, *command, timeout=900)
 
 
 @pytest.mark.slow
@@ -53,7 +52,7 @@ def run(count, path, output, *more):
 def test_killed_and_continued_each_prompt_has_one_answer_that_of_one_rank(prompts, tmp_path, count):
     path, whole = prompts
     output = tmp_path / "answers.jsonl"
-    killed = launch(count, sys.executable, prompts_on_ranks.__file__, path, output)
+    killed = launch(count, prompts_on_ranks.__file__, path, output, timeout=900)
     assert f"rank {count - 1}" in killed.stderr
     before = output.read_bytes()
     assert whole.startswith(before) and 0 < before.count(b"\n") < whole.count(b"\n")

@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+from zoo.errors import ZooError
 from zoo.runtime import ranks
 from zoo.training.adapters import AdapterSettings
 from zoo.training.loop import Stopped, TrainingCallbacks
@@ -58,9 +59,12 @@ def resumed(data, folder):
 
 
 def others(data, folder):
-    """The data of each rank's own working folder."""
+    """Each rank has other data, in a working folder of its own: refused."""
     os.chdir(folder / str(ranks.rank()))
-    tune("data.jsonl", folder / "others")
+    try:
+        tune("data.jsonl", folder / "others")
+    except ZooError as error:
+        (folder / f"refused-{ranks.rank()}").write_text(str(error))
 
 
 if __name__ == "__main__":

@@ -3,16 +3,16 @@
 import json
 import random
 import shutil
-import sys
 
 import mlx.core as mx
+import mlx.nn as nn
 import pytest
 
 from tests.helpers import tuning_on_ranks
-from tests.ranks import launch
+from tests.helpers.ranks import launch
 from zoo.errors import ZooError
 from zoo.runtime import ranks
-from zoo.training.data_parallel import part_of, rows_per_rank
+from zoo.training.data_parallel import check_same_weights, part_of, rows_per_rank
 from zoo.training.run_folder import open_state, state_path
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -31,7 +31,7 @@ def data(tmp_path_factory):
 
 
 def on_ranks(count, data, folder, *scenarios):
-    return launch(count, sys.executable, tuning_on_ranks.__file__, data, folder, *scenarios)
+    return launch(count, tuning_on_ranks.__file__, data, folder, *scenarios, timeout=900)
 
 
 def record_of(folder):
@@ -55,12 +55,19 @@ def test_two_ranks_have_the_curve_of_one_and_runs_go_on_with_other_numbers_of_ra
         record_of(tmp_path / "one" / "whole")["losses"][-1][1]
         < 0.9 * record_of(tmp_path / "one" / "whole")["losses"][0][1]
     )
-    first = on_ranks(2, data, tmp_path, "whole", "stopped", "killed")
+    for rank in (0, 1):
+        (tmp_path / str(rank)).mkdir()
+        lines = data.read_text(encoding="utf-8").splitlines()[rank:]
+        (tmp_path / str(rank) / "data.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    first = on_ranks(2, data, tmp_path, "whole", "stopped", "others", "killed")
     check_same_curve(tmp_path / "whole", tmp_path / "one" / "whole")
     # Stopped on one rank, both stop at the same step, and two ranks again are the uninterrupted run, bit for bit.
     assert {(tmp_path / f"rank-{rank}").read_text() for rank in (0, 1)} == {str(tuning_on_ranks.STOPPED)}
     model = "adapters.safetensors"
     assert (tmp_path / "stopped" / model).read_bytes() == (tmp_path / "whole" / model).read_bytes()
+    for rank in (0, 1):
+        assert (tmp_path / f"refused-{rank}").read_text() == "rank 1 has another `data_sha256` than rank 0"
+    assert not (tmp_path / "others").exists()
     # Killed, it is the state that was saved last.
     assert "rank 1" in first.stderr and open_state(state_path(tmp_path / "killed")).step == 6
     for count in (1, 2, 4):
@@ -70,17 +77,6 @@ def test_two_ranks_have_the_curve_of_one_and_runs_go_on_with_other_numbers_of_ra
         on_ranks(count, data, tmp_path, "resumed")
     for count in (1, 2, 4):
         check_same_curve(tmp_path / f"killed-{count}", tmp_path / "one" / "whole")
-
-
-@pytest.mark.slow
-def test_ranks_with_different_data_are_refused_by_name(data, tmp_path):
-    lines = data.read_text(encoding="utf-8").splitlines()
-    for rank in (0, 1):
-        (tmp_path / str(rank)).mkdir()
-        (tmp_path / str(rank) / "data.jsonl").write_text("\n".join(lines[rank:]), encoding="utf-8")
-    refused = on_ranks(2, "data.jsonl", tmp_path, "others")
-    assert "rank 1 has another `data_sha256` than rank 0" in refused.stderr
-    assert not (tmp_path / "others").exists()
 
 
 @pytest.fixture
@@ -114,3 +110,24 @@ def test_a_batch_with_fewer_rows_than_ranks_is_refused_by_name(as_rank):
     assert rows_per_rank(4) == 1 and rows_per_rank(9) == 3
     with pytest.raises(ZooError, match="`batch`: 3 is fewer than the 4 ranks"):
         rows_per_rank(3)
+
+
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16])
+def test_one_bit_of_one_weight_that_differs_between_ranks_is_noticed(as_rank, monkeypatch, dtype):
+    as_rank(0, 2)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    model.set_dtype(dtype)
+    sent = []
+    monkeypatch.setattr(ranks, "gathered", lambda value: sent.append(value) or [value, sent[0]])
+    check_same_weights(model, 7)
+    bits = model.layers[1].bias.view(mx.uint16)
+    bits[0] = bits[0] ^ 1
+    model.layers[1].bias = bits.view(dtype)
+    with pytest.raises(ZooError, match="rank 1 has other weights than rank 0 at step 7"):
+        check_same_weights(model, 7)
+
+
+def test_a_rank_with_another_value_is_named_with_the_value(monkeypatch):
+    monkeypatch.setattr(ranks, "gathered", lambda value: [value, value, {**value, "seed": 2}])
+    with pytest.raises(ZooError, match="rank 2 has another `seed` than rank 0"):
+        ranks.check_same({"batch": 4, "seed": 1})

@@ -49,9 +49,10 @@ class HeadPart(Head):
 
     def __init__(self, spec: Part, *, dim: int, index: int = 0) -> None:
         super().__init__(spec, dim=dim, index=index)
+        self.vocab = spec.vocab
         if not spec.tied:
             self.output = nn.Linear(dim, spec.rows, bias=spec.bias)
 
     def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, V)
         logits = super().__call__(x)
-        return logits if self.spec.tied else gathered(logits, self.spec.vocab or 0)  # a table gathers its own
+        return logits if self.spec.tied else gathered(logits, self.vocab)  # a table gathers its own

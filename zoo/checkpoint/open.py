@@ -20,7 +20,6 @@ from zoo.checkpoint.quantized_matrix import join, read
 from zoo.checkpoint.quantized_tensors import ExpectedQuantization, check_method, warn_of_differences
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import find
-from zoo.checkpoint.stored_tensor import reading_pool
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, SourceError, warn
 from zoo.host.registry import Registry, default_registry
@@ -97,11 +96,13 @@ class Opened:
         tensors = self.checkpoint.stored(dtype)
         try:
             return None if tensors is None else self._placed(tensors)
-        except (AttributeError, TypeError):  # a rule that computes with the numbers
+        except (AttributeError, TypeError, ValueError):  # a rule that computes with the numbers
             return None
 
     def _read_share(self, report: Report | None) -> Iterator[tuple[str, Any]]:
         """A rank's parameters, each read and freed of the tensor that it is a part of before the next."""
+        from zoo.checkpoint.stored_tensor import reading_pool  # imports numpy
+
         total, done = sum(tensor.nbytes for tensor in self.parameters.values()), 0
         with reading_pool() as pool:
             for path in list(self.parameters):

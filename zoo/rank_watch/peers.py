@@ -50,7 +50,7 @@ class Peer:
         *lines, self._received = (self._received + received).split(b"\n")
         try:
             messages = [json.loads(line) for line in lines if line]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConnectionError from error
         if not received or len(self._received) > MOST or not all(isinstance(m, dict) for m in messages):
             raise ConnectionError

@@ -98,11 +98,11 @@ class Division:
         def named(name: str) -> str:
             return ".".join(step for step in (path, name) if step)
 
-        tables: dict[str, Any] = {
+        found: dict[str, Any] = {
             name: {named(key): value for key, value in getattr(self, name).items()} for name in TABLES
         }
-        lists: dict[str, Any] = {name: tuple(map(named, getattr(self, name))) for name in LISTS}
-        return replace(self, **tables, **lists)
+        found |= {name: tuple(map(named, getattr(self, name))) for name in LISTS}
+        return replace(self, **found)
 
 
 TABLES, LISTS = ("cuts", "heads", "receives", "sends", "broadcasts"), ("once", "sums", "absent")
@@ -122,7 +122,7 @@ def joined(spec: Any, *divisions: Division) -> Division:
     """One division of `spec`, of what the divisions of its parts say."""
     found = Division(spec)
     for each in divisions:
-        more: dict[str, Any] = {name: {**getattr(found, name), **getattr(each, name)} for name in TABLES}
-        more |= {name: getattr(found, name) + getattr(each, name) for name in LISTS}
-        found = replace(found, **more)
+        both: dict[str, Any] = {name: {**getattr(found, name), **getattr(each, name)} for name in TABLES}
+        both |= {name: getattr(found, name) + getattr(each, name) for name in LISTS}
+        found = replace(found, **both)
     return found

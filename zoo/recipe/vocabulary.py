@@ -119,6 +119,7 @@ class HeadPart(Head):
     """`rows` of a head's matrix, which a rank has; other ranks have the others."""
 
     kind, name = "head", "logits-part"
+    vocab: int
     rows: int
 
     @property

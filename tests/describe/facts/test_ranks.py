@@ -57,6 +57,10 @@ def test_a_pipeline_sends_at_each_border_and_sums_at_its_ends():
     assert first == second == third + 4096 * 2  # the last stage has no next one
 
 
+def test_a_head_of_its_own_kind_gathers_by_the_table_that_it_is_tied_to():
+    assert counts(on("gemma2:2b", 2))[GATHER] == 1  # its logits are capped
+
+
 def test_what_is_no_part_of_a_mixture_stays_one_sum():
     mixtral = recipe("mixtral:8x7b")
     assert counts(on("mixtral:8x7b", 2))[SUM] == 2 * len(mixtral.layers) + 1
@@ -108,7 +112,7 @@ def test_the_latency_of_prefill_counts_once_a_chunk():
 
 def test_a_small_prompt_is_bound_by_memory_and_a_long_one_by_arithmetic():
     short, long = (on("llama:8b", 1, memory=800 * GB, compute=30e12, context=n).prefill() for n in (4, 2000))
-    assert short.bound == "memory" and long.bound == "arithmetic"
+    assert short.bound == "memory bandwidth" and long.bound == "arithmetic"
 
 
 def test_speeds_are_facts_only_where_the_machine_is_known():

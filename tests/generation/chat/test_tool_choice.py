@@ -49,17 +49,28 @@ def llama():
     return zoo.load("llama")
 
 
-@cache
-def tokenizer_with(folder, tags):
-    """The tokenizer of a folder with these as special tokens."""
-    fast = Tokenizer.from_file(str(zoo.load("llama").folder / "tokenizer.json"))
-    fast.add_special_tokens(list(tags))
-    fast.save(str(folder / "tokenizer.json"))
-    return load_tokenizer(folder, {})
+@pytest.fixture(scope="module")
+def tokenizer_with(llama, tmp_path_factory):
+    """The model's tokenizer with these as special tokens, each made once."""
+
+    @cache
+    def make(tags):
+        folder = tmp_path_factory.mktemp("tokenizer")
+        fast = Tokenizer.from_file(str(llama.folder / "tokenizer.json"))
+        fast.add_special_tokens(list(tags))
+        fast.save(str(folder / "tokenizer.json"))
+        return load_tokenizer(folder, {})
+
+    return make
+
+
+def check(value, schema):
+    """ValidationError unless a value fits a schema; `jsonschema.validate` would check the schema each time, too."""
+    jsonschema.Draft202012Validator(schema).validate(value)
 
 
 @pytest.fixture
-def answer(llama, tmp_path, monkeypatch):
+def answer(llama, tokenizer_with, monkeypatch):
     """Makes the syntax of the answers by a template of ENTRIES, whose tags are texts, or special tokens."""
 
     def render(template, messages, **more):
@@ -73,7 +84,7 @@ def answer(llama, tmp_path, monkeypatch):
         current[0] = name
         format = answer_format(name)
         tags = [tag for tag in format.tokens if not any(letter in tag for letter in " \n:`[{=")]
-        tokenizer = tokenizer_with(tmp_path, tuple(tags if special else ()))
+        tokenizer = tokenizer_with(tuple(tags if special else ()))
         tokenizer.chat_template = NamedTemplate(name).chat_template
         tokenizer.eos_ids = llama.tokenizer.eos_ids
         prompt = rendered(name, QUESTION, TOOLS)
@@ -128,7 +139,7 @@ def test_an_answer_of_the_grammar_is_read_as_calls_that_fit_their_schemas(answer
             for call in part.calls:
                 (tool,) = (tool["function"] for tool in choice if tool["function"]["name"] == call.name)
                 parameters = tool.get("parameters", {"properties": {}})
-                jsonschema.validate(call.arguments, parameters)
+                check(call.arguments, parameters)
                 assert call.arguments.keys() <= parameters["properties"].keys()
 
 
@@ -144,7 +155,7 @@ def test_a_schema_constrains_the_answer_after_the_thinking(answer, name, special
     thoughts = set()
     for seed in range(8 if "grammar" in settings else 0):
         part = read(syntax, random_text(syntax, settings["grammar"], seed), ())
-        jsonschema.validate(json.loads(part.text), FLAG)
+        check(json.loads(part.text), FLAG)
         thoughts.add(bool(part.thinking))
     closed = syntax.prompt.rstrip().endswith(syntax.format.thinking[1].strip())
     assert closed or True in thoughts

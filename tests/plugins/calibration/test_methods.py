@@ -12,7 +12,7 @@ from zoo.checkpoint.calibration import Calibration
 from zoo.checkpoint.convert import convert, save
 from zoo.checkpoint.parameters import parameters_of
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
-from zoo.cli.convert import convert as command
+from zoo.cli.convert import convert as convert_command
 from zoo.errors import PluginError, ZooError
 from zoo.generation.sampling.logits import logprobs
 from zoo.host.registry import default_registry, isolated
@@ -197,8 +197,11 @@ def packed(tmp_path_factory):
             "no quantization method 'gtpq'; there are: awq, gptq, sensitivity",
         ),
         ("-q 4 --calibrate TEXT --bits 4.5", "--bits: gptq gives every matrix the bits of --quantize"),
-        ("-q 4 --calibrate TEXT --method sensitivity --bits 2", "--bits 2: this model can have from 3.5"),
-        ("-q 4 --calibrate TEXT --method sensitivity --bits 9", "to 8.5"),
+        (
+            "-q 4 --calibrate TEXT --calibration-rows 1 --method sensitivity --bits 2",
+            "--bits 2: this model can have from 3.5",
+        ),
+        ("-q 4 --calibrate TEXT --calibration-rows 1 --method sensitivity --bits 9", "to 8.5"),
         ("-q 4 --calibrate TEXT --method sensitivity --bits nan", "--bits must be from 0 to 32"),
         ("-q 4 --calibrate TEXT --calibration-rows 0", "--calibration-rows must be at least 1, got 0"),
         ("-q mxfp4 --calibrate TEXT", "gptq has no mxfp4"),
@@ -206,12 +209,12 @@ def packed(tmp_path_factory):
         ("PACKED -q 4 --calibrate TEXT", "is quantized already; --calibrate needs the floats"),
     ],
 )
-def test_what_cannot_be_is_one_line(options, line, packed, texts, tmp_path, process):
+def test_what_cannot_be_is_one_line(options, line, packed, texts, tmp_path, command):
     (tmp_path / "empty.txt").write_text("")
     places = {"TEXT": texts("generate"), "EMPTY": tmp_path / "empty.txt", "PACKED": packed}
     source, *rest = [str(places.get(word, word)) for word in options.split()]
     words = [source, "out", *rest] if source == str(packed) else ["llama", "out", source, *rest]
-    done = process("convert", *words)
+    done = command("convert", *words)
     assert done.returncode != 0 and done.stderr.count("\n") == 1, done.stderr
     assert line in done.stderr
     assert not (tmp_path / "out").exists()
@@ -228,7 +231,9 @@ def test_a_model_without_a_tokenizer_is_refused(calibration, tmp_path):
 def test_the_command_says_what_it_wrote(texts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = ["--calibrate", str(texts("generate")), "--calibration-rows", "4", "--calibration-length", "32"]
-    result = CliRunner().invoke(command, ["llama", "out", "-q", "4", *options], catch_exceptions=False)
+    result = CliRunner().invoke(
+        convert_command, ["llama", "out", "-q", "4", *options], catch_exceptions=False
+    )
     assert result.output.startswith("out: 1,049,728 parameters, 0.6 MB, 4.51 bits a weight")
 
 

@@ -80,6 +80,7 @@ def test_divergence_is_shown_of_the_second_model(command, lines):
     assert done.stdout.splitlines()[-1].split()[:2] == ["divergence", "gpt2"]
 
 
+@pytest.mark.slow
 def test_a_corpus_is_asked_without_data(command):
     found = record(command("evaluate", "gru", "--json"))
     assert {score["relation"] for score in found["scores"]} == {"capital"}

@@ -38,7 +38,9 @@ TEMPLATE = "".join(
 def ask_together(made, body):
     """The status and the body of the response to a request beside others, which must have exactly their texts."""
     made.hold()
+    steps = made.steps
     others = [in_background(made.text, {**LONG, "prompt": prompt}) for prompt in OTHERS]
+    wait_until(lambda: made.service.under_way == 2 and made.steps > steps)  # held: the bad one cannot end yet
     bad = in_background(made.ask, body)
     wait_until(lambda: made.service.under_way == 3)
     made.go_on()

@@ -338,6 +338,7 @@ def test_garbage_after_a_request_ends_its_stream_without_a_traceback(served, cap
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_reader_that_does_not_read_is_dropped(served, monkeypatch):
     monkeypatch.setattr(server, "WRITE_SECONDS", 0.2)
     connection = socket.socket()

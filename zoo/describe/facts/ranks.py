@@ -36,7 +36,7 @@ from zoo.recipe.pipeline import Elsewhere, division_of
 from zoo.recipe.policy import CachePolicy
 
 CHUNK = 2048  # tokens of a prompt that a GPU reads in one pass
-MEMORY, ARITHMETIC, LATENCY, BANDWIDTH = "memory", "arithmetic", "link latency", "link bandwidth"
+MEMORY, ARITHMETIC, LATENCY, BANDWIDTH = "memory bandwidth", "arithmetic", "link latency", "link bandwidth"
 
 
 @frozen()
@@ -217,8 +217,10 @@ def ranked(
         held = weights_of(own, quantizes)
         assert held is not None  # only of another library's model
         weights.append(held.bytes(quantize))
-        plain = policy is None or policy.plain
-        cache.append(cache_bytes(cache_sizes(own), context) if plain else policy_bytes(own, context, policy))
+        if policy is None or policy.plain:
+            cache.append(cache_bytes(cache_sizes(own), context))
+        else:
+            cache.append(policy_bytes(own, context, policy))
     width = FLOATS.get(quantize, WHOLE)
     return Ranked(cluster, divisions, tuple(weights), tuple(cache), context, width)
 

@@ -71,8 +71,10 @@ def _at_ends(towers: dict[str, Any], role: str, width: int, reading: bool) -> It
     embedding = towers[ENCODER].embedding if tower.embedding.shared else tower.embedding
     if isinstance(embedding, EmbeddingPart):
         yield Transfer(SUM, tower.dim, width)
-    if isinstance(tower.head, HeadPart):
-        yield Transfer(GATHER, tower.head.rows, width, last=reading and tower.causality != "full")
+    tied = tower.head is not None and tower.head.ties_embedding
+    table = embedding if tied else tower.head  # whose rows the logits are of
+    if isinstance(table, EmbeddingPart | HeadPart):
+        yield Transfer(GATHER, table.rows, width, last=reading and tower.causality != "full")
 
 
 def _summed(division: Division, prefix: str, width: int) -> Iterator[Transfer]:

@@ -1,0 +1,115 @@
+"""Starts commands on several ranks with `mlx.launch`, within a bounded time, and ends what they leave."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+LAUNCHER = Path(sys.executable).with_name("mlx.launch")
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+class Launched:
+    """A run on `size` ranks. `wait` gives what it printed; as a context manager it ends with no process left."""
+
+    def __init__(self, size, *command, env=None, stdin="", cwd=None):
+        reader, self._stdin = (
+            os.pipe()
+        )  # stays open: at its end the launcher would use a core to find it at its end
+        os.write(self._stdin, stdin.encode())
+        self.process = subprocess.Popen(
+            [
+                LAUNCHER,
+                "-n",
+                str(size),
+                "-p",
+                str(free_ports(size)),
+                "--",
+                sys.executable,
+                *map(str, command),
+            ],
+            stdin=reader,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            cwd=cwd,
+            env={**os.environ, **ONE_THREAD, "HF_HUB_OFFLINE": "1", **(env or {})},
+            start_new_session=True,
+        )
+        os.close(reader)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for name in ("SIGCONT", "SIGKILL"):
+            try:
+                os.killpg(self.process.pid, getattr(signal, name))
+            except ProcessLookupError:
+                break
+        self.process.communicate()
+        os.close(self._stdin)
+
+    def type(self, text):
+        """Write to the standard input of all ranks."""
+        os.write(self._stdin, text.encode())
+
+    def processes(self):
+        """The process of each rank that lives, by its number."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdecimal() and os.getpgid(int(entry.name)) == self.process.pid:
+                    values = (entry / "environ").read_bytes().split(b"\0")
+                    rank = next((value[9:] for value in values if value.startswith(b"MLX_RANK=")), None)
+                    if rank is not None and b"\nState:\tZ" not in (entry / "status").read_bytes():
+                        found[int(rank)] = int(entry.name)
+            except (OSError, ValueError):
+                pass
+        return found
+
+    def wait(self, timeout=120):
+        """What it printed, as a `CompletedProcess`; TimeoutExpired after so many seconds."""
+        output, errors = self.process.communicate(timeout=timeout)
+        left = self.processes()
+        if left:  # the kernel may not have removed them yet
+            time.sleep(1)
+            left = self.processes()
+        assert not left, f"processes left: {left}; {errors}"
+        return subprocess.CompletedProcess(self.process.args, self.process.returncode, output, errors)
+
+
+def launch(size, *command, env=None, stdin="", cwd=None, timeout=120):
+    """Run `python COMMAND…` on `size` ranks: a `CompletedProcess` with the output of all. No process is left."""
+    with Launched(size, *command, env=env, stdin=stdin, cwd=cwd) as run:
+        return run.wait(timeout)
+
+
+def zoo_lines(finished):
+    """The lines of the error stream that the zoo printed: those that the launcher adds begin with an escape."""
+    return [line[line.index("zoo: ") :] for line in finished.stderr.splitlines() if "zoo: " in line]
+
+
+def exit_statuses(finished):
+    """The exit status of each rank that did not end well, as the launcher says it."""
+    words = finished.stderr.replace("[WARN]", "\n").replace("\x1b", "\n").splitlines()
+    found = [line.split() for line in words if "Node with rank" in line]
+    return {int(line[3]): int(line[7]) for line in found if len(line) > 7}
+
+
+def free_ports(size):
+    """The first of `size` consecutive ports that are free, as is the one before it."""
+    while True:
+        first = random.randrange(20000, 30000)
+        try:
+            for port in range(first - 1, first + size):
+                with socket.create_server(("127.0.0.1", port)):
+                    pass
+            return first
+        except OSError:
+            continue

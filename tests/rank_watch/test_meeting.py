@@ -1,0 +1,159 @@
+"""How ranks find each other, and what the watch takes from a connection."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from zoo.errors import RankError
+from zoo.rank_watch.launcher import launched, launched_rank, meeting_point, start_seconds
+from zoo.rank_watch.peers import MOST, Peer, accept
+
+FACTS = {"zoo": "1", "mlx": "2", "pid": 1, "process": "here"}
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """The environment that `mlx.launch` gives a rank by these hosts."""
+
+    def write(content):
+        path = tmp_path / "hosts.json"
+        path.write_text(content)
+        return {"MLX_RANK": "1", "MLX_HOSTFILE": str(path)}
+
+    return write
+
+
+def test_ranks_meet_at_the_port_before_the_one_that_mlx_listens_on(hosts):
+    environment = hosts('[["10.0.0.1:5000"], ["10.0.0.2:5001"]]')
+    assert launched(environment) and launched_rank(environment) == 1
+    assert meeting_point(environment) == ("10.0.0.1", 4999, 2)
+
+
+def test_another_address_can_be_given(hosts):
+    environment = hosts('[["10.0.0.1:5000"], ["10.0.0.2:5001"]]') | {"ZOO_RANKS_ADDRESS": "192.168.0.7:99"}
+    assert meeting_point(environment) == ("192.168.0.7", 99, 2)
+
+
+def test_one_rank_is_a_command_that_runs_alone(hosts):
+    environment = hosts("\n")
+    assert not launched(environment) and meeting_point(environment) is None
+    assert not launched({}) and meeting_point({}) is None
+
+
+@pytest.mark.parametrize("content", ["[", "{}", '[[], ["a:1"]]', '[["nowhere"], ["a:1"]]'])
+def test_unreadable_hosts_are_an_error(hosts, content):
+    environment = hosts(content)
+    if content == "{}":
+        assert not launched(environment)
+        return
+    with pytest.raises(RankError, match="the ranks' addresses cannot be read"):
+        meeting_point(environment)
+
+
+def test_a_variable_that_is_no_number_of_seconds_is_named(monkeypatch):
+    monkeypatch.setenv("ZOO_RANKS_START", "soon")
+    with pytest.raises(RankError, match="ZOO_RANKS_START must be a number of seconds, got 'soon'"):
+        start_seconds()
+
+
+@pytest.fixture
+def port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+class Meeting(threading.Thread):
+    """Rank 0 of `size`, which waits for the others; `found` is its peers or its error."""
+
+    def __init__(self, port, size, seconds=20.0):
+        super().__init__(daemon=True)
+        self.arguments, self.seconds = ("127.0.0.1", port, size), seconds
+        self.start()
+
+    def run(self):
+        try:
+            self.found = accept(*self.arguments, time.monotonic() + self.seconds, FACTS)
+        except RankError as error:
+            self.found = str(error)
+
+
+def come(port, *lines):
+    """A connection to rank 0 that says some lines."""
+    while True:
+        try:
+            connection = socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            continue
+        with suppress(ConnectionError):  # rank 0 may close it first
+            connection.sendall(b"".join(lines))
+        return connection
+
+
+def hello(rank, **other):
+    return json.dumps({"rank": rank, **FACTS, **other}).encode() + b"\n"
+
+
+def test_strangers_neither_join_nor_hold_up_the_ranks(port):
+    meeting = Meeting(port, 3)
+    strangers = [
+        come(port),  # says nothing
+        come(port, b"GET / HTTP/1.1\r\n\r\n"),
+        come(port, b"[" * 20000 + b"\n"),
+        come(port, b"x" * (2 * MOST)),
+        come(port, hello(0)),
+        come(port, hello(7)),
+        come(port, hello("1")),
+    ]
+    ranks = [come(port, hello(2)), come(port, hello(1)), come(port, hello(1))]
+    meeting.join(20)
+    assert [peer.rank for peer in meeting.found] == [1, 2]
+    for connection in (*strangers, *ranks):
+        connection.close()
+
+
+def test_a_rank_that_does_not_come_is_named(port):
+    meeting = Meeting(port, 3, seconds=1.0)
+    first = come(port, hello(1))
+    meeting.join(20)
+    assert meeting.found == "rank 2 did not come; all ranks end"
+    assert json.loads(first.makefile().readline()) == {"end": 1}
+
+
+def test_a_rank_of_another_version_is_named_with_both(port):
+    meeting = Meeting(port, 2)
+    come(port, hello(1, mlx="3"))
+    meeting.join(20)
+    assert meeting.found == "rank 1 has the mlx version 3, rank 0 has 2; all ranks must have the same"
+
+
+def test_a_port_that_is_taken_is_an_error(port):
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(RankError, match="is another run there"):
+        accept("127.0.0.1", port, 2, time.monotonic() + 1, FACTS)
+
+
+def test_a_message_is_bounded():
+    ours, theirs = socket.socketpair()
+    peer = Peer.__new__(Peer)
+    ours.setblocking(False)
+    peer.connection, peer._received, peer.silent = ours, b"", 1.0
+    theirs.sendall(b'\n{"mail": 1}\n{"ma')
+    assert peer.receive() == [{"mail": 1}] and peer.silent == 0
+    theirs.sendall(b'il": 2}\n')
+    assert peer.receive() == [{"mail": 2}]
+    with pytest.raises(ConnectionError):
+        for _ in range(4):
+            theirs.sendall(b"x" * (MOST // 2))
+            peer.receive()
+    ours.close()
+    theirs.close()
+
+
+def test_the_watch_imports_no_mlx():
+    code = "import sys, zoo.rank_watch; sys.exit('mlx.core' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
