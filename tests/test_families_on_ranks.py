@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.helpers import families_on_ranks
-from tests.ranks import launch
+from  import launch
 from zoo.checkpoint.convert import convert
 
 pytestmark = pytest.mark.slow
