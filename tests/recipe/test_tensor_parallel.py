@@ -52,7 +52,9 @@ def test_heads_that_cannot_be_divided_are_named(ranks):
 def test_packed_matrices_are_divided_by_whole_groups():
     mlp = GatedMLP(hidden=96)
     assert [divided(mlp, 32, Share(rank, 2, group=32)).spec.hidden for rank in (0, 1)] == [32, 64]
-    with pytest.raises(RecipeError, match=r"hidden: 96, in whole groups of 32 for packed matrices,.* 4 ranks"):
+    with pytest.raises(
+        RecipeError, match=r"hidden: 96, in whole groups of 32 for packed matrices,.* 4 ranks"
+    ):
         divided(mlp, 32, Share(0, 4, group=32))
     heads = Attention(heads=8, head_dim=16)
     cut = [divided(heads, 128, Share(rank, 2, group=64)).spec.heads for rank in (0, 1)]
