@@ -3,7 +3,7 @@
     python tools/ranks_speed.py FOLDER … [--rounds N] [--record]
 
 In a round every way reads a prompt and writes tokens once, in a new process each; ratios are of one round. mlx-lm takes part
-where it can shard the model. FOLDER is named in the record, docs/records/ranks/speed.json.
+where it can shard the model. FOLDER is named in the record, docs/records/ranks/speed.json, which keeps its other models.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from zoo.runtime import ranks, versions
 
 RECORD = Path(__file__).parent.parent / "docs" / "records" / "ranks" / "speed.json"
 PROMPT, NEW, RUNS = 256, 48, 3
+SECONDS = 120  # that one way may take
 FIGURES = ("prefill_tokens_per_second", "decode_tokens_per_second")
 
 
@@ -52,7 +53,12 @@ def run(count: int, library: str, folder: str) -> dict[str, float] | None:
             started.append(
                 subprocess.Popen(command, env=os.environ | threads | place, stdout=subprocess.PIPE, text=True)
             )
-        outputs = [one.communicate()[0] for one in started]
+        try:
+            outputs = [one.communicate(timeout=SECONDS)[0] for one in started]
+        except subprocess.TimeoutExpired:  # a rank that failed leaves the other waiting
+            for one in started:
+                one.kill()
+            return None
     if any(one.returncode for one in started):
         return None
     found: dict[str, float] = json.loads(outputs[0].splitlines()[-1])
@@ -140,6 +146,8 @@ def main() -> None:
     print(json.dumps(record, indent=1))
     if given.record:
         RECORD.parent.mkdir(parents=True, exist_ok=True)
+        if RECORD.exists():
+            record["models"] = json.loads(RECORD.read_text())["models"] | found
         write_record(RECORD, record, overwrite=None, indent=1)
 
 
