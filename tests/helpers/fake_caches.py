@@ -77,6 +77,8 @@ class FakeModel(Model):
 def fake_loaded(*kinds, name="fake", causality="causal"):
     """What `zoo.load` would give for a model of these caches, without a tokenizer."""
     return SimpleNamespace(
+        division=None,
+        agreed=lambda value: value,
         model=FakeModel(*kinds),
         architecture=SimpleNamespace(name=name, causality=causality),
         recipe=SimpleNamespace(to_json=lambda: {"name": name}),

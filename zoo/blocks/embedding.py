@@ -68,7 +68,7 @@ class Embedding(nn.Module):
 
 
 class EmbeddingPart(Embedding):
-    """The rows of a table that this rank has, of which the ranks have one part each."""
+    """This rank's rows of an embedding table; the other ranks have the other rows."""
 
     def __init__(self, spec: Part, *, dim: int, index: int = 0, **parts: Any) -> None:
         super().__init__(spec, dim=dim, index=index, **parts)
@@ -76,18 +76,18 @@ class EmbeddingPart(Embedding):
         self.tokens = nn.Embedding(spec.rows, dim)
 
     def look_up(self, tokens: mx.array) -> mx.array:  # (B, T) -> (B, T, D)
-        """The rows of the whole table: each rank gives those that it has, and zeros for the others."""
+        """The rows of the whole table: the sum over ranks, each of which has zeros for the rows that it lacks."""
         inside = (tokens >= self.first) & (tokens < self.first + self.rows)
         found = self.tokens(mx.where(inside, tokens - self.first, 0))
         return ranks.all_sum(mx.where(inside[..., None], found, 0))
 
     def as_linear(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, V)
-        """Logits of all tokens, each rank's by its rows."""
+        """Logits of all tokens: each rank computes those of its rows."""
         return gathered(self.tokens.as_linear(x), self.vocab)
 
 
 def gathered(logits: mx.array, vocab: int) -> mx.array:  # (…, rows) -> (…, V)
-    """The logits of all ranks, of which the last may have fewer rows than the first."""
+    """The logits of all ranks side by side. The last rank may have fewer rows than the first."""
     missing = -(-vocab // ranks.size()) - logits.shape[-1]
     if missing:
         logits = mx.pad(logits, [(0, 0)] * (logits.ndim - 1) + [(0, missing)])

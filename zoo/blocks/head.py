@@ -45,7 +45,7 @@ class Head(nn.Module):
 
 
 class HeadPart(Head):
-    """The rows of a head's matrix that this rank has: each rank computes the logits of its own."""
+    """This rank's rows of a head's matrix. Each rank computes the logits of its rows."""
 
     def __init__(self, spec: Part, *, dim: int, index: int = 0) -> None:
         super().__init__(spec, dim=dim, index=index)

@@ -1,4 +1,4 @@
-"""What joins the parts of a module that ranks compute: its output is handed from rank to rank."""
+"""Connections between the ranks of a divided model: sums of outputs, and vectors handed from stage to stage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Exchange = Callable[[mx.array], mx.array]
 
 
 class Connected:
-    """The class of a module whose first input is changed by `before`, and its output by `after`, None: not.
+    """The class of a connected module: `before` changes its first input, `after` its output; None changes nothing.
 
     `whole_class` is what it was without.
     """
@@ -70,7 +70,7 @@ def _scheduled(exchange: Callable[[mx.array, int], mx.array], rank: int) -> Exch
 
 
 def _receive(source: Source) -> Exchange:
-    """What takes the place of an input: the output of the layer before, on another rank."""
+    """A function that replaces an input by the output of the layer before, which another rank computes."""
 
     def receive(x: mx.array) -> mx.array:
         mx.async_eval(x)  # what is received does not depend on it

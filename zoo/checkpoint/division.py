@@ -19,7 +19,7 @@ def packed_group(parameters: Mapping[str, Any], division: Division) -> int:
 
 
 def divided_parameters(parameters: Mapping[str, Any], division: Division, rank: int) -> dict[str, Any]:
-    """What a rank has of the parameters of a whole model, by path, unread as they are; those of no part of it are left out."""
+    """A rank's share of a whole model's parameters, by path. Nothing is read; parameters of other ranks' layers are left out."""
     absent = tuple(f"{path}." for path in division.absent)
     found = {
         path: cut_of(tensor, division.cuts[path]) if path in division.cuts else tensor

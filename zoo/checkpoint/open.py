@@ -80,7 +80,7 @@ class Opened:
             self.checkpoint.warn_of_losses(dtype)
 
     def divide(self, division: Division, rank: int, dtype: mx.Dtype | None) -> None:
-        """Keep what a rank has: its model, and its share of the parameters, unread; floats are to be cast to `dtype`."""
+        """Keep a rank's model and its share of the parameters, unread. Floats will be cast to `dtype`."""
         stored = self._stored(dtype)
         if stored is not None or self.checkpoint.lazy:
             self.parameters = divided_parameters(stored or self.parameters, division, rank)

@@ -186,7 +186,7 @@ def stored_tensors(tensors: Tensors) -> dict[int, Any]:
 
 
 def _in_files(tensor: Any, files: Mapping[int, Any]) -> Any:
-    """A tensor, the arrays of which that are in files replaced by these."""
+    """The tensor with those of its arrays that lie in a file replaced by a `StoredTensor`."""
     if isinstance(tensor, QuantizedMatrix):
         return replace(tensor, **{part: files.get(id(a), a) for part, a in tensor.parts().items()})
     return files.get(id(tensor), tensor)

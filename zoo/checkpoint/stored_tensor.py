@@ -70,7 +70,7 @@ class StoredTensor:
 
     @property
     def size(self) -> int:
-        """The count of the numbers."""
+        """How many numbers it has."""
         return self.rows.size * (self.columns[1] - self.columns[0])
 
     @property
@@ -79,7 +79,7 @@ class StoredTensor:
         return self.size * self.stored.size
 
     def astype(self, dtype: mx.Dtype) -> StoredTensor:
-        """The same, to be cast when it is read."""
+        """A copy that is cast to `dtype` when it is read."""
         return replace(self, dtype=dtype)
 
     @property

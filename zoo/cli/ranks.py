@@ -115,7 +115,7 @@ def interrupts() -> RankInterrupts | None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within it Ctrl-C raises KeyboardInterrupt on rank 0."""
+    """A context in which Ctrl-C raises KeyboardInterrupt on rank 0."""
     listener, work = listen(), interrupts()
     if listener is None or work is None:
         yield

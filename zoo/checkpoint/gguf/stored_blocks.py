@@ -29,7 +29,7 @@ class StoredBlocks(StoredTensor):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of what is read."""
+        """How many bytes the tensor has once it is read."""
         shape = (*self.rows.shape, self.columns[1] - self.columns[0])
         return int(unread(replace(self.entry, shape=shape), self.dtype, self.repack).nbytes)
 

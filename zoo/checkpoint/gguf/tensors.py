@@ -186,14 +186,14 @@ def read_tensor(
 
 
 def stored_numbers(entry: TensorInfo) -> StoredTensor:
-    """Where the rows of a tensor lie."""
+    """The tensor as rows of bytes in its file."""
     rows = int(np.prod(entry.shape[:-1], dtype=np.int64))
     span = Span(entry.path, entry.name, entry.offset, entry.size // rows)
     return whole(span, entry.shape, mx.float32)
 
 
 def block_numbers(entry: TensorInfo) -> int:
-    """The numbers in a block, of which a tensor has whole ones; 1 in plain kinds."""
+    """How many numbers a block has; 1 for plain kinds."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     return int(GGML_QUANT_SIZES[GGMLQuantizationType[entry.kind]][0])

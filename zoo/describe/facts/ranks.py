@@ -87,12 +87,12 @@ class Seconds(Frozen):
 
     @property
     def total(self) -> float:
-        """Of the whole pass."""
+        """The seconds of the whole pass."""
         return self.memory + self.arithmetic + self.latency + self.bandwidth
 
     @property
     def by_bound(self) -> dict[str, float]:
-        """By the words for what bounds it."""
+        """The seconds by their causes, in words."""
         return dict(
             zip(
                 (MEMORY, ARITHMETIC, LATENCY, BANDWIDTH),
@@ -103,7 +103,7 @@ class Seconds(Frozen):
 
     @property
     def bound(self) -> str:
-        """What it is spent on for the most part."""
+        """The cause that takes the most seconds."""
         return max(self.by_bound, key=self.by_bound.__getitem__)
 
     def __add__(self, other: Seconds) -> Seconds:
@@ -273,7 +273,7 @@ def _whole(values: Sequence[float]) -> tuple[int, ...]:
 
 
 def _by_rank(name: str, label: str, values: tuple[int, ...], unit: str, detail: bool = False) -> Fact:
-    """A value of each rank, with ranks in a row that have the same as one."""
+    """The values of the ranks in words. Ranks with equal values are written together."""
     texts = [text_of(value, unit) for value in values]
     runs = [list(run) for _, run in groupby(range(len(values)), key=texts.__getitem__)]
     words = texts[0]

@@ -34,7 +34,7 @@ class Transfer(Frozen):
     last: bool = False
 
     def steps(self, ranks: int) -> int:
-        """How many messages are waited for, one after the other."""
+        """The number of messages that follow one another."""
         return {SUM: 2 * (ranks - 1), GATHER: ranks - 1, SEND: 1}[self.kind]
 
     def sent(self, ranks: int, tokens: int) -> float:
