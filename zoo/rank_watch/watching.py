@@ -123,12 +123,13 @@ class Watch:
     def guard(self) -> Iterator[None]:
         """Watch while a call holds Python's lock, so that no thread runs: a forked child does it, and ends this process.
 
-        The call may take `ZOO_RANKS_START` seconds.
+        The call may take `ZOO_RANKS_START` seconds. Meanwhile SIGTERM, which `mlx.launch` sends when a rank has ended, is ignored:
+        the child says which rank that was, and ends the process.
         """
         reader, writer = os.pipe()
         main = threading.current_thread() is threading.main_thread()
         if main:  # Python's handlers wait for the lock, too
-            before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if (child := os.fork()) == 0:
             try:
                 os.close(writer)
