@@ -42,7 +42,11 @@ def divisions(subject: Subject, group: int = 1, way: str = "tensor") -> Iterator
 def is_divided(subject: Subject, group: int = 1) -> bool:
     """Whether some part of the model, of floats and small enough to be saved, can be divided among ranks."""
     packed = any("scales" in layer for _, layer in subject.model.named_modules())
-    return not packed and subjects.is_saved(subject) and any(parts[0].cuts for parts in divisions(subject, group))
+    return (
+        not packed
+        and subjects.is_saved(subject)
+        and any(parts[0].cuts for parts in divisions(subject, group))
+    )
 
 
 def is_staged(subject: Subject) -> bool:
