@@ -45,8 +45,8 @@ Agreed = TypeVar("Agreed", bool, int, float)
 class Loaded:
     """A model, ready to run. `tokenizer` may be None: prompts are then lists of ids.
 
-    `recipe` describes the whole model; `division` says what of it this rank has, None: all. `folder` is the folder or file that it
-    was read from. `registry` has the plugins that serve it. The model takes token
+    `recipe` describes the whole model. `division` says which part of it this rank has; it is None where the model is not divided.
+    `folder` is the folder or file that it was read from. `registry` has the plugins that serve it. The model takes token
     ids (B, T) and gives logits (B, T, V). `adapters` has the names of those that it shares its weights with, and which of
     them the next pass uses. `drafters` are the models that draft for it, by
     their sources, once drafts by them were asked for.
@@ -160,7 +160,7 @@ def load(
     choice = _fill(opened, adapter, adapters or {}, floats)
     model = opened.model
     weights = {id(array): array.nbytes for _, array in tree_flatten(model.parameters())}
-    if not force:
+    if not force and division is None:  # a part was checked before it was read
         check_memory(sum(weights.values()), recipe, floats, context)
     # Reading and unpacking leave Python's thread idle: the tokenizer is made, and modules are imported, meanwhile.
     with ThreadPoolExecutor(1) as beside:

@@ -43,7 +43,7 @@ def inputs_of(loaded: Loaded, calibration: Calibration) -> list[Inputs]:
 
 
 def spread(rows: Sequence[Any], count: int) -> list[Any]:
-    """At most `count` rows, evenly spaced among all."""
+    """At most `count` of the rows, at equal distances from one another."""
     step = max(len(rows) / count, 1)
     return [rows[int(index * step)] for index in range(min(count, len(rows)))]
 

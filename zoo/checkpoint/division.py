@@ -32,7 +32,7 @@ def divided_parameters(parameters: Mapping[str, Any], division: Division, rank: 
 
 
 def cut_of(tensor: Any, cut: Cut) -> Any:
-    """The part of a parameter, packed or not, that a cut describes."""
+    """The ranges of a parameter that a cut names. The parameter may be packed."""
     axis = cut.axis % tensor.ndim
     whole = (slice(None),) * axis
     rest = (slice(None),) * (tensor.ndim - axis - 1)

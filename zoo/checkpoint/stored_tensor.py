@@ -43,7 +43,7 @@ class Span:
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor (…, O, I), or a part of one, of two axes or more, that is read when `read` is called.
+    """A tensor (…, O, I), or a part of one, that stays in its file until `read` is called. It has at least two axes.
 
     `rows` (…, O) are numbers of rows in the `spans`, `columns` the first of each row's numbers and the one after the last.
     The file holds numbers of type `stored`, which are read as `dtype`. `swapped` tensors are shown as (…, I, O).

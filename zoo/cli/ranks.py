@@ -1,4 +1,4 @@
-"""A command on several ranks: all run it alike, rank 0 reads and prints for all."""
+"""A command on several ranks: all of them run it, and rank 0 alone reads input and prints."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def join_ranks(debug: bool = False) -> None:
 
 
 def on_rank_0(read: Callable[[], Value], raises: tuple[type[BaseException], ...] = ()) -> Value:
-    """What a function gives on rank 0, or which of some errors it `raises`, on every rank; JSON must be able to write it.
+    """Call a function on rank 0, and return its value on every rank. JSON must be able to write the value.
 
-    The other ranks wait for it without using the processor.
+    An error of one of the kinds in `raises` is raised on every rank, too. The other ranks wait without using the processor.
     """
     if not launched():
         return read()
@@ -66,7 +66,7 @@ def on_rank_0(read: Callable[[], Value], raises: tuple[type[BaseException], ...]
 
 
 class RankInterrupts(Interrupts):
-    """Ctrl-C on rank 0 of several: it ends all ranks, but while a text is generated only that text, after a step.
+    """Handles Ctrl-C on rank 0 of several. It ends all ranks; while a text is generated it ends that text, after a step.
 
     KeyboardInterrupt comes nowhere else than in `on_rank_0`, where the other ranks get it, too: a rank that left its work
     at some instruction would no longer take part in the collectives of the others.
@@ -76,9 +76,8 @@ class RankInterrupts(Interrupts):
         super().__init__(self._pressed)
         self.saves = True
         self.generating = False
-        self.raised = (
-            False  # KeyboardInterrupt, in this process's main thread, before the listener knew of the Ctrl-C
-        )
+        # Whether KeyboardInterrupt was raised in the main thread before the listener knew of the Ctrl-C.
+        self.raised = False
 
     def _pressed(self, line: str) -> None:
         if self.raised:
@@ -88,7 +87,7 @@ class RankInterrupts(Interrupts):
 
 
 def until_interrupted(steps: Iterable[Step]) -> Iterator[Step]:
-    """The steps of a generation. Ctrl-C raises KeyboardInterrupt; on several ranks on all of them, after the same step."""
+    """Yield the steps of a generation. Ctrl-C raises KeyboardInterrupt, on all ranks after the same step."""
     if not launched():
         yield from steps
         return
@@ -108,7 +107,7 @@ def until_interrupted(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def interrupts() -> RankInterrupts | None:
-    """What Ctrl-C does on rank 0 of several; None on the other ranks, which ignore it."""
+    """The handler of Ctrl-C on rank 0; None on the other ranks, which ignore Ctrl-C."""
     listener = listen()
     return listener.work if listener is not None and isinstance(listener.work, RankInterrupts) else None
 

@@ -124,7 +124,7 @@ class StepCompiler:
 
 
 def connected(function: Function | None, module: nn.Module) -> Function | None:
-    """The function of a module with what ranks hand to each other before and after it."""
+    """The function of a module, with the exchanges between ranks before and after it."""
     if function is None or not isinstance(module, Connected):
         return function
     before, after = type(module).before, type(module).after

@@ -307,7 +307,7 @@ def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str])
 
 
 def _exchanged(answers: Iterator[list[Answer]]) -> Iterator[Answer]:
-    """The answers of all ranks, on each of them."""
+    """Yield the answers of all ranks, on each rank."""
     unfinished = True
     while unfinished:
         found: list[Answer] = []
@@ -327,7 +327,7 @@ def _exchanged(answers: Iterator[list[Answer]]) -> Iterator[Answer]:
 def _by_engine(
     valid: Sequence[Valid], settings: Mapping[int, Settings], prompt_cache: PromptCache | None
 ) -> Iterator[list[Answer]]:
-    """Yield the answers that each step of the engine finishes, perhaps none."""
+    """Generate by an engine. Each step yields a list of the answers that it finished, which may be empty."""
     engine = Engine(valid[0][1].loaded, prompt_cache=prompt_cache)
     running: dict[int, tuple[Valid, list[Step]]] = {}
     waiting = iter(valid)
@@ -347,7 +347,7 @@ def _by_engine(
 
 
 def _by_batch(valid: Sequence[Valid], settings: Mapping[str, Any]) -> Iterator[list[Answer]]:
-    """Yield the answers that each step of the strategy's own function for several prompts finishes, perhaps none."""
+    """Generate by the strategy's `batch` function. Each step yields a list of the answers that it finished, which may be empty."""
     for start in range(0, len(valid), MOST_ROWS):
         block = valid[start : start + MOST_ROWS]
         steps: list[list[Step]] = [[] for _ in block]

@@ -34,7 +34,9 @@ LOST = "connection to a peer was lost"  # what MLX's ring raises on the neighbou
 
 @cache
 def watch() -> Watch | None:
-    """The watch over this run's ranks, which meet at the first call. None for one rank, and without a known address.
+    """The watch over the ranks of this run. The first call connects them.
+
+    It returns None for a single rank, and where the address of rank 0 is not known.
 
     RankError when a rank does not come, or has another version of the zoo or of mlx.
     """
@@ -60,9 +62,9 @@ def watch() -> Watch | None:
 
 
 def check_alike(what: str, value: str) -> None:
-    """Compare a value, such as a digest of the checkpoint, with that of rank 0. All ranks call it; nothing for one rank.
+    """Compare a value, such as a digest of the checkpoint, with that of rank 0. All ranks call it.
 
-    Where a rank has another, all ranks end with a line that has both: RankError on rank 0.
+    Where a rank has another value, rank 0 raises RankError with both values, and all ranks end.
     """
     if (found := watch()) is not None:
         found.check_alike(what, value)
@@ -82,15 +84,14 @@ def _met() -> Watch | None:
 
 
 def fail(message: str | None, status: int) -> NoReturn:
-    """End this process and all other ranks with `status`, which is not 0, and one line for all; without a line for None.
+    """End all ranks with `status`, which is not 0. `message` is printed once; nothing is printed for None.
 
-    An error that rank 0 has, too, is rank 0's; other ranks' begin with their rank.
+    An error of all ranks is printed by rank 0. An error of another rank alone begins with the number of that rank.
     """
     found = _met()
     if found is None:
-        if message is not None and launched_rank() == (
-            ABSENT in message
-        ):  # where rank 0 is not there, rank 1
+        speaker = 1 if message and ABSENT in message else 0  # rank 1 speaks where rank 0 is not there
+        if message is not None and launched_rank() == speaker:
             say(message)
         _exit_now(status)
     if message is not None and LOST in message:

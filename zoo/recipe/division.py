@@ -51,7 +51,10 @@ class Share(Frozen):
         return units * self.rank // self.ranks * unit, units * (self.rank + 1) // self.ranks * unit
 
     def inputs(self, name: str, count: int, width: int = 1) -> Range:
-        """As `of`, where each of the `count` is `width` inputs of a matrix, which may be packed in groups."""
+        """This rank's range of `count` items, each of which is `width` inputs of a matrix. Packed groups are not cut.
+
+        RecipeError as for `of`.
+        """
         return self.of(name, count, 1 if count * width % self.group else self.group // gcd(self.group, width))
 
     def check_inputs(self, name: str, inputs: Range) -> None:

@@ -24,7 +24,7 @@ from zoo.rank_watch.launcher import launched
 
 @cache
 def _joined() -> tuple[mx.distributed.Group | None, Random]:
-    """The group of all ranks, and the random numbers that they draw alike."""
+    """The group of all ranks, and a generator of random numbers that is in the same state on all of them."""
     if not launched():
         return None, SystemRandom()
     watch = rank_watch.watch()
@@ -43,7 +43,7 @@ _stand_in: ContextVar[tuple[Any, Random] | None] = ContextVar("ranks", default=N
 
 @contextmanager
 def stand_in(ranks: Any) -> Iterator[None]:
-    """Until the end of the block, `ranks` is the group of this context. It has the collectives of `mx.distributed` too."""
+    """Let `ranks` be the group of this context until the end of the block. It must also have the collectives of `mx.distributed`."""
     token = _stand_in.set((ranks, Random(0)))
     try:
         yield
@@ -52,12 +52,12 @@ def stand_in(ranks: Any) -> Iterator[None]:
 
 
 def _known() -> tuple[Any, Random]:
-    """The group of this context, and the random numbers that its ranks draw alike."""
+    """The group of this context, and the generator of random numbers that is in the same state on all its ranks."""
     return _stand_in.get() or _joined()
 
 
 def _library() -> Any:
-    """What has the collectives."""
+    """The module, or the stand-in, that has the collectives."""
     standing = _stand_in.get()
     return mx.distributed if standing is None else standing[0]
 
@@ -71,7 +71,7 @@ def group() -> mx.distributed.Group | None:
 
 
 def random_seed() -> int:
-    """A random seed of 63 bits. On each rank the first is the same, and so is the next."""
+    """A random seed of 63 bits. Ranks that draw equally often get the same seeds."""
     return _known()[1].getrandbits(63)
 
 
@@ -118,7 +118,7 @@ def send(x: mx.array, target: int) -> mx.array:
 
 
 def receive(like: mx.array, source: int) -> mx.array:
-    """What a neighbouring rank sends: an array of the shape and dtype of `like`."""
+    """Receive an array from a neighbouring rank. It has the shape and the dtype of `like`."""
     return _library().recv_like(like, source, group=group())
 
 

@@ -18,7 +18,7 @@ FINISHED = "finished"
 
 
 def run_ranks(count: int, function: Callable[[], Result]) -> list[Result]:
-    """What `function` returns on each of `count` ranks, which are threads. The error of the first that fails is raised.
+    """Call `function` on `count` ranks, which are threads, and return its values. The error of the first that fails is raised.
 
     AssertionError where the ranks do not call the same collectives in the same order.
     """
@@ -58,7 +58,7 @@ class _ThreadRank:
         return len(self._meeting.given)
 
     def run(self, function: Callable[[], Result]) -> Result:
-        """Run `function` as this rank; the other ranks do not wait for one that fails."""
+        """Run `function` as this rank. If it fails, the other ranks stop waiting for it."""
         try:
             with ranks.stand_in(self):
                 result = function()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 import re
-import secrets
 import string
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from zoo.errors import PromptError
 from zoo.generation.chat.values import KINDS, read_value
 from zoo.generation.loop.step import ToolCall
+from zoo.runtime import ranks
 
 Tool = Mapping[str, Any] | Callable[..., Any]
 
@@ -49,7 +50,7 @@ def call_of(value: Any) -> ToolCall | None:
 
 def made_call(name: str, arguments: dict[str, Any], id: Any = None) -> ToolCall:
     """A call with this id or, where that is no text, a new one."""
-    new = "".join(secrets.choice(_LETTERS) for _ in range(_ID_LENGTH))
+    new = "".join(Random(ranks.random_seed()).choices(_LETTERS, k=_ID_LENGTH))
     return ToolCall(id if isinstance(id, str) and id else new, name, arguments)
 
 

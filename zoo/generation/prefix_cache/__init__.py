@@ -243,15 +243,13 @@ class PromptCache:
             if (not node.children if tree.by_column else node.states is not None)
         ]
         heapq.heapify(heap)
-        whole = (
-            self.loaded.division is None
-        )  # the ranks of a divided model drop the same nodes, whatever their bytes
+        # The ranks of a divided model drop the same nodes, whose bytes may differ between them.
+        whole = self.loaded.division is None
         while self._is_over():
             _, number, order, node = heapq.heappop(heap)
             parent = node.parent
-            if (
-                whole and trees[number].by_column and node.nbytes > self.budget // 2
-            ):  # its beginning is worth keeping
+            # The beginning of a long text is worth keeping.
+            if whole and trees[number].by_column and node.nbytes > self.budget // 2:
                 trees[number].shorten(node, self.nbytes - self.budget)
             else:
                 trees[number].drop(node)

@@ -9,7 +9,6 @@ Axes: T tokens, k drafts, D width, V vocabulary, which a draft model may pad to 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,7 @@ from zoo.generation.speculative.verification import Rollback, can_roll_back
 from zoo.generation.vocabulary import load_same_vocabulary
 from zoo.loading import Loaded, load
 from zoo.recipe import learned_context
+from zoo.runtime import ranks
 
 DRAFT_SEED = 0x9E3779B97F4A7C15  # makes the random keys of drafts others than those of the tokens
 
@@ -76,7 +76,7 @@ class DraftSampler:
         self, vocab: int, processors: Sequence[LogitsProcessor] = (), *, seed: int | None = None
     ) -> None:
         self.vocab, self.processors = vocab, processors
-        self._key = mx.random.key(secrets.randbits(63) if seed is None else seed ^ DRAFT_SEED)
+        self._key = mx.random.key(ranks.random_seed() if seed is None else seed ^ DRAFT_SEED)
 
     def draft(self, count: int, logits: mx.array, following: Callable[[mx.array], mx.array]) -> Draft:
         """`count` tokens: the first one by `logits` (1, V'), each later one by those `following` the one before it."""
