@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from zoo import rank_watch
 from zoo.cli.setting_options import SettingsCommand
 from zoo.cli.source_options import (
     FOLDER,
@@ -132,11 +133,8 @@ def serve(
         raise click.UsageError(
             f"it needs {', '.join(missing)}, which the extra `serve` installs: pip install 'mlx-zoo[serve]'"
         )
-    if launched():
-        raise click.UsageError(
-            "a server runs on one machine; several of them can stand behind a balancer, and zoo run, chat, perplexity and "
-            "evaluate run on several ranks"
-        )
+    if launched() and (len(sources) > 1 or adapters or unload_after is not None):
+        raise click.UsageError("several ranks serve one model, without adapters, and keep it loaded")
     if api_key == "":
         raise click.BadParameter("the key is empty", param_hint="--api-key")
     from zoo_serve.access import Access
@@ -149,13 +147,24 @@ def serve(
 
     offered = sources_of(sources, adapters, options, settings)
     table, metrics = ModelTable(offered, max_models), Metrics()
-    worker = Worker(table, rows=rows, prompt_cache=cache_bytes, unload_after=unload_after)
+    runner = None
+    hide_warnings()
+    if launched():
+        from zoo.runtime import ranks
+        from zoo_serve.ranks import Leader, follow
+
+        if ranks.rank() > 0:
+            follow(offered[0], rows, cache_bytes, timeout)
+            return
+        runner = Leader(table)
+    worker = Worker(table, rows=rows, prompt_cache=cache_bytes, unload_after=unload_after, runner=runner)
     service = Service(table, worker, Limits(rows, queue, timeout), metrics)
     app = application(service, Access(api_key, hosts, origins))
     announced = partial(announce, offered[0].name, key=api_key is not None, local=host in LOOPBACK)
     server = Server(app, service, host, port, announced)
     worker.on_failure = server.worker_failed
-    hide_warnings()
+    if launched() and (watch := rank_watch.watch()) is not None:
+        watch.before_end = server.rank_lost
     worker.start()
     server.run_to_end()
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import mlx.core as mx
 
 from zoo.checkpoint.checkpoint import open_checkpoint
+from zoo.frozen import Frozen, frozen
 from zoo.generation.strategies.embedding import embed, encode_text
 from zoo.loading import Loaded
 from zoo_serve.requests import RequestError
@@ -20,6 +21,21 @@ def encoded(loaded: Loaded, texts: Sequence[str | tuple[int, ...]]) -> list[list
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # texts that are cut
         return [encode_text(loaded, text, limit) for text in texts]
+
+
+@frozen()
+class EmbeddingCall(Frozen):
+    """Yields the vectors of batches of texts, given as ids: their first `dimensions` numbers where that is given."""
+
+    batches: tuple[tuple[Sequence[int], ...], ...]
+    dimensions: int | None = None
+    adapter: str | None = None
+
+    def __call__(self, loaded: Loaded) -> Iterator[list[list[float]]]:
+        for batch in self.batches:
+            with loaded.adapters.use(self.adapter):
+                found = vectors_of(loaded, batch, self.dimensions)
+            yield found
 
 
 def vectors_of(loaded: Loaded, texts: Sequence[Any], dimensions: int | None) -> list[list[float]]:

@@ -22,7 +22,7 @@ from zoo_serve.requests import (
     Token,
     TokenLogprobs,
 )
-from zoo_serve.worker import PreparedSequence, request_error
+from zoo_serve.runner import PreparedSequence, request_error
 
 MOST_UNREAD = 8192  # steps that wait for a slow reader before its request is cancelled
 

@@ -71,8 +71,10 @@ class ServedModel:
 
     def renew_engine(self) -> None:
         """Make an engine in which nothing runs."""
+        # A share of the time would differ between the ranks of a divided model.
+        share = PREFILL_SHARE if self.loaded.division is None else None
         self.engine = Engine(
-            self.loaded, rows=self._rows, prompt_cache=self.prompt_cache, prefill_share=PREFILL_SHARE
+            self.loaded, rows=self._rows, prompt_cache=self.prompt_cache, prefill_share=share
         )
 
     def cache_bytes(self, tokens: int, policy: CachePolicy) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,23 +19,25 @@ from zoo.loading import Loaded
 from zoo_serve.models import ServedModel
 from zoo_serve.protocols.openai import seeded
 from zoo_serve.requests import DetokenizeRequest, GenerationRequest, RequestError, Token, TokenizeRequest
-from zoo_serve.worker import PreparedSequence
+from zoo_serve.runner import PreparedSequence
 
+Encode = Callable[[str], list[int]]
 MAX_TOKENS = 2048  # of an answer, where neither the request nor the server says
 
 
 def prepare(
-    model: ServedModel, request: GenerationRequest, most_seconds: float
+    model: ServedModel, request: GenerationRequest, most_seconds: float, encode: Encode | None = None
 ) -> tuple[list[PreparedSequence], list[ChatPrompt]]:
     """The sequences that answer a request, in the order of its choices, each with its prompt.
 
-    A sequence takes at most `most_seconds` from when its prompt is read.
+    A sequence takes at most `most_seconds` from when its prompt is read. `encode` makes ids of a conversation's text;
+    by default, the model's own tokens are kept as they were generated.
 
     PromptError or TokenizerError for a prompt or a setting that cannot be; RequestError for a prompt beyond the context.
     """
     sequences: list[PreparedSequence] = []
     prompts: list[ChatPrompt] = []
-    for prompt in _prompts(model, request):
+    for prompt in _prompts(model, request, encode):
         for number in range(request.count):
             settings = {**model.settings, **seeded(request.settings, number)}
             sequences.append(_sequence(model, request, prompt, settings, most_seconds))
@@ -43,9 +45,11 @@ def prepare(
     return sequences, prompts
 
 
-def _prompts(model: ServedModel, request: GenerationRequest) -> list[ChatPrompt]:
+def _prompts(
+    model: ServedModel, request: GenerationRequest, encode: Encode | None = None
+) -> list[ChatPrompt]:
     if request.messages is not None:
-        return [lay_out(model, request)]
+        return [lay_out(model, request, encode)]
     settings = {**model.settings, **request.settings}
     special = settings.get("special_tokens") is not False
     languages = (settings.get("source_language"), settings.get("target_language"))
@@ -55,11 +59,14 @@ def _prompts(model: ServedModel, request: GenerationRequest) -> list[ChatPrompt]
     ]
 
 
-def lay_out(model: ServedModel, request: GenerationRequest | TokenizeRequest) -> ChatPrompt:
+def lay_out(
+    model: ServedModel, request: GenerationRequest | TokenizeRequest, encode: Encode | None = None
+) -> ChatPrompt:
     """The prompt of a conversation."""
     assert request.messages is not None
     known = model.conversations
-    encode = None if known is None else partial(known.encode, request.messages)
+    if encode is None and known is not None:
+        encode = partial(known.encode, request.messages)
     return chat_prompt(
         model.loaded,
         request.messages,

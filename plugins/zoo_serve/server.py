@@ -6,6 +6,7 @@ import asyncio
 import os
 import resource
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from email.utils import formatdate
@@ -17,7 +18,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from zoo.errors import ZooError, in_words
+from zoo.errors import RankError, ZooError, in_words
+from zoo.rank_watch.launcher import launched
 from zoo_serve.log import LineHandler, say
 from zoo_serve.requests import RequestError
 from zoo_serve.service import Service
@@ -27,6 +29,7 @@ HEADER_SECONDS = 15  # in which a connection must send the whole head of a reque
 MOST_AHEAD = 2**16  # bytes that a peer may send before it has its response
 WRITE_SECONDS = 30  # in which a reader must take something, or it is dropped
 IDLE_SECONDS = 75  # that a connection is kept between two requests
+LOST_SECONDS = 3  # in which clients get their errors after a rank has ended
 STOP_SECONDS = 30  # in which running answers are finished after SIGTERM
 
 
@@ -161,6 +164,7 @@ class Server(uvicorn.Server):
         self.service, self._host, self._port, self._on_ready = service, host, port, on_ready
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = asyncio.Event()
+        self._over = threading.Event()
         self.problem: BaseException | None = None
 
     async def startup(self, sockets: Any = None) -> None:
@@ -213,6 +217,14 @@ class Server(uvicorn.Server):
         with suppress(RuntimeError, AttributeError):  # the loop has ended, or not begun
             self._loop.call_soon_threadsafe(self.fail, problem)  # type: ignore[union-attr]
 
+    def rank_lost(self, line: str) -> None:
+        """Answer 503 to all requests, since a rank has ended. From the thread that ends the process then."""
+        lost = RequestError(503, "a rank of this server has ended", code="failed")
+        self.service.worker.fail(RankError(line), lost)
+        with suppress(RuntimeError, AttributeError):  # the loop has ended, or not begun
+            self._loop.call_soon_threadsafe(self.fail, RankError(line))  # type: ignore[union-attr]
+            self._over.wait(LOST_SECONDS)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop; at once where the server is stopping already."""
         if self.service.stopping:
@@ -229,9 +241,17 @@ class Server(uvicorn.Server):
         LineHandler.install("uvicorn.error", "asyncio")
         Connection.most = most_connections()
         self.run(listen(self._host, self._port))
-        self.service.worker.stop(2)
-        if self.problem is not None:
-            say(f"zoo: error: {in_words(self.problem)}")
+        self._over.set()
+        stopped = self.service.worker.stop(2)
+        problem = None if self.problem is None else f"error: {in_words(self.problem)}"
+        if launched():
+            from zoo import rank_watch
+
+            if problem is not None:
+                rank_watch.fail(problem, 1)
+            rank_watch.finish() if stopped else rank_watch.end_others(0)
+        elif problem is not None:
+            say(f"zoo: {problem}")
         # At once: a thread in a long call, for which nobody waits, would abort an interpreter that takes itself apart.
         os._exit(0 if self.problem is None else 1)
 

@@ -13,7 +13,7 @@ from zoo.frozen import Frozen, frozen
 from zoo.generation.loop.prompt import in_batches
 from zoo.generation.strategies.embedding import BATCH
 from zoo.loading import Loaded
-from zoo_serve.embeddings import encoded, vectors_of
+from zoo_serve.embeddings import EmbeddingCall, encoded
 from zoo_serve.generation import Generation, Mailbox
 from zoo_serve.metrics import Metrics
 from zoo_serve.models import ModelTable, ServedAdapter, ServedModel
@@ -25,12 +25,12 @@ from zoo_serve.requests import (
     RequestError,
     TokenizeRequest,
 )
-from zoo_serve.worker import Job, Worker, request_error
+from zoo_serve.runner import Job, request_error
+from zoo_serve.worker import Worker
 
 Made = TypeVar("Made")
 THREADS = 2  # that lay out and encode prompts
 RETRY_SECONDS = 2
-END = object()  # of what a call yields
 
 
 @frozen()
@@ -184,7 +184,7 @@ class Service:
                 sequences, prompts = await self._prepared(model, prepare, *arguments)
                 mailbox = Mailbox(asyncio.get_running_loop())
                 generation = Generation(request, model, sequences, prompts, mailbox, self.metrics)
-                job = Job(model.shared, mailbox.deliver, sequences)
+                job = Job(model.shared, mailbox.deliver, sequences, request=request)
             finally:
                 self.worker.arriving -= 1
             self.worker.submit(job)
@@ -199,11 +199,11 @@ class Service:
     ) -> AsyncIterator[Made]:
         """What a function yields that the worker calls with the model, one piece between two steps of the engines."""
         mailbox = Mailbox(asyncio.get_running_loop())
-        job = Job(model.shared, mailbox.deliver, call=lambda loaded: chain(call(loaded), [END]))
+        job = Job(model.shared, mailbox.deliver, call=call)
         self.worker.submit(job)
         try:
             await mailbox.next()
-            while (piece := (await mailbox.next())[0][1]) is not END:
+            while (piece := (await mailbox.next())[0][1]) is not None:
                 yield piece
         finally:
             self.worker.cancel(job)
@@ -214,12 +214,11 @@ class Service:
             ids = await self._prepared(model, encoded, model.loaded, request.texts)
             batches = in_batches(model.loaded, list(map(len, ids)), BATCH)
 
-            def vectors(loaded: Loaded) -> Iterator[list[list[float]]]:
-                for batch in batches:
-                    with loaded.adapters.use(model.settings.get("adapter")):
-                        found = vectors_of(loaded, [ids[text] for text in batch], request.dimensions)
-                    yield found
-
+            vectors = EmbeddingCall(
+                tuple(tuple(ids[text] for text in batch) for batch in batches),
+                request.dimensions,
+                model.settings.get("adapter"),
+            )
             found = [vector async for piece in self._called(model, vectors) for vector in piece]
             order = chain.from_iterable(batches)
             ordered = [vector for _, vector in sorted(zip(order, found, strict=True))]

@@ -108,7 +108,7 @@ class Serving:
             self.service.under_way == self.service.body_bytes == 0
             and not any(self.table._users.values())
             and not self.table._waiting
-            and not self.worker._jobs
+            and not self.worker.runner.jobs
             and not self.worker._waiting
             and all(engine.idle for engine in engines)
             and self.service.at_rest

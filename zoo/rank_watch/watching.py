@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -34,6 +34,7 @@ class Watch:
     def __init__(self, rank: int, peers: list[Peer], silence: float) -> None:
         self.rank, self.peers, self.silence = rank, peers, silence
         self.finished = False
+        self.before_end: Callable[[str], None] = lambda line: None  # called with the line once it is printed
         self._over = False
         self._lock = threading.RLock()
         self._guarded: int | None = None  # in a forked child: the process that it watches for
@@ -102,6 +103,7 @@ class Watch:
             return  # the main thread ends the process
         if self.rank == 0 or (self.rank == 1 and culprit.rank == 0):
             say(line)
+        self.before_end(line)
         if culprit.open and culprit.error is None and culprit.facts.get("process") == process():
             with suppress(OSError):  # a stopped process cannot end itself
                 os.kill(int(culprit.facts["pid"]), signal.SIGKILL)

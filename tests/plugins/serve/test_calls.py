@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 from zoo_serve.models import ModelTable
 from zoo_serve.requests import RequestError
-from zoo_serve.worker import Job, Worker
+from zoo_serve.runner import Job
+from zoo_serve.worker import Worker
 
 
 def delivered(calls, count):
@@ -27,10 +28,10 @@ def delivered(calls, count):
 
 def test_a_long_call_lets_others_run_between_its_pieces():
     calls = {"long": lambda loaded: iter(range(9)), "short": lambda loaded: iter("ab")}
-    assert delivered(calls, 6) == [
+    assert delivered(calls, 7) == [
         *(("long", [(0, 0)]), ("short", [(0, "a")])),
         *(("long", [(0, 1)]), ("short", [(0, "b")])),
-        *(("long", [(0, 2)]), ("long", [(0, 3)])),
+        *(("long", [(0, 2)]), ("short", [(0, None)]), ("long", [(0, 3)])),
     ]
 
 

@@ -131,7 +131,7 @@ def test_ctrl_c_ends_a_server_that_loads_its_model():
 
 @pytest.mark.slow
 def test_a_worker_that_dies_ends_the_process_with_one_line():
-    code = "import zoo_serve.worker as w\ndef fail(self):\n    if self._jobs: raise KeyError('boom')\nw.Worker._step = fail\n"  # fmt: skip
+    code = "import zoo_serve.runner as r\ndef fail(self):\n    if self.jobs: raise KeyError('boom')\nr.Runner.step = fail\n"  # fmt: skip
     with process("--port", 0, code=code) as made:
         assert begin(made.port, LONG).status == 500
         assert made.wait(60) == 1

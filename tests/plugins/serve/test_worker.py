@@ -151,7 +151,7 @@ def test_what_can_never_fit_is_refused_and_what_fits_later_waits(monkeypatch):
         most = []
 
         def after_step(step=made.worker._after_step):
-            most.append(sum(job.nbytes for job in made.worker._jobs))
+            most.append(sum(job.nbytes for job in made.worker.runner.jobs))
             step()
 
         made.worker._after_step = after_step
