@@ -149,3 +149,21 @@ def test_ctrl_c_while_no_text_is_generated_ends_all_ranks(tmp_path):
         os.kill(run.processes()[0], signal.SIGINT)
         finished = run.wait()
     assert (exit_statuses(finished), zoo_lines(finished)) == ({0: 130, 1: 130}, [])
+
+
+def test_ranks_that_are_out_of_step_end(tmp_path):
+    script = tmp_path / "parted.py"
+    script.write_text(
+        "import mlx.core as mx\nfrom zoo.cli.ranks import join_ranks\njoin_ranks()\n"
+        "from zoo.runtime import ranks\n"
+        "mx.eval(ranks.all_sum(mx.ones(10)))\n"
+        "if ranks.rank() == 1: import time; time.sleep(1000)\n"
+        "mx.eval(ranks.all_sum(mx.ones(10)))\n"
+    )
+    finished = launch(2, script, env={"ZOO_RANKS_STALL": "3"})
+    [line] = zoo_lines(finished)
+    assert re.fullmatch(
+        r"zoo: error: rank 1 is out of step for 3 s: it has called \d collectives, rank 0 \d; all ranks end",
+        line,
+    )
+    assert set(exit_statuses(finished)) == {0, 1}

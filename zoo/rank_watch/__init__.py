@@ -2,7 +2,8 @@
 
 A collective of MLX waits for its peers without a bound. So each rank has a connection to rank 0 beside MLX's, made before
 `mx.distributed.init`, and a thread that sends heartbeats on it and expects them. A closed connection ends all ranks at once,
-silence after `ZOO_RANKS_TIMEOUT` seconds (15). All ranks have to come within `ZOO_RANKS_START` seconds (60).
+silence after `ZOO_RANKS_TIMEOUT` seconds (15). All ranks have to come within `ZOO_RANKS_START` seconds (60). Ranks that have called
+different numbers of collectives, and call no more for `ZOO_RANKS_STALL` seconds (600), end too.
 
 The address is that of rank 0 in the launcher's settings, or `ZOO_RANKS_ADDRESS` (host:port), for ranks that reach rank 0 only by
 another network than MLX's. `mpirun` names no address and ends all ranks by itself: there is no watch under it.
@@ -23,7 +24,7 @@ from importlib.metadata import version
 from typing import NoReturn
 
 from zoo.errors import RankError, in_words
-from zoo.rank_watch.launcher import SILENCE, launched_rank, meeting_point, seconds, start_seconds
+from zoo.rank_watch.launcher import SILENCE, STALL, launched_rank, meeting_point, seconds, start_seconds
 from zoo.rank_watch.peers import ABSENT, accept, connect
 from zoo.rank_watch.watching import GRACE, Watch, process, say
 from zoo.version import __version__
@@ -45,14 +46,15 @@ def watch() -> Watch | None:
         return None
     host, port, size = point
     rank, silence = launched_rank(), seconds("ZOO_RANKS_TIMEOUT", SILENCE)
+    stall = seconds("ZOO_RANKS_STALL", STALL)
     deadline = time.monotonic() + start_seconds()
     facts = {"zoo": __version__, "mlx": version("mlx"), "pid": os.getpid(), "process": process()}
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminated)
     if rank == 0:
-        found = Watch(0, accept(host, port, size, deadline, facts), silence)
+        found = Watch(0, accept(host, port, size, deadline, facts), silence, stall)
     else:
-        found = Watch(rank, [connect(host, port, rank, deadline, facts)], silence)
+        found = Watch(rank, [connect(host, port, rank, deadline, facts)], silence, stall)
         with suppress(queue.Empty):
             found.peers[0].mail.get(timeout=deadline + GRACE - time.monotonic())
         if not found.peers[0].facts:

@@ -15,6 +15,7 @@ LAUNCHED = ("MLX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 SILENCE = 15.0  # seconds
 START = 60.0  # seconds
+STALL = 600.0  # seconds
 
 
 def launched(environ: Mapping[str, str] = os.environ) -> bool:

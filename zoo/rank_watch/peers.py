@@ -28,6 +28,7 @@ class Peer:
         self.mail: queue.Queue[Any] = queue.Queue()  # what the other rank's main thread sent to this one's
         self.silent = 0.0  # seconds
         self.done = False  # it has finished its work
+        self.collectives = 0  # that it has called, as it last said
         self.error: tuple[str, int, float] | None = None  # its message, exit status, and when it came
         self._received = b""
 

@@ -31,8 +31,11 @@ def process() -> str:
 class Watch:
     """Watches the connections of a rank in a thread: of rank 0 to all others, of the others to rank 0."""
 
-    def __init__(self, rank: int, peers: list[Peer], silence: float) -> None:
-        self.rank, self.peers, self.silence = rank, peers, silence
+    def __init__(self, rank: int, peers: list[Peer], silence: float, stall: float) -> None:
+        self.rank, self.peers, self.silence, self.stall = rank, peers, silence, stall
+        self.collectives = 0  # of all ranks, that this one has called
+        self._counts: tuple[int, ...] = ()  # of all ranks, when they last changed
+        self._changed = time.monotonic()
         self.finished = False
         self.before_end: Callable[[str], None] = lambda line: None  # called with the line once it is printed
         self._over = False
@@ -56,7 +59,7 @@ class Watch:
                 if peer.connection in readable:
                     self._take(peer)
                 if now - sent >= interval:
-                    peer.send()
+                    peer.send(collectives=self.collectives)
             sent = now if now - sent >= interval else sent
             self._judge(now)
 
@@ -74,6 +77,8 @@ class Watch:
                 elif "pid" in message:
                     peer.facts = message
                     peer.mail.put(None)
+                elif "collectives" in message:
+                    peer.collectives = int(message["collectives"])
                 elif "mail" in message:
                     peer.mail.put(message["mail"])
         except OSError:
@@ -82,7 +87,22 @@ class Watch:
                 self._end(f"error: rank {peer.rank} ended unexpectedly; all ranks end", peer)
 
     def _judge(self, now: float) -> None:
-        """End the run for a peer that is silent, or that failed while this rank did not."""
+        """End the run for a peer that is silent, that failed while this rank did not, or that is out of step.
+
+        Ranks are out of step when they have called different numbers of collectives and none calls another for `stall` seconds:
+        then each waits for one that the others do not call.
+        """
+        counts = (self.collectives, *(peer.collectives for peer in self.peers))
+        if counts != self._counts:
+            self._counts, self._changed = counts, now
+        elif self.rank == 0 and now - self._changed > self.stall:
+            for peer in self.peers:
+                if peer.open and peer.facts and not peer.done and peer.collectives != self.collectives:
+                    self._end(
+                        f"error: rank {peer.rank} is out of step for {self.stall:g} s: it has called "
+                        f"{peer.collectives} collectives, rank 0 {self.collectives}; all ranks end",
+                        peer,
+                    )
         for peer in self.peers:
             if peer.open and peer.facts and peer.silent > self.silence:
                 self._end(

@@ -62,6 +62,13 @@ def _library() -> Any:
     return mx.distributed if standing is None else standing[0]
 
 
+def _all_ranks() -> Any:
+    """`_library()`, for a collective of all ranks. The watch compares how many of these each rank has called."""
+    if _stand_in.get() is None and (watch := rank_watch.watch()) is not None:
+        watch.collectives += 1
+    return _library()
+
+
 def group() -> mx.distributed.Group | None:
     """The group of all ranks, connected at the first call and watched from then on; None for a process started alone.
 
@@ -89,14 +96,14 @@ def size() -> int:
 
 def all_sum(x: mx.array) -> mx.array:
     """The sum of the arrays of all ranks, on each of them: the same bits everywhere."""
-    return x if size() == 1 else _library().all_sum(x, group=group())
+    return x if size() == 1 else _all_ranks().all_sum(x, group=group())
 
 
 def all_gather(x: mx.array) -> mx.array:  # (…, N) -> (…, ranks·N)
     """The arrays of all ranks, of one shape, side by side on the last axis, in the order of the ranks."""
     if size() == 1:
         return x
-    parts = _library().all_gather(mx.expand_dims(x, 0), group=group())  # (ranks, …, N)
+    parts = _all_ranks().all_gather(mx.expand_dims(x, 0), group=group())  # (ranks, …, N)
     return mx.moveaxis(parts, 0, -2).reshape(*x.shape[:-1], -1)
 
 
@@ -132,9 +139,9 @@ def _shared(value: Any, ranks: mx.distributed.Group) -> Any:
     if ranks.size() == 1:
         return value
     text = json.dumps(value).encode() if ranks.rank() == 0 else b""
-    length = int(_library().all_sum(mx.array(len(text), mx.int32), group=ranks).item())
+    length = int(_all_ranks().all_sum(mx.array(len(text), mx.int32), group=ranks).item())
     given = mx.array(list(text.ljust(length, b"\0")), mx.uint8) if length else mx.zeros((0,), mx.uint8)
-    return json.loads(bytes(_library().all_sum(given, group=ranks).tolist()))
+    return json.loads(bytes(_all_ranks().all_sum(given, group=ranks).tolist()))
 
 
 def gathered(value: Any) -> list[Any]:
