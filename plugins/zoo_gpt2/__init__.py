@@ -138,6 +138,7 @@ SMALL = dict(vocab_size=50257, n_embd=768, n_layer=12, n_head=12, n_positions=10
 def zoo_architectures():
     yield Architecture(
         name="gpt2",
+        base="gpt",
         summary="learned positions, Pre-LN, GELU, tied head, as released",
         model_types=("gpt2",),
         recipe=gpt2,
@@ -170,7 +171,6 @@ def zoo_architectures():
     )
     yield Architecture(
         name="gpt",
-        base="gpt2",
         summary="the first GPT: Post-LN, no final norm",
         model_types=("openai-gpt",),
         recipe=gpt,

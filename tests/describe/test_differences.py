@@ -44,9 +44,9 @@ def test_a_variant_differs_from_its_base_in_structure_alone():
     assert from_base("qwen2") == ["Biases on queries, keys and values."]
     assert from_base("mistral") == ["Attention sees a window of 4,096 tokens."]
     assert from_base("llada") == ["Every token sees every other."]
-    assert from_base("gpt") == [
-        "Norms come after each sum (Post-LN) instead of before each part (Pre-LN).",
-        "No final norm before the head.",
+    assert from_base("gpt2") == [
+        "Norms come before each part (Pre-LN) instead of after each sum (Post-LN).",
+        "A final norm before the head.",
     ]
 
 
