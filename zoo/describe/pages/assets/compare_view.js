@@ -32,7 +32,7 @@ Object.assign(zooCompare, {
   },
 
   // Marked stacks for some settings: with sizes, what differs in them alone has `faint`; without, no number is left that
-  // all models have.
+  // all models have. The notes of a box that is marked as a whole are faint too.
   selected(models, { first, structure }) {
     const strong = zooCompare.marked(models.map((stacks) => stacks.map(zooCompare.unsized)), first);
     const [marks, others, change] = structure
@@ -53,7 +53,7 @@ Object.assign(zooCompare, {
     found.faint = Boolean(item.differs && !form.differs);
     for (const name of ["Notes", "Cells"]) {
       const [marks, others] = [item[`differing${name}`] || [], form[`differing${name}`] || []];
-      found[`faint${name}`] = marks.map((differs, number) => differs && !others[number]);
+      found[`faint${name}`] = marks.map((differs, number) => differs && (form.differs || !others[number]));
     }
     return found;
   },
@@ -64,7 +64,8 @@ Object.assign(zooCompare, {
     const marks = item.differingNotes || [];
     const kept = item.notes.map((note, number) => marks[number] || note[1] === whole.notes[number][1]);
     const among = (list) => list && list.filter((_, number) => kept[number]);
-    return { ...item, notes: among(item.notes), differingNotes: among(marks) };
+    const differing = among(marks);
+    return { ...item, notes: among(item.notes), differingNotes: differing, faintNotes: differing.map((one) => one && item.differs) };
   },
 
   // The switches; `changed` is called with the setting that a person made.
