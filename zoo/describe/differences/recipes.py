@@ -33,7 +33,7 @@ SHAPES = {
 }
 INSTEAD = " instead of "
 # What follows it where numbers alone differ: "12 + 12", up to a comma or the end.
-SIZE = re.compile(INSTEAD + r"[×/√\d,.e+-]*\d(?: \+ \d+)*(?=[,;.]? |\.?$)")
+SIZE = re.compile(INSTEAD + r"[×/√\d,.e+-]*\d(?: \+ \d+)*(?=, |\.?$)")
 SEES = {
     "causal": "A token sees only those before it.",
     "prefix": "The prompt's tokens see each other both ways; what is written sees only what came before.",
