@@ -1,5 +1,9 @@
-// Sorts the table of architectures by the column whose head is pressed: down, then up.
-for (const table of document.querySelectorAll(".zoo-matrix table")) {
+"use strict";
+
+// The table of architectures: sorted by the column whose head is pressed, down, then up, and with the columns that a
+// reader chooses. The choice is kept in the address.
+for (const frame of document.querySelectorAll(".zoo-matrix")) {
+  const table = frame.querySelector("table");
   const heads = [...table.querySelectorAll("thead th")];
   const body = table.tBodies[0];
 
@@ -18,4 +22,54 @@ for (const table of document.querySelectorAll(".zoo-matrix table")) {
       body.append(...[...body.rows].sort((one, other) => sign * compared(one, other, column)));
     });
   });
+
+  const chooser = frame.parentElement.querySelector(".zoo-columns");
+  const boxes = [...chooser.querySelectorAll("input")];
+  const first = boxes.filter((box) => box.checked).map((box) => box.name);
+  const chosen = () => boxes.filter((box) => box.checked).map((box) => box.name);
+
+  function show() {
+    boxes.forEach((box, index) => {
+      for (const row of table.rows) row.cells[index + 1].hidden = !box.checked; // the name comes before them
+    });
+    fit();
+    chooser.querySelector("summary").textContent = chooser.dataset.said.replace("{shown}", chosen().length);
+  }
+
+  // A table that finds room stands in the page, whose own scrolling then moves its rows below its heads.
+  function fit() {
+    frame.classList.toggle("fits", table.offsetWidth <= frame.clientWidth);
+  }
+
+  function choose(names) {
+    boxes.forEach((box) => (box.checked = names.includes(box.name)));
+    show();
+  }
+
+  // The columns that the address names; those shown at first where it names none.
+  function read() {
+    const known = boxes.map((box) => box.name);
+    const names = (/^#columns=(.*)$/.exec(location.hash)?.[1] ?? "").split(",").filter((name) => known.includes(name));
+    choose(names.length ? names : first);
+  }
+
+  function write() {
+    const names = chosen().join(",");
+    const plain = location.pathname + location.search;
+    history.replaceState(null, "", names === first.join(",") ? plain : `#columns=${names}`);
+  }
+
+  chooser.addEventListener("change", () => {
+    show();
+    write();
+  });
+  chooser.querySelector("button").addEventListener("click", () => {
+    choose(first);
+    write();
+  });
+  window.addEventListener("hashchange", read);
+  window.addEventListener("resize", fit);
+  chooser.hidden = false;
+  frame.classList.add("chosen");
+  read();
 }

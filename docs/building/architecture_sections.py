@@ -6,7 +6,7 @@ import re
 from html import escape
 from typing import Any
 
-from building.architecture_words import WORDS
+from building.architecture_words import WORDS, month
 from building.compare_cards import record
 from building.diagram import figure
 from building.family import Member, members, variants
@@ -31,6 +31,8 @@ def about(one: Member, registry: Registry, language: str) -> str:
     plugin = registry.plugin_of(architecture)
     joined = words["list"].join
     rows = [[words["task"], words[f"task {one.task}"]]]
+    if one.published:
+        rows.append([words["published"], month(one.published, language)])
     if one.base:
         rows.append([words["base"], _page(one.base, registry)])
     if told := variants(one.name, members(registry)):

@@ -97,6 +97,12 @@ WORDS: dict[str, dict[str, str]] = {
         "layouts": "Names in MLX conversions",
         "layout own": "of their own",
         "layout same": "as transformers",
+        "published": "Published",
+        "undated": "Month not known",
+        "month": "{month} {year}",
+        "months": "January February March April May June July August September October November December",
+        "columns": "Columns: {shown} of {all}",
+        "first columns": "The first {count}",
     },
     "zh": {
         "task": "任务",
@@ -186,8 +192,22 @@ WORDS: dict[str, dict[str, str]] = {
         "layouts": "MLX 转换版的名称",
         "layout own": "自有名称",
         "layout same": "与 transformers 相同",
+        "published": "发表时间",
+        "undated": "时间不详",
+        "month": "{year} 年 {month} 月",
+        "months": "1 2 3 4 5 6 7 8 9 10 11 12",
+        "columns": "列：共 {all} 列，显示 {shown} 列",
+        "first columns": "恢复默认的 {count} 列",
     },
 }
+
+
+def month(published: str, language: str, *, short: bool = False) -> str:
+    """A month, "2017-06", as a reader writes it: "June 2017", or "Jun 2017"."""
+    words = WORDS[language]
+    year, number = published.split("-")
+    name = words["months"].split()[int(number) - 1]
+    return words["month"].format(year=year, month=name[:3] if short else name)
 
 
 def titled(text: str) -> str:

@@ -72,7 +72,7 @@ def write_pages(folder: Path, registry: Registry, language: str) -> None:
 
 
 class Architectures(ZooDirective):
-    """`{architectures}`: links to the pages, those of one task together, each after the one that it is a variant of."""
+    """`{architectures}`: links to the pages, those of one task together, the first published first."""
 
     def made(self) -> list[nodes.Node]:
         among, words = members(), WORDS[self.language]

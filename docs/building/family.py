@@ -1,7 +1,8 @@
-"""The architectures that the docs tell of: each described by its full-size preset, beside the one it is a variant of."""
+"""The architectures that the docs describe, by time: each by its full-size preset, beside the one it is a variant of."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -10,6 +11,9 @@ from zoo.describe import Described, base_of, describe
 from zoo.describe.differences import differences
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry, default_registry
+
+UNKNOWN = "9999"  # after every month
+FEW = 3  # members that a period has at least, unless it is the last
 
 
 @frozen()
@@ -37,6 +41,11 @@ class Member(Frozen):
         return self.found.architecture.task
 
     @property
+    def published(self) -> str:
+        """The month in which it was published, "2017-06"; "" where its record does not say."""
+        return self.found.architecture.published
+
+    @property
     def origin(self) -> str:
         """What of it is described: "llama:8b"."""
         return self.found.origin
@@ -45,18 +54,19 @@ class Member(Frozen):
 def members(registry: Registry | None = None) -> dict[str, Member]:
     """Every architecture of a registry that has the numbers of a preset, by name, another library's left out.
 
-    Without a `registry`, those of all installed plugins.
+    The first published comes first. Without a `registry`, those of all installed plugins.
     """
     return _members(registry or default_registry())
 
 
 @cache
 def _members(registry: Registry) -> dict[str, Member]:
-    return {
-        name: member(name, registry)
+    found = [
+        member(name, registry)
         for name, architecture in registry.architectures.items()
         if any(preset.config for preset in architecture.presets)
-    }
+    ]
+    return {one.name: one for one in sorted(found, key=lambda one: one.published or UNKNOWN)}
 
 
 def member(name: str, registry: Registry) -> Member:
@@ -79,6 +89,18 @@ def variants(name: str, among: dict[str, Member]) -> list[Member]:
 def roots(among: dict[str, Member]) -> list[Member]:
     """The members that no other member is the base of."""
     return [one for one in among.values() if one.base not in among]
+
+
+def by_period(some: Iterable[Member]) -> dict[str, list[Member]]:
+    """Members in the order of time by years, "2019" or "1997–2017" where a year has few; "" where none is known."""
+    found: list[tuple[list[str], list[Member]]] = []
+    for one in some:
+        year = one.published[:4]
+        if not found or (year != found[-1][0][-1] and (not year or len(found[-1][1]) >= FEW)):
+            found.append(([year], []))
+        found[-1][0].append(year)
+        found[-1][1].append(one)
+    return {"–".join(dict.fromkeys((years[0], years[-1]))): those for years, those in found}
 
 
 def by_task(some: list[Member]) -> dict[str, list[Member]]:

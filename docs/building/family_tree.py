@@ -1,4 +1,4 @@
-"""`{family-tree}`: which architecture is told as a difference from which, drawn, and as a list with all differences."""
+"""`{family-tree}`: which architecture is a variant of which, by time, drawn, and as a list with all differences."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from html import escape
 from typing import Any
 
 from docutils import nodes
-from figures.parts import line, rect, svg, text
+from figures.parts import rect, svg, text
 
-from building.architecture_words import WORDS, titled
+from building.architecture_words import WORDS, month
 from building.directive import ZooDirective, html
-from building.family import Member, by_task, members, roots, variants
+from building.family import Member, members, roots, variants
+from zoo.architecture.architecture import TASKS
 from zoo.describe.diagram.text_width import lines_within
 from zoo.describe.language import in_language
 from zoo.frozen import Frozen, frozen
 
 BOX, GAP = 216, 44  # the width of a box and the room between generations
 LINE, PAD = 16, 9  # of the small text in a box
-APART, HEADING = 10, 44  # between boxes; the room of a task's name
+APART = 10  # between boxes
 LINES = 3
 ASIDE = re.compile(r" ?[(\uff08][^()\uff08\uff09]*[)\uff09]")  # what a sentence says in brackets
 
@@ -54,20 +55,15 @@ def without_asides(sentence: str) -> str:
     return sentence
 
 
-def placed(
-    one: Member, among: dict[str, Member], top: float, language: str, task: str, depth: int = 0
-) -> list[Placed]:
-    """The boxes of a member and of all that is told from it, below `top`; the member's own is the first.
-
-    `task` is that of the family: a member with another has a line that says so.
-    """
+def placed(one: Member, among: dict[str, Member], top: float, language: str, depth: int = 0) -> list[Placed]:
+    """The boxes of a member and of all its variants, below `top`; the member's own is the first."""
     lines = tuple(label(one, language))
-    height = 2 * PAD + 18 + LINE * (len(lines) + (one.task != task))
+    height = 2 * PAD + 18 + LINE * (len(lines) + (one.task != TASKS[0]))
     below: list[Placed] = []
     heads: list[float] = []
     end = top
     for variant in variants(one.name, among):
-        found = placed(variant, among, end, language, task, depth + 1)
+        found = placed(variant, among, end, language, depth + 1)
         heads.append(found[0].middle)
         end = max(bottom(found) + APART, end)
         below += found
@@ -81,19 +77,16 @@ def bottom(boxes: list[Placed]) -> float:
 
 
 def drawn(among: dict[str, Member], language: str, address: str) -> str:
-    """The tree as SVG; each box leads to the page of its architecture at `address` + its name + ".html"."""
-    words, parts, top = WORDS[language], [], 0.0
-    for task, found in by_task(roots(among)).items():
-        parts.append(text(0, top + 28, titled(words[f"task {task}"]), size=15, bold=True))
-        parts.append(line([(0, top + 36), (3 * BOX + 2 * GAP, top + 36)], colour="edge", width=1))
-        top += HEADING + 6
-        for one in found:
-            boxes = placed(one, among, top, language, task)
-            by_name = {box.one.name: box for box in boxes}
-            parts += [_edge(by_name[box.one.base], box) for box in boxes[1:]]
-            parts += [part for box in boxes for part in _box(box, task, words, address)]
-            top = bottom(boxes) + 2 * APART
-    return svg(3 * BOX + 2 * GAP + 2, top, parts).replace('aria-hidden="true"', 'role="presentation"')
+    """The tree as SVG, the oldest family first; each box leads to the page of its architecture at `address`."""
+    words, parts, top, width = WORDS[language], [], 0.0, 0.0
+    for one in roots(among):
+        boxes = placed(one, among, top, language)
+        by_name = {box.one.name: box for box in boxes}
+        parts += [_edge(by_name[box.one.base], box) for box in boxes[1:]]
+        parts += [part for box in boxes for part in _box(box, words, language, address)]
+        top = bottom(boxes) + 2 * APART
+        width = max(width, *(box.x + BOX for box in boxes))
+    return svg(width + 2, top, parts).replace('aria-hidden="true"', 'role="presentation"')
 
 
 def _edge(base: Placed, variant: Placed) -> str:
@@ -106,13 +99,17 @@ def _edge(base: Placed, variant: Placed) -> str:
     )
 
 
-def _box(box: Placed, task: str, words: dict[str, str], address: str) -> Iterator[str]:
+def _box(box: Placed, words: dict[str, str], language: str, address: str) -> Iterator[str]:
+    """The box of a member, with its task where that is not the writing of text."""
     one, top = box.one, box.middle - box.height / 2
     yield f'<a href="{address}{one.name}.html"><title>{escape(" ".join(one.sentences))}</title>'
     yield rect(box.x + 1, top, BOX - 2, box.height, radius=8)
     yield text(box.x + PAD, top + PAD + 13, one.name, size=15, bold=True)
+    if one.published:
+        when = month(one.published, language, short=True)
+        yield text(box.x + BOX - PAD, top + PAD + 13, when, size=12, colour="quiet", anchor="end")
     lines = [(said, "quiet") for said in box.lines]
-    if one.task != task:
+    if one.task != TASKS[0]:
         lines.append((words[f"task {one.task}"], "accent"))
     for number, (said, colour) in enumerate(lines):
         yield text(box.x + PAD, top + PAD + 31 + number * LINE, said, size=12, colour=colour)
@@ -120,14 +117,16 @@ def _box(box: Placed, task: str, words: dict[str, str], address: str) -> Iterato
 
 
 def listed(one: Member, among: dict[str, Member], language: str, address: str) -> str:
-    """A member and all that is told from it as a nested list with every difference."""
+    """A member and all its variants as a nested list with every difference."""
     stop = "。" if language == "zh" else "."
     told = [in_language(sentence, language) for sentence in one.sentences]
     told = told or [in_language(one.found.architecture.summary, language) + stop]
     inside = "".join(listed(variant, among, language, address) for variant in variants(one.name, among))
     said = "<br>".join(map(escape, told))
     below = f"<ul>{inside}</ul>" if inside else ""
-    return f'<li><a href="{address}{one.name}.html">{one.name}</a><div>{said}</div>{below}</li>'
+    when = [month(one.published, language)] if one.published else []
+    about = ", ".join([*when, *([WORDS[language][f"task {one.task}"]] if one.task != TASKS[0] else [])])
+    return f'<li><a href="{address}{one.name}.html">{one.name}</a> <small>{about}</small><div>{said}</div>{below}</li>'
 
 
 class FamilyTree(ZooDirective):
@@ -136,15 +135,11 @@ class FamilyTree(ZooDirective):
     def made(self) -> list[nodes.Node]:
         among, words = members(), WORDS[self.language]
         address = "architectures/"
-        lists = "".join(
-            f"<h2>{titled(words[f'task {task}'])}</h2>"
-            f"<ul>{''.join(listed(one, among, self.language, address) for one in found)}</ul>"
-            for task, found in by_task(roots(among)).items()
-        )
+        lists = "".join(listed(one, among, self.language, address) for one in roots(among))
         picture = drawn(among, self.language, address)
         return [
             html(f'<nav class="zoo-tree-drawn" aria-label="{words["tree"]}">{picture}</nav>'),
-            html(f'<div class="zoo-tree">{lists}</div>'),
+            html(f'<div class="zoo-tree"><ul>{lists}</ul></div>'),
         ]
 
 

@@ -73,15 +73,32 @@ def features(one: Member, language: str) -> dict[str, Entry]:
     found["small"] = Entry(words["yes" if small is not None and small.embedded else "no"])
     found["gguf short"] = Entry(architecture.gguf.architecture if architecture.gguf else ABSENT)
     found["layouts"] = Entry(words["layout own" if architecture.mlx_weights else "layout same"])
+    when = one.published
+    found["published"] = Entry(when or ABSENT, float(when.replace("-", ".")) if when else None)
     found["task"] = Entry(words[f"task {one.task}"])
     found["base"] = Entry(one.base or ABSENT)
     return found
 
 
 COLUMNS = (
-    *("task", "base", "parameters total", "mixer", "head_norm", "window", "positions", "norm", "placement"),
+    *(
+        "published",
+        "task",
+        "base",
+        "parameters total",
+        "mixer",
+        "head_norm",
+        "window",
+        "positions",
+        "norm",
+        "placement",
+    ),
     *("feedforward", "experts", "tied", "causality", "cache", "formats", "small", "gguf short", "layouts"),
 )
+
+
+# The columns that are shown at first where a script can hide the others.
+SHOWN = ("published", "parameters total", "mixer", "positions", "norm", "placement", "feedforward", "cache")
 
 
 def _texts(sheet: Sheet, key: str) -> Iterator[str]:
@@ -128,16 +145,15 @@ def _formats(one: Member, words: dict[str, str]) -> str:
 
 
 def matrix(among: dict[str, Member], language: str, address: str) -> str:
-    """The table, with buttons that sort it and choices that filter it, as HTML."""
+    """The table, with buttons that sort it, choices that filter it, and a choice of columns for a script, as HTML."""
     words = WORDS[language]
-    heads = [words["architecture"]]
-    heads += [
-        titled(in_language(LABELS[column], language)) if column in LABELS else words[column]
+    titles = {
+        column: titled(in_language(LABELS[column], language)) if column in LABELS else words[column]
         for column in COLUMNS
-    ]
+    }
     top = "".join(
         f'<th scope="col"><button type="button" title="{escape(words["sort"].format(column=title))}">{title}</button></th>'
-        for title in heads
+        for title in (words["architecture"], *titles.values())
     )
     rows = []
     for name, one in among.items():
@@ -146,9 +162,23 @@ def matrix(among: dict[str, Member], language: str, address: str) -> str:
         link = f'<a href="{address}{name}.html">{name}</a>'
         rows.append(f'<tr data-task="{one.task}"><th scope="row">{link}</th>{cells}</tr>')
     return (
-        f'<div class="zoo-filtered">{task_filter(among, language, "matrix")}'
+        f'<div class="zoo-filtered">{task_filter(among, language, "matrix")}{_chooser(titles, words)}'
         f'<div class="zoo-scroll zoo-matrix" tabindex="0" role="group" aria-label="{words["matrix"]}">'
         f"<table><thead><tr>{top}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></div>"
+    )
+
+
+def _chooser(titles: dict[str, str], words: dict[str, str]) -> str:
+    """A box for each column, in the order of the table; hidden until the script has read it."""
+    boxes = "".join(
+        f'<label><input type="checkbox" name="{column.replace(" ", "-")}"{" checked" if column in SHOWN else ""}> '
+        f"{title}</label>"
+        for column, title in titles.items()
+    )
+    said = escape(words["columns"].format(shown="{shown}", all=len(titles)))
+    return (
+        f'<details class="zoo-columns" hidden data-said="{said}"><summary></summary><div class="zoo-choice">{boxes}'
+        f'<button type="button">{words["first columns"].format(count=len(SHOWN))}</button></div></details>'
     )
 
 

@@ -7,7 +7,10 @@ from building.family import Member, by_task
 
 
 def task_filter(among: dict[str, Member], language: str, ident: str) -> str:
-    """Radio buttons, and the rules that hide what has another `data-task` inside the same `.zoo-filtered`."""
+    """Radio buttons, and the rules that hide what has another `data-task` inside the same `.zoo-filtered`.
+
+    What has `data-tasks`, a list, is hidden where none of them is the one chosen.
+    """
     words = WORDS[language]
     tasks = list(by_task(list(among.values())))
     chosen = [("all", words["all tasks"]), *((task, words[f"task {task}"]) for task in tasks)]
@@ -17,7 +20,8 @@ def task_filter(among: dict[str, Member], language: str, ident: str) -> str:
         for task, title in chosen
     )
     rules = "".join(
-        f".zoo-filtered:has(#{ident}-{task}:checked) [data-task]:not([data-task={task}]){{display:none}}"
+        f".zoo-filtered:has(#{ident}-{task}:checked) :is([data-task]:not([data-task={task}]),"
+        f"[data-tasks]:not([data-tasks~={task}])){{display:none}}"
         for task in tasks
     )
     return f'<style>{rules}</style><fieldset class="zoo-choice"><legend>{words["filter"]}</legend>{buttons}</fieldset>'

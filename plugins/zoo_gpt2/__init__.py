@@ -138,6 +138,7 @@ SMALL = dict(vocab_size=50257, n_embd=768, n_layer=12, n_head=12, n_positions=10
 def zoo_architectures():
     yield Architecture(
         name="gpt2",
+        base="gpt",
         summary="learned positions, Pre-LN, GELU, tied head, as released",
         model_types=("gpt2",),
         recipe=gpt2,
@@ -150,6 +151,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Radford et al., 2019, Language Models are Unsupervised Multitask Learners",),
+        published="2019-02",
     )
     yield Architecture(
         name="gpt2-postln",
@@ -165,10 +167,10 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Xiong et al., 2020, arXiv:2002.04745",),
+        published="2020-02",
     )
     yield Architecture(
         name="gpt",
-        base="gpt2",
         summary="the first GPT: Post-LN, no final norm",
         model_types=("openai-gpt",),
         recipe=gpt,
@@ -185,4 +187,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Radford et al., 2018, Improving Language Understanding by Generative Pre-Training",),
+        published="2018-06",
     )

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from zoo.describe import base_of, describe
-from zoo.describe.differences.recipes import differences, where
+from zoo.describe.differences.recipes import differences, is_of_sizes, where
 from zoo.host.registry import default_registry
 from zoo.recipe import Attention, GatedMLP, LayerNorm, Spec
 
@@ -44,9 +44,9 @@ def test_a_variant_differs_from_its_base_in_structure_alone():
     assert from_base("qwen2") == ["Biases on queries, keys and values."]
     assert from_base("mistral") == ["Attention sees a window of 4,096 tokens."]
     assert from_base("llada") == ["Every token sees every other."]
-    assert from_base("gpt") == [
-        "Norms come after each sum (Post-LN) instead of before each part (Pre-LN).",
-        "No final norm before the head.",
+    assert from_base("gpt2") == [
+        "Norms come before each part (Pre-LN) instead of after each sum (Post-LN).",
+        "A final norm before the head.",
     ]
 
 
@@ -204,3 +204,21 @@ def test_a_block_that_nobody_knows_is_told_by_its_docstring_and_fields():
         before.change_layers(feedforward=Plain(384)), before.change_layers(feedforward=Plain(384, strength=2))
     )
     assert told == "Feed-forward strength: 2 instead of 1."
+
+
+@pytest.mark.parametrize(
+    ("sentence", "of_sizes"),
+    [
+        ("Vocabulary of 32,000 instead of 128,256.", True),
+        ("12 + 12 layers instead of 6 + 6, width 1,024 instead of 512.", True),
+        ("Rotary base 1,000,000 instead of 10,000.", True),
+        ("Context of 131,072.", True),
+        ("Rotary base 500,000 without scaling instead of 500,000 with LLaMA-3 scaling ×8.", False),
+        ("Rotary base 10,000 instead of 500,000; 16 of each head are rotated.", False),
+        ("Grouped-query attention with 32 heads instead of multi-head attention with 12 heads.", False),
+        ("Each layer's feed-forward is replaced by 8 experts, of which a token uses 2.", False),
+        ("RMSNorm instead of LayerNorm.", False),
+    ],
+)
+def test_a_sentence_of_sizes_tells_of_another_number_alone(sentence, of_sizes):
+    assert is_of_sizes(sentence) == of_sizes

@@ -71,3 +71,30 @@ def test_mixtral_differs_from_mistral_in_what_its_page_names():
         "Attention has no window.",
         "Rotary base 1,000,000 instead of 10,000.",
     ]
+
+
+def test_llada_differs_from_llama_in_what_its_page_names():
+    from zoo.describe import describe
+    from zoo.describe.differences import differences, is_of_sizes
+    from zoo.host.registry import default_registry
+
+    llama, llada = (describe(name, default_registry()).recipe for name in ("llama:8b", "llada:8b"))
+    assert [text for text in differences(llama, llada) if not is_of_sizes(text)] == [
+        "Every token sees every other.",
+        "Multi-head attention with 32 heads instead of grouped-query attention with 32 heads and 8 key/value heads.",
+        "Rotary base 500,000 without scaling instead of 500,000 with LLaMA-3 scaling ×8.",
+    ]
+
+
+def test_two_stacks_cost_what_their_page_says():
+    """About as many parameters as one stack of as many layers, less arithmetic for a token, half the cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(DOCS)
+        from figures.two_stacks import TOKENS, sheets
+
+        two, reading, writing = sheets()
+    assert 1 < two.value("parameters.total") / reading.value("parameters.total") < 1.15
+    assert two.value("flops.prefill") < 0.7 * reading.value("flops.prefill")
+    assert two.value("flops.decode") < 0.7 * writing.value("flops.decode")
+    held = (two.value("cache.token") + two.value("cache.source_token")) * TOKENS
+    assert 2 * held == writing.value("cache.context")

@@ -137,13 +137,8 @@ def test_the_tree_has_each_architecture_once_and_an_edge_for_each_variant(buildi
 def test_no_two_boxes_of_the_tree_overlap(building, language):
     family, tree = building("family"), building("family_tree")
     among = family.members()
-    boxes = [
-        box for root in family.roots(among) for box in tree.placed(root, among, 0.0, language, root.task)
-    ]
     for root in family.roots(among):
-        boxes = sorted(
-            tree.placed(root, among, 0.0, language, root.task), key=lambda box: (box.x, box.middle)
-        )
+        boxes = sorted(tree.placed(root, among, 0.0, language), key=lambda box: (box.x, box.middle))
         for above, below in pairwise(boxes):
             if above.x == below.x:
                 assert above.middle + above.height / 2 < below.middle - below.height / 2
@@ -160,6 +155,55 @@ def test_no_two_boxes_of_the_tree_overlap(building, language):
 )
 def test_a_box_leaves_out_what_a_sentence_says_in_brackets(building, sentence, rest):
     assert building("family_tree").without_asides(sentence) == rest
+
+
+def test_members_and_their_variants_are_in_the_order_of_publication(building):
+    family = building("family")
+    among = family.members()
+    assert list(among) == sorted(among, key=lambda name: among[name].published)
+    months = [among[name].published for name in ("transformer", "gpt", "gpt2", "llama")]
+    assert months == sorted(months)
+    periods = family.by_period(among.values())
+    assert [one for some in periods.values() for one in some] == list(among.values())
+    assert all(len(some) >= family.FEW for some in list(periods.values())[:-1])
+    for period, some in periods.items():
+        first, _, last = period.partition("–")
+        assert all(first <= one.published[:4] <= (last or first) for one in some)
+
+
+def test_gpt_is_drawn_before_gpt2(building):
+    family, tree = building("family"), building("family_tree")
+    among = family.members()
+    boxes = {box.one.name: box for box in tree.placed(among["gpt"], among, 0.0, "en")}
+    assert boxes["gpt"].x < boxes["gpt2"].x < boxes["gpt2-postln"].x
+
+
+def test_a_month_is_written_out_in_both_languages(building):
+    month = building("architecture_words").month
+    assert month("2017-06", "en") == "June 2017" and month("2017-06", "en", short=True) == "Jun 2017"
+    assert month("2023-12", "zh") == month("2023-12", "zh", short=True) == "2023 年 12 月"
+
+
+SMALLEST = """() => Math.min(...[...document.querySelectorAll(".zoo-gallery svg text, .zoo-tree-drawn text")]
+    .filter(text => text.checkVisibility())
+    .map(text => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a))"""
+
+
+@pytest.mark.parametrize(
+    ("place", "width"),
+    [("gallery.html", 1440), ("gallery.html", 390), ("zh/gallery.html", 390), ("families.html", 1440)],
+)
+def test_text_in_the_pictures_is_12_pixels_or_more(visit, place, width):
+    page = visit(SITE / place, width=width)
+    assert page.evaluate(SMALLEST) >= 11.99
+
+
+def test_the_tree_is_a_list_on_a_phone(visit):
+    page = visit(SITE / "families.html", width=390)
+    assert page.locator(".zoo-tree-drawn").is_hidden()
+    names = page.locator(".zoo-tree li > a").all_text_contents()
+    assert sorted(names) == sorted(NAMES) and names.index("gpt") < names.index("gpt2")
+    assert "February 2019" in page.locator(".zoo-tree li", has_text="gpt2").first.inner_text()
 
 
 def test_the_matrix_says_what_a_recipe_has(building):
@@ -201,12 +245,63 @@ def test_a_task_is_chosen_without_a_script(browser, place):
     context.close()
 
 
+def shown_columns(page):
+    """The heads of the columns that are shown, the architectures' left out."""
+    return [head for head in page.locator(".zoo-matrix thead th:visible").all_inner_texts()][1:]
+
+
+@pytest.mark.parametrize("folder", ["", "zh/"])
+def test_the_matrix_shows_eight_columns_at_the_width_of_the_page(visit, folder):
+    page = visit(SITE / folder / "matrix.html", width=1440)
+    assert len(shown_columns(page)) == 8
+    frame = page.locator(".zoo-matrix")
+    assert frame.evaluate("box => box.scrollWidth <= box.clientWidth && box.clientWidth > 950")
+    assert page.locator(".zoo-matrix tbody tr:visible").count() == len(NAMES)
+
+
+def test_columns_are_chosen_by_the_keyboard_and_kept_in_the_address(visit):
+    page = visit(SITE / "matrix.html", width=1440)
+    before = shown_columns(page)
+    page.locator(".zoo-columns summary").focus()
+    page.keyboard.press("Enter")
+    page.locator(".zoo-columns input[name=base]").focus()
+    page.keyboard.press("Space")
+    assert len(shown_columns(page)) == 9 and "Variant of" in shown_columns(page)
+    assert (
+        page.locator(".zoo-columns summary").inner_text()
+        == f"Columns: 9 of {page.locator('.zoo-columns input').count()}"
+    )
+    assert ",base," in page.evaluate("location.hash")
+    page.reload()
+    assert len(shown_columns(page)) == 9
+    page.locator(".zoo-columns summary").click()
+    page.locator(".zoo-columns button").press("Enter")
+    assert shown_columns(page) == before and page.evaluate("location.hash") == ""
+
+
+def test_an_address_names_the_columns(visit):
+    page = visit(SITE / "matrix.html")
+    page.goto(f"{(SITE / 'matrix.html').as_uri()}#columns=task,no-such-column,gguf-short")
+    page.wait_for_function("document.querySelectorAll('.zoo-columns input:checked').length === 2")
+    assert shown_columns(page) == ["Task", "GGUF"]
+
+
+def test_without_a_script_the_matrix_has_all_columns(browser):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((SITE / "matrix.html").as_uri())
+    assert len(shown_columns(page)) == page.locator(".zoo-columns input").count()
+    assert page.locator(".zoo-columns").is_hidden()
+    assert page.locator(".zoo-matrix").evaluate("box => box.scrollWidth > box.clientWidth")
+    context.close()
+
+
 def test_the_first_column_and_the_heads_of_the_matrix_stay_in_sight(visit):
     page = visit(SITE / "matrix.html", width=390, height=700)
     box = page.locator(".zoo-matrix")
     box.evaluate("box => { box.scrollLeft = 900; box.scrollTop = 300 }")
     frame = box.bounding_box()
     name = page.locator(".zoo-matrix tbody tr:last-child th").bounding_box()
-    head = page.locator(".zoo-matrix thead th").nth(3).bounding_box()
+    head = page.locator(".zoo-matrix thead th:visible").nth(3).bounding_box()
     assert abs(name["x"] - frame["x"]) < 3
     assert abs(head["y"] - frame["y"]) < 3

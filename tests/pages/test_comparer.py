@@ -113,6 +113,44 @@ def test_the_address_holds_the_choice_and_the_settings(visit):
     )
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_the_address_holds_the_switches(visit, name):
+    page = visit(SITE / name)
+    page.goto(f"{(SITE / name).as_uri()}#llama,mixtral&first&structure")
+    page.reload()
+    page.wait_for_selector("svg.zoo-diagram")
+    first, structure = (page.locator(f"input[name={one}]") for one in ("first", "structure"))
+    assert first.is_checked() and structure.is_checked()
+    assert page.locator('.facts tr[data-fact="vocabulary"]').is_hidden()
+    structure.focus()
+    page.keyboard.press("Space")
+    assert page.locator('.facts tr[data-fact="vocabulary"]').is_visible()
+    assert page.evaluate("location.hash").endswith("&cache=16-bit&first")
+    first.focus()
+    page.keyboard.press("Space")
+    assert page.evaluate("location.hash").endswith("&cache=16-bit")
+    assert page.locator('.facts tr[data-fact="heads"]').is_visible()
+
+
+def test_another_address_sets_the_switches_anew(visit):
+    page = visit(PAGE)
+    at(page, "#llama,mixtral&structure")
+    page.evaluate("location.hash = '#llama,mixtral&first'")
+    page.wait_for_function("document.querySelector('input[name=first]').checked")
+    assert not page.locator("input[name=structure]").is_checked()
+
+
+def test_the_switches_stay_when_another_model_is_chosen(visit):
+    page = visit(PAGE)
+    at(page, "#llama,mixtral&first&structure")
+    page.locator("[role=combobox]").first.click()
+    page.keyboard.type("mistral")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('.pictures figcaption b').textContent.startsWith('mistral')")
+    label = page.locator(".switches label").first.inner_text()
+    assert label == "Only what differs from mistral:7b" and page.locator("input[name=first]").is_checked()
+
+
 def test_an_address_that_names_nothing_shows_the_page(visit):
     page = visit(PAGE)
     at(page, "#no-such-model&context=-3&weights=seven")

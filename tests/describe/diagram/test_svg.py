@@ -7,10 +7,12 @@ from xml.etree import ElementTree
 import pytest
 
 from zoo.describe.diagram import Box, Diagram, LayerStack, Note, marked, to_svg
+from zoo.describe.diagram.model import without_notes
 from zoo.describe.diagram.svg import DARK, LIGHT, to_svgs
 from zoo.describe.diagram.text_width import text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
+SHIFT = {None: 0, "middle": 0.5, "end": 1}  # the part of a text that is left of its point
 BOLD = re.compile("title|name|count|stack|differs")
 PAIRS = [("gpt2", "gpt2-postln"), ("llama", "deepseek-v3"), ("transformer", "t5"), ("bert", "llama")]
 
@@ -43,7 +45,7 @@ def texts(root):
                 )
                 size, width = float(child.get("font-size")), 0.0
                 width = text_width(child.text, size, heavy)
-                left = float(child.get("x")) + dx - (width / 2 if child.get("text-anchor") else 0)
+                left = float(child.get("x")) + dx - width * SHIFT[child.get("text-anchor")]
                 y = float(child.get("y"))
                 yield element, child, (left, y - 0.8 * size, left + width, y + 0.25 * size)
             yield from visit(child, dx, bold)
@@ -97,6 +99,16 @@ def check(svg):
 def test_every_architecture_has_room(every):
     for diagram in every.values():
         check(to_svg([diagram]))
+
+
+def test_a_diagram_without_notes_is_narrower_and_has_room(every):
+    for diagram in every.values():
+        plain = without_notes(diagram)
+        drawn = to_svg([plain])
+        check(drawn)
+        assert 'class="note' not in drawn
+        widths = [float(re.search(r'width="([\d.]+)"', svg)[1]) for svg in (drawn, to_svg([diagram]))]
+        assert widths[0] < 0.7 * widths[1]
 
 
 @pytest.mark.parametrize("names", PAIRS, ids=" ".join)

@@ -9,11 +9,12 @@ import dataclasses
 from collections.abc import Sequence
 
 from zoo.describe.diagram.arrange import Element, align, elements
-from zoo.describe.diagram.model import ENDS, MARK, Box, Cell, Diagram, LayerStack, Note
+from zoo.describe.diagram.model import ENDS, MARK, Box, Cell, Diagram, LayerStack, Note, boxes
 from zoo.describe.diagram.text_width import lines_within, text_width
 
 EDGE, LANE, BOX, SPACE, NOTES = 14, 30, 244, 14, 178
 COLUMN = EDGE + LANE + BOX + SPACE + NOTES + EDGE
+PLAIN = EDGE + LANE + BOX + EDGE  # a column of a diagram that has no notes
 BETWEEN, APART = 34, 34  # between the stacks of a model; between models
 MARGIN = 20
 HEAD, NAME, SUMMARY = 14, 18, 12
@@ -25,12 +26,16 @@ OPERATORS = ("×", "+")
 
 @dataclasses.dataclass
 class Column:
-    """A stack with its elements placed; `x` is its left edge, `bottom` the lowest line, from the picture's upper edge."""
+    """A stack with its elements placed; `x` is its left edge, `bottom` the lowest line, from the picture's upper edge.
+
+    `width` is that of all columns of its diagram.
+    """
 
     diagram: Diagram
     stack: LayerStack
     elements: list[Element]
     x: float
+    width: float
     bottom: float = 0.0
 
     def y(self, height: float) -> float:
@@ -112,10 +117,12 @@ def lay_out(diagrams: Sequence[Diagram]) -> list[list[Column]]:
     """The columns of each diagram, all of one height, with items of one role at one height."""
     groups = [
         [
-            Column(one, stack, elements(stack, HEIGHTS, box_height), MARGIN + number * (COLUMN + BETWEEN))
+            Column(
+                one, stack, elements(stack, HEIGHTS, box_height), MARGIN + number * (width + BETWEEN), width
+            )
             for number, stack in enumerate(one.stacks)
         ]
-        for one in diagrams
+        for one, width in zip(diagrams, map(column_width, diagrams), strict=True)
     ]
     columns = [column for group in groups for column in group]
     height = align([column.elements for column in columns], HEIGHTS["gap"])
@@ -124,9 +131,15 @@ def lay_out(diagrams: Sequence[Diagram]) -> list[list[Column]]:
     return groups
 
 
+def column_width(diagram: Diagram) -> float:
+    """The width of each of its columns, which need no place for notes where no box has any."""
+    every = (box for stack in diagram.stacks for box in (stack.start, *boxes(stack.items), stack.end))
+    return COLUMN if any(box.notes for box in every) else PLAIN
+
+
 def stacks_width(diagram: Diagram) -> float:
     """The width of a diagram's stacks side by side."""
-    return len(diagram.stacks) * (COLUMN + BETWEEN) - BETWEEN
+    return len(diagram.stacks) * (column_width(diagram) + BETWEEN) - BETWEEN
 
 
 def _head_height(diagram: Diagram) -> float:
@@ -140,4 +153,5 @@ def head_lines(diagram: Diagram) -> tuple[list[str], list[str]]:
     """The lines of a diagram's name, and those about it."""
     room = stacks_width(diagram)
     about = lines_within(diagram.summary, room, SUMMARY) if diagram.summary else []
-    return lines_within(diagram.name, room, NAME, bold=True), about
+    name = lines_within(diagram.name, room, NAME, bold=True) if diagram.name else []
+    return name, about

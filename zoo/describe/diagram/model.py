@@ -124,6 +124,16 @@ def boxes(items: Iterable[Any]) -> Iterator[Box]:
             yield from boxes(item.items)
 
 
+def without_notes(item: Any) -> Any:
+    """A copy of a diagram, or of a part of it, in which no box has notes."""
+    if isinstance(item, tuple):
+        return tuple(map(without_notes, item))
+    if isinstance(item, Box):
+        return dataclasses.replace(item, notes=())
+    parts = {name: getattr(item, name, None) for name in ("stacks", "items", "start", "end")}
+    return dataclasses.replace(item, **{name: without_notes(part) for name, part in parts.items() if part})
+
+
 TEXTS = ("title", "text", "label", "summary")  # the fields that are translated
 
 

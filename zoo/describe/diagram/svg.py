@@ -148,10 +148,13 @@ def _frame(column: Column, element: Element) -> Iterator[str]:
     top, bottom = column.y(element.top), column.y(element.partner.y)
     mark = MARK if frame.differs else ""
     yield f'<g class="frame{_state(frame.differs)}" data-path="{escaped(frame.path)}" data-role="frame">'
-    yield f'<rect x="{_n(column.x)}" y="{_n(top)}" width="{geometry.COLUMN}" height="{_n(bottom - top)}" rx="12"/>'
+    yield f'<rect x="{_n(column.x)}" y="{_n(top)}" width="{_n(column.width)}" height="{_n(bottom - top)}" rx="12"/>'
     yield _text(column.x + 12, top + 21, f"{mark}{frame.count:,} ×", "count", 16)
     if frame.label:
-        yield _text(column.notes, top + 21, frame.label, "label", geometry.NOTE)
+        place = (
+            (column.notes, "") if column.width == geometry.COLUMN else (column.x + column.width - 12, "end")
+        )
+        yield _text(place[0], top + 21, frame.label, "label", geometry.NOTE, place[1])
     yield "</g>"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -30,6 +31,9 @@ SHAPES = {
     frozenset((ENCODER,)): "It is an encoder: it reads a text and writes none.",
     frozenset((DECODER,)): "There is no encoder: one stack of layers reads and writes.",
 }
+INSTEAD = " instead of "
+# What follows it where numbers alone differ: "12 + 12", up to a comma or the end.
+SIZE = re.compile(INSTEAD + r"[×/√\d,.e+-]*\d(?: \+ \d+)*(?=, |\.?$)")
 SEES = {
     "causal": "A token sees only those before it.",
     "prefix": "The prompt's tokens see each other both ways; what is written sees only what came before.",
@@ -77,6 +81,18 @@ def differences(base: Model, other: Model, *, sizes: bool = True) -> list[str]:
     if sizes:
         found += _sizes(base, other)
     return found
+
+
+def is_of_sizes(sentence: str) -> bool:
+    """Whether a sentence of `differences` says nothing but that a number is another, or that there is a bound on a context.
+
+    >>> from zoo.describe.differences import is_of_sizes
+    >>> is_of_sizes("Context of 131,072 instead of 1,024."), is_of_sizes("RMSNorm instead of LayerNorm.")
+    (True, False)
+    """
+    changes = sentence.count(INSTEAD)
+    bound = sentence.startswith("Context of ")
+    return bound or (changes > 0 and len(SIZE.findall(sentence)) == changes)
 
 
 def _stack(ours: Model, theirs: Model, sizes: bool) -> Iterator[str]:

@@ -25,7 +25,11 @@ from zoo.host.registry import Registry
 
 LONGEST = 2**20  # tokens that the slider reaches where a model has no bound
 FORMATS = (*FLOATS, *map(str, reversed(AFFINE_BITS[1:])), *FLOAT_MODES)
-SCRIPTS = tuple(f"compare_{name}.js" for name in ("base", "facts", "marks", "draw", "parts", "picker"))
+SCRIPTS = tuple(
+    f"compare_{name}.js" for name in ("base", "facts", "marks", "view", "draw", "swipe", "parts", "picker")
+)
+
+UNSTRUCTURED = ("licence",)  # facts whose text says nothing of how a model is built
 
 # The facts that a box is about, by its role; "norm" is also that of the layers' boxes.
 ABOUT = {
@@ -104,6 +108,7 @@ def common(language: str, record: str = "") -> dict[str, Any]:
         "longest": LONGEST,
         "absent": ABSENT,
         "about": ABOUT,
+        "unstructured": UNSTRUCTURED,
         "geometry": GEOMETRY,
         "record": record,
     }

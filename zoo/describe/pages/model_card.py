@@ -18,7 +18,7 @@ from zoo.describe.diagram import diagram_in, diagram_of, geometry
 from zoo.describe.diagram.arrange import keyed
 from zoo.describe.diagram.draw import which
 from zoo.describe.diagram.model import MARK, Box, Diagram, Frame
-from zoo.describe.differences import differences
+from zoo.describe.differences import differences, is_of_sizes
 from zoo.describe.facts.counts import decode_flops, is_opaque
 from zoo.describe.facts.fact import Fact
 from zoo.describe.language import in_language
@@ -61,6 +61,7 @@ def card(
         "hub": preset.hub if preset else None,
         "types": list(architecture.model_types),
         "references": list(architecture.references),
+        "published": architecture.published,
         "base": base and {"name": base[0], "sentences": list(map(say, words))},
         "context": recipe.context,
         "facts": [_fact(fact, say) for fact in sheet if not fact.name.startswith(LEFT_OUT)],
@@ -85,8 +86,11 @@ def _fact(fact: Fact, say: Say) -> list[Any]:
 
 def words_between(
     found: Mapping[str, Described], languages: Sequence[str] = ("en",)
-) -> dict[str, dict[str, dict[str, list[str]]]]:
-    """The differences of each model from each other: {language: {name: {the other: sentences}}}."""
+) -> dict[str, dict[str, dict[str, list[tuple[str, bool]]]]]:
+    """The differences of each model from each other: {language: {name: {the other: sentences}}}.
+
+    Each sentence has beside it whether it says of sizes alone that they differ.
+    """
     words = {
         name: {
             before: differences(base.recipe, other.recipe) for before, base in found.items() if before != name
@@ -95,21 +99,24 @@ def words_between(
     }
     return {
         language: {
-            name: {before: [in_language(text, language) for text in told] for before, told in others.items()}
+            name: {
+                before: [(in_language(text, language), is_of_sizes(text)) for text in told]
+                for before, told in others.items()
+            }
             for name, others in words.items()
         }
         for language in languages
     }
 
 
-def with_words(one: dict[str, Any], words: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """A card with its row of `words_between`: each sentence once, and which of them tell it from each other model."""
+def with_words(one: dict[str, Any], words: Mapping[str, Sequence[tuple[str, bool]]]) -> dict[str, Any]:
+    """A card with its row of `words_between`: each sentence once, which of them tell it from each other model, and `sizes`."""
     table: dict[str, int] = {}
     others = {
-        name: [table.setdefault(sentence, len(table)) for sentence in sentences]
-        for name, sentences in words.items()
+        name: [table.setdefault(sentence, len(table)) for sentence, _ in told] for name, told in words.items()
     }
-    return one | {"sentences": list(table), "words": others}
+    sizes = {table[sentence] for told in words.values() for sentence, of_sizes in told if of_sizes}
+    return one | {"sentences": list(table), "words": others, "sizes": sorted(sizes)}
 
 
 def flops_points(recipe: Model) -> dict[str, Any]:

@@ -5,7 +5,7 @@ zooCompare.App = class {
   constructor(root) {
     const data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
     Object.assign(this, { root, data, number: 0 });
-    this.state = { cache: Object.keys(zooCompare.common.policies)[0], weights: data.weights, names: data.names };
+    this.state = { cache: Object.keys(zooCompare.common.policies)[0], weights: data.weights, names: data.names, first: false, structure: false };
     if (data.context) this.state.context = data.context;
     if (data.models) this.models = data.models.map((one) => ({ ...one, search: `${one.name} ${one.about}`.toLowerCase() }));
     this.asked = data.context || null; // the number of tokens that a person chose
@@ -18,7 +18,7 @@ zooCompare.App = class {
       this.read();
     }
     await this.show();
-    new ResizeObserver(() => this.drawn && this.drawn.compact !== this.room().compact && this.pictures()).observe(this.root);
+    new ResizeObserver(() => this.drawn && this.fit()).observe(this.root);
   }
 
   // A name for an element, of which there is one in the page.
@@ -98,11 +98,12 @@ zooCompare.App = class {
     const { chosen } = this;
     const several = chosen.length > 1;
     const sections = [
-      several ? null : this.about(chosen[0]),
+      zooCompare.switches(this, (settings) => this.view(settings)),
+      several ? null : zooCompare.about(this, chosen[0]),
       this.section("diagrams", this.diagrams()),
       this.section("facts", this.facts()),
       several ? this.section("words", this.words()) : null,
-      several ? this.section("recipes", chosen.slice(1).map((card) => zooCompare.recipeChanges(chosen[0], card))) : null,
+      several ? this.section("recipes", this.recipes()) : null,
       this.section("code", zooCompare.codeDifferences(this, chosen)),
       this.section("measured", zooCompare.measured(this, chosen)),
       this.section("weights", chosen.map((card) => zooCompare.weightMap(this, card))),
@@ -114,6 +115,18 @@ zooCompare.App = class {
     this.root.append(...sections.filter(Boolean), this.peek, this.dialog);
     this.pictures();
     this.update();
+  }
+
+  // Take a switch, and show what follows from it.
+  view(settings) {
+    Object.assign(this.state, settings);
+    this.pictures();
+    this.update();
+    for (const [key, children] of [["words", () => this.words()], ["recipes", () => this.recipes()]]) {
+      const section = this.root.querySelector(`:scope > section.${key}`);
+      if (section) section.replaceChildren(section.firstElementChild, ...children());
+    }
+    this.write(false);
   }
 
   section(key, children) {
@@ -152,52 +165,41 @@ zooCompare.App = class {
     setTimeout(() => (button.textContent = this.say("copy")), 2500);
   }
 
-  about(card) {
-    const { element } = zooCompare;
-    const lines = [
-      card.about, card.hub, this.say("plugin", { plugin: card.plugin }),
-      card.types.length ? `model_type ${card.types.join(", ")}` : "",
-    ];
-    const base = card.base && [
-      this.heading(1, this.say("base", { name: card.base.name })),
-      card.base.sentences.length
-        ? element("ul", {}, card.base.sentences.map((text) => element("li", {}, text)))
-        : element("p", {}, this.say("same_as_base")),
-    ];
-    return element(
-      "section",
-      { class: "about" },
-      element("p", {}, card.summary),
-      element("p", { class: "quiet" }, lines.filter(Boolean).join(" · ")),
-      base,
-      card.references.length ? element("p", { class: "quiet" }, `${this.say("references")} ${card.references.join("; ")}`) : null,
-    );
-  }
-
   diagrams() {
     const help = this.chosen.length > 1 ? `${this.say("diagrams_differ")} ${this.say("diagrams_help")}` : this.say("diagrams_help");
     this.frame = zooCompare.element("div", { class: "pictures" });
-    return [zooCompare.element("p", { class: "quiet" }, help), this.frame];
+    this.swipe = new zooCompare.Swipe(this, this.frame);
+    return [zooCompare.element("p", { class: "quiet" }, help), this.swipe.element, this.frame];
   }
 
-  // How much room there is: whether notes stand in the boxes, and whether the pictures stand side by side.
+  // How much room there is: whether notes stand in the boxes, whether the pictures stand side by side, and whether one of
+  // them fills the window.
   room() {
     const sizes = [false, true].map((compact) => zooCompare.sizes(compact));
     const stacks = this.chosen.reduce((sum, card) => sum + card.stacks.length, 0);
     const [wide, small] = sizes.map((size) => stacks * size.column + this.chosen.length * 2 * size.margin);
     const width = this.root.clientWidth;
-    if (width >= 0.85 * wide) return { compact: false, beside: true };
-    // Those that find no room side by side scroll, or stand below each other in a narrow window.
-    const beside = width >= Math.min(700, 0.8 * small);
-    return { compact: beside || width < 470, beside };
+    if (width >= 0.85 * wide) return { compact: false, beside: true, narrow: false };
+    // Those that find no room side by side scroll.
+    const tight = width < Math.min(700, 0.8 * small);
+    const narrow = tight && this.chosen.length > 1;
+    const beside = narrow || !tight;
+    return { compact: beside || width < 470, beside, narrow };
+  }
+
+  // Draw again where the room became another.
+  fit() {
+    const { compact, narrow } = this.room();
+    if (compact !== this.drawn.compact || narrow !== this.drawn.narrow) this.pictures();
+    else this.swipe.set(narrow);
   }
 
   pictures() {
     const { element } = zooCompare;
     const { chosen } = this;
     this.drawn = this.room();
-    const { compact, beside } = this.drawn;
-    const marked = zooCompare.marked(chosen.map((card) => card.stacks));
+    const { compact, beside, narrow } = this.drawn;
+    const marked = zooCompare.selected(chosen.map((card) => card.stacks), this.state);
     const names = chosen.map((card) => card.name);
     const pictures = beside
       ? zooCompare.draw(marked, names, compact)
@@ -212,6 +214,7 @@ zooCompare.App = class {
         return figure;
       }),
     );
+    this.swipe.set(narrow);
   }
 
   // A box marks its facts, and opens its code.
@@ -317,10 +320,11 @@ zooCompare.App = class {
       element("label", { class: "check" }, details, this.say("all_facts")),
     );
     this.rows = zooCompare.rows(this.chosen.map((card) => card.facts));
-    const shown = this.rows.filter((row) => row.texts.some((text) => text !== common.absent));
+    this.shown = this.rows.filter((row) => row.texts.some((text) => text !== common.absent));
+    this.nothing = element("p", { class: "quiet", hidden: true }, this.say("nothing_differs"));
     const names = this.chosen.map((card) => card.name).join(", ");
-    this.table = zooCompare.table(this, this.chosen, shown, `${this.say("facts")}: ${names}`);
-    return [form, this.table, this.status];
+    this.table = zooCompare.table(this, this.chosen, this.shown, `${this.say("facts")}: ${names}`);
+    return [form, this.table, this.nothing, this.status];
   }
 
   // Take settings, and show what follows from them.
@@ -338,26 +342,32 @@ zooCompare.App = class {
     this.write(false);
   }
 
-  // The rows that follow the settings.
+  // The rows: first those that follow the settings are computed.
   update() {
+    const { absent } = zooCompare.common;
     for (const [name, { number, text, label }] of Object.entries(zooCompare.computed)) {
-      const row = this.table.querySelector(`tr[data-fact="${name}"]`);
+      const row = this.rows.find((one) => one.name === name);
       if (!row) continue;
-      const numbers = this.chosen.map((card) => number(card, this.state));
-      const texts = numbers.map((one) => (one === null ? zooCompare.common.absent : text(one)));
-      row.querySelectorAll("td").forEach((cell, index) => (cell.textContent = texts[index]));
-      const differs = numbers.some((one) => one !== numbers[0]);
-      row.classList.toggle("differs", differs);
-      row.querySelector(".mark").textContent = differs ? "≠" : "";
-      row.querySelector(".label").textContent = label(this.state);
+      row.values = this.chosen.map((card) => number(card, this.state));
+      row.texts = row.values.map((one) => (one === null ? absent : text(one)));
+      row.forms = row.values.map((one) => (one === null ? absent : "n"));
+      row.label = label(this.state);
     }
+    const lines = [...this.table.querySelectorAll("tbody tr")];
+    this.shown.forEach((row, index) => zooCompare.paint(lines[index], row, this.state));
+    this.nothing.hidden = lines.some((line) => !line.hidden && !line.dataset.detail);
+  }
+
+  recipes() {
+    const [first, ...others] = this.chosen;
+    return others.map((card) => zooCompare.recipeChanges(first, card, this.state.structure));
   }
 
   words() {
     const { element } = zooCompare;
     const [first, ...others] = this.chosen;
     return others.flatMap((card) => {
-      const sentences = zooCompare.words(first, card) || [];
+      const sentences = zooCompare.words(first, card, this.state.structure) || [];
       return [
         this.heading(1, this.say("compared", { name: card.name, first: first.name })),
         sentences.length

@@ -55,6 +55,12 @@ Object.assign(zooCompare, {
     };
   },
 
+  // The classes of a note or a cell of a box.
+  kindOf(box, name, index) {
+    const [differs, faint] = ["differing", "faint"].map((state) => box[state + name] && box[state + name][index]);
+    return `${differs ? " differs" : ""}${faint ? " size" : ""}`;
+  },
+
   plain: (box) => ["input", "output", "memory"].includes(box.role),
 
   // What is to be seen, from bottom to top, for those who cannot see it.
@@ -68,7 +74,7 @@ Object.assign(zooCompare, {
       }
       const inner = item.items.map(told).join("; ");
       if (item.kind === "residual") return say("around", { inner });
-      return say("repeated", { count: item.count, label: item.label ? ` (${item.label})` : "", inner });
+      return say("repeated", { count: item.count === null ? "n" : item.count, label: item.label ? ` (${item.label})` : "", inner });
     };
     return stacks
       .map((stack) => {
@@ -103,7 +109,7 @@ zooCompare.Pen = class {
   }
 
   state(item) {
-    return item.differs ? " differs" : "";
+    return `${item.differs ? " differs" : ""}${item.faint ? " size" : ""}`;
   }
 
   mark(item) {
@@ -134,7 +140,7 @@ zooCompare.Pen = class {
     const label = this.compact
       ? this.text(column.x + 12, top + 38, frame.label, "label", note)
       : this.text(this.left(column) + this.sizes.width + this.sizes.space, top + 21, frame.label, "label", note);
-    const count = `${this.mark(frame)}${zooCompare.grouped(frame.count)} ×`;
+    const count = `${this.mark(frame)}${frame.count === null ? "n" : zooCompare.grouped(frame.count)} ×`;
     return zooCompare.shape(
       "g",
       { class: `frame${this.state(frame)}`, "data-key": frame.key, "data-path": frame.path, "data-block": frame.block },
@@ -238,7 +244,7 @@ zooCompare.Pen = class {
     );
     const cells = (box.cells || []).map(([title, x, y, wide], index) => {
       if (!title) return null;
-      const differs = box.differingCells && box.differingCells[index] ? " differs" : "";
+      const differs = zooCompare.kindOf(box, "Cells", index);
       const operator = title === "×" || title === "+";
       const middle = left + x + wide / 2;
       const outline = operator
@@ -261,7 +267,7 @@ zooCompare.Pen = class {
       return texts.map((text, number) => {
         const marked = (differs && !number ? this.sizes.mark : "") + text;
         const x = this.compact ? left + width / 2 : left + width + space + (number ? 12 : 0);
-        const kind = `note${differs ? " differs" : ""}`;
+        const kind = `note${zooCompare.kindOf(box, "Notes", index)}`;
         const made = this.text(x, y, marked, kind, this.sizes.sizes.note, this.compact ? "middle" : null);
         made.dataset.note = key;
         y += line;

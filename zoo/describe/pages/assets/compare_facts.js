@@ -2,12 +2,13 @@
 
 // Facts side by side: which stand in one row, and those that follow a context, a format and a cache.
 Object.assign(zooCompare, {
-  // Rows of several cards' facts, as zoo/describe/facts/fact.py aligns them: {name, label, texts, differs, detail}.
+  // Rows of several cards' facts, as zoo/describe/facts/fact.py aligns them: {name, label, texts, differs, detail}, with
+  // the values that are compared, and the texts without sizes (compare_view.js).
   rows(columns) {
     const absent = zooCompare.common.absent;
     const lists = columns.map((column) =>
       column.map(([name, role, label, text, value, detail]) => ({
-        name, role, label, text, detail,
+        name, role, label, text, detail, number: typeof value === "number",
         value: JSON.stringify(value === null ? (text === absent ? null : text) : value),
         key: role && name.startsWith(`${role}.`) ? name.slice(role.length + 1) : name,
       })),
@@ -33,6 +34,8 @@ Object.assign(zooCompare, {
         name, stack, key: first.key,
         label: stack ? `${zooCompare.say(stack)} ${first.label}` : first.label,
         texts: facts.map((fact) => (fact ? fact.text : absent)),
+        forms: facts.map((fact) => (fact ? zooCompare.form(fact) : absent)),
+        values,
         differs: values.some((value) => value !== values[0]),
         detail: known.every((fact) => fact.detail),
       };

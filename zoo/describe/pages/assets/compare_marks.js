@@ -1,20 +1,22 @@
 "use strict";
 
-// What differs among diagrams, as zoo/describe/diagram/marking.py marks it, and where their parts stand, as
-// zoo/describe/diagram/arrange.py aligns them.
+// What differs among diagrams, and where their parts stand, as zoo/describe/diagram/arrange.py marks and aligns them.
 Object.assign(zooCompare, {
-  // Copies of several models' stacks in which all that is not in every one, or not the same, has `differs`.
-  marked(models) {
+  // Copies of several models' stacks in which all that is not in every one, or not the same, has `differs`. With `first`
+  // each is compared with the first model alone; in that one, only what another model lacks is marked.
+  marked(models, first = false) {
     if (models.length < 2) return models;
     const byRole = models.some((stacks) => stacks.length > 1);
     const known = models.map((stacks) => new Map(stacks.map((stack) => [byRole ? stack.role : "", zooCompare.all(stack)])));
     return models.map((stacks, index) =>
       stacks.map((stack) => {
         const role = byRole ? stack.role : "";
-        const others = known.filter((own, number) => number !== index && own.has(role)).map((own) => own.get(role));
-        if (!others.length) return { ...stack, differs: true };
-        const [start, end] = [stack.start, stack.end].map((box) => zooCompare.markedBox(box, others));
-        return { ...stack, start, items: zooCompare.markedItems(stack.items, others), end };
+        const against = known.filter((own, number) => number !== index && (!first || !index || !number));
+        const others = against.filter((own) => own.has(role)).map((own) => own.get(role));
+        if (!others.length || (first && !index && others.length < against.length)) return { ...stack, differs: true };
+        const lacks = first && !index;
+        const [start, end] = [stack.start, stack.end].map((box) => zooCompare.markedBox(box, others, lacks));
+        return { ...stack, start, items: zooCompare.markedItems(stack.items, others, lacks), end };
       }),
     );
   },
@@ -32,18 +34,20 @@ Object.assign(zooCompare, {
     return found;
   },
 
-  markedItems(items, others) {
+  // `lacks`: only what another does not have is marked, not what it has in another form.
+  markedItems(items, others, lacks = false) {
     return items.map((item) => {
-      if (item.kind === "box") return zooCompare.markedBox(item, others);
+      if (item.kind === "box") return zooCompare.markedBox(item, others, lacks);
       const theirs = others.map((other) => other.get(item.key));
       if (item.kind === "residual") {
         const differs = theirs.some((other) => !other || other.kind !== "residual");
-        return { ...item, items: zooCompare.markedItems(item.items, others), differs };
+        return { ...item, items: zooCompare.markedItems(item.items, others, lacks), differs };
       }
       const frames = theirs.map((other) => (other && other.kind === "frame" ? other : null));
-      const differs = frames.some((other) => !other || other.count !== item.count || other.label !== item.label);
+      const unlike = (other) => !lacks && (other.count !== item.count || other.label !== item.label);
+      const differs = frames.some((other) => !other || unlike(other));
       const within = frames.some(Boolean) ? others : zooCompare.asMain(others, item.key);
-      return { ...item, items: zooCompare.markedItems(item.items, within), differs };
+      return { ...item, items: zooCompare.markedItems(item.items, within, lacks), differs };
     });
   },
 
@@ -56,9 +60,14 @@ Object.assign(zooCompare, {
     });
   },
 
-  markedBox(box, others) {
+  markedBox(box, others, lacks = false) {
     const theirs = others.map((other) => other.get(box.key));
     if (!theirs.every((other) => other && other.kind === "box")) return { ...box, differs: true };
+    if (lacks) {
+      const named = (other, name) => (other.notes || []).some((note) => note[0] === name);
+      const notes = (box.notes || []).map(([name]) => !theirs.every((other) => named(other, name)));
+      return { ...box, differs: false, differingNotes: notes };
+    }
     const differs = theirs.some((other) => other.title !== box.title);
     const told = (other, [name, text]) => (other.notes || []).some((note) => note[0] === name && note[1] === text);
     const notes = (box.notes || []).map((note) => theirs.every((other) => told(other, note)));

@@ -1,11 +1,38 @@
 "use strict";
 
-// What stands below the facts: differences in words, of recipes and of code, what was measured, names of tensors, commands.
+// What stands beside the diagrams and the facts: what a model is, differences in words, of recipes and of code, what was
+// measured, names of tensors, commands.
 Object.assign(zooCompare, {
-  // The sentences that tell one card from another; null where the cards do not know of each other.
-  words(base, card) {
+  // The sentences that tell one card from another, those of sizes left out for `structure`; null where the cards do not
+  // know of each other.
+  words(base, card, structure = false) {
     const found = card.words && card.words[base.name];
-    return found ? found.map((index) => card.sentences[index]) : null;
+    const shown = found && found.filter((index) => !structure || !card.sizes.includes(index));
+    return found ? shown.map((index) => card.sentences[index]) : null;
+  },
+
+  // What one model is, and how it differs from its base.
+  about(app, card) {
+    const { element } = zooCompare;
+    const say = zooCompare.say.bind(zooCompare);
+    const lines = [
+      card.about, card.hub, say("plugin", { plugin: card.plugin }),
+      card.types.length ? `model_type ${card.types.join(", ")}` : "",
+    ];
+    const base = card.base && [
+      app.heading(1, say("base", { name: card.base.name })),
+      card.base.sentences.length
+        ? element("ul", {}, card.base.sentences.map((text) => element("li", {}, text)))
+        : element("p", {}, say("same_as_base")),
+    ];
+    return element(
+      "section",
+      { class: "about" },
+      element("p", {}, card.summary),
+      element("p", { class: "quiet" }, lines.filter(Boolean).join(" · ")),
+      base,
+      card.references.length ? element("p", { class: "quiet" }, `${say("references")} ${card.references.join("; ")}`) : null,
+    );
   },
 
   // The lines of two texts that differ, with `near` lines around them: pairs of "+", "-", "@" or " " and a line.
@@ -44,9 +71,10 @@ Object.assign(zooCompare, {
     return zooCompare.element("pre", attributes, ...children);
   },
 
-  recipeChanges(first, card) {
+  recipeChanges(first, card, structure) {
     const { element } = zooCompare;
-    const lines = zooCompare.changes(first.recipe, card.recipe);
+    const recipes = [first, card].map(({ recipe }) => (structure ? recipe.map(zooCompare.unnumbered) : recipe));
+    const lines = zooCompare.changes(...recipes);
     const kinds = { "+": "added", "-": "removed", "@": "place" };
     const title = `${first.name} → ${card.name}`;
     const told = lines.map(([kind, line]) =>

@@ -2,13 +2,15 @@
 
 // The choice of two to four models: a box for each in which a person types to search, and the choice in the address.
 Object.assign(zooCompare, {
-  // "#llama:8b,mixtral:8x7b&context=8192&weights=4&cache=8-bit" as {names, context, weights, cache}.
+  // "#llama:8b,mixtral:8x7b&context=8192&weights=4&cache=8-bit&first&structure" as {names, context, weights, cache, first,
+  // structure}.
   fromAddress(hash, names) {
     const [models, ...settings] = decodeURIComponent(hash.replace(/^#/, "")).split("&");
     // An architecture stands for its full-size preset, which is the first of its names.
     const meant = (name) => names.find((one) => one === name || one.split(":")[0] === name);
     const known = models.split(",").map(meant).filter(Boolean);
-    const found = { names: [...new Set(known)].slice(0, 4) };
+    const switched = (name) => settings.includes(name);
+    const found = { names: [...new Set(known)].slice(0, 4), first: switched("first"), structure: switched("structure") };
     for (const setting of settings) {
       const [key, value] = setting.split("=");
       if (key === "context" && /^[1-9]\d{0,9}$/.test(value)) found.context = Number(value);
@@ -18,8 +20,9 @@ Object.assign(zooCompare, {
     return found;
   },
 
-  toAddress({ names, context, weights, cache }) {
-    return `#${names.join(",")}&context=${context}&weights=${weights}&cache=${cache}`;
+  toAddress({ names, context, weights, cache, first, structure }) {
+    const switches = `${first ? "&first" : ""}${structure ? "&structure" : ""}`;
+    return `#${names.join(",")}&context=${context}&weights=${weights}&cache=${cache}${switches}`;
   },
 
   // The boxes for some names; `choose` is called with the new names.
