@@ -247,6 +247,20 @@ MOONLIGHT = V3 | dict(
     rope_scaling=None,
 )
 
+KIMI_K2 = V3 | dict(
+    num_attention_heads=64,
+    num_key_value_heads=64,
+    first_k_dense_replace=1,
+    n_routed_experts=384,
+    n_group=1,
+    topk_group=1,
+    routed_scaling_factor=2.827,
+    max_position_embeddings=131072,
+    vocab_size=163840,
+    rope_theta=50000.0,
+    rope_scaling=V3["rope_scaling"] | dict(factor=32, beta_fast=1, beta_slow=1),
+)
+
 
 @hookimpl
 def zoo_blocks():
@@ -284,9 +298,20 @@ def zoo_architectures():
             pocket(__file__, "deepseek-v3", **POCKET),
             Preset("671b", hub="deepseek-ai/DeepSeek-V3", config=V3, licence="DeepSeek Model License"),
             Preset("moonlight-16b", hub="moonshotai/Moonlight-16B-A3B", config=MOONLIGHT, licence="MIT"),
+            Preset(
+                "kimi-k2",
+                hub="moonshotai/Kimi-K2-Instruct",
+                config=KIMI_K2,
+                licence="Modified MIT License",
+                aliases=("kimi-k2",),
+            ),
             Preset("tiny", config=TINY),
         ),
-        references=("DeepSeek-AI, 2024, arXiv:2412.19437", "DeepSeek-AI, 2024, arXiv:2405.04434"),
+        references=(
+            "DeepSeek-AI, 2024, arXiv:2412.19437",
+            "DeepSeek-AI, 2024, arXiv:2405.04434",
+            "Kimi Team, 2025, arXiv:2507.20534",
+        ),
         prediction=Architecture(
             name="deepseek-v3-prediction",
             summary="the layer of DeepSeek-V3 for the token after the next",
