@@ -64,6 +64,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=('Cohere, 2024, "Command R"',),
+        published="2024-03",
     )
     yield Architecture(
         name="cohere2",
@@ -86,4 +87,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY | dict(sliding_window=6, sliding_window_pattern=3)),
         ),
         references=("Cohere, 2025, arXiv:2504.00698",),
+        published="2025-04",
     )

@@ -312,6 +312,7 @@ def zoo_architectures():
             "DeepSeek-AI, 2024, arXiv:2405.04434",
             "Kimi Team, 2025, arXiv:2507.20534",
         ),
+        published="2024-12",
         prediction=Architecture(
             name="deepseek-v3-prediction",
             summary="the layer of DeepSeek-V3 for the token after the next",

@@ -52,4 +52,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY | dict(head_dim=24)),
         ),
         references=('Baidu, 2025, "ERNIE 4.5 Technical Report"',),
+        published="2025-06",
     )

@@ -94,4 +94,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY | dict(sliding_window=6, sliding_window_pattern=3)),
         ),
         references=("Gemma Team, 2025, arXiv:2503.19786",),
+        published="2025-03",
     )

@@ -19,7 +19,7 @@ from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
 def glm4(config):
-    """LLaMA with sandwich norms, half of each head turned, and query, key and value biases (GLM Team, 2024)."""
+    """LLaMA with sandwich norms, half of each head turned, and query, key and value biases (GLM Team, 2025)."""
     config = config.with_defaults(
         partial_rotary_factor=0.5,
         head_dim=128,
@@ -142,7 +142,8 @@ def zoo_architectures():
             ),
             Preset("tiny", config=TINY | dict(head_dim=16)),
         ),
-        references=("GLM Team, 2024, arXiv:2406.12793",),
+        references=('GLM Team, 2025, "GLM-4-0414"', "GLM Team, 2024, arXiv:2406.12793"),
+        published="2025-04",
     )
     yield Architecture(
         name="glm4-moe",
@@ -181,4 +182,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY | SMALL_EXPERTS | dict(use_qk_norm=True, attention_bias=True)),
         ),
         references=("GLM Team, 2025, arXiv:2508.06471",),
+        published="2025-08",
     )

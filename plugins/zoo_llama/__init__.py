@@ -252,6 +252,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Touvron et al., 2023, arXiv:2302.13971", "Dubey et al., 2024, arXiv:2407.21783"),
+        published="2023-02",
     )
     yield Architecture(
         name="mistral",
@@ -275,6 +276,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY | dict(sliding_window=6)),
         ),
         references=("Jiang et al., 2023, arXiv:2310.06825",),
+        published="2023-10",
     )
     yield Architecture(
         name="qwen2",
@@ -300,6 +302,7 @@ def zoo_architectures():
             ),
         ),
         references=("Yang et al., 2024, arXiv:2407.10671",),
+        published="2024-07",
     )
     yield Architecture(
         name="qwen3",
@@ -327,4 +330,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY | dict(head_dim=24)),
         ),
         references=("Yang et al., 2025, arXiv:2505.09388",),
+        published="2025-05",
     )

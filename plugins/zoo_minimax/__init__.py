@@ -125,4 +125,5 @@ def zoo_architectures():
             ),
         ),
         references=('MiniMax, 2025, "MiniMax-M2"',),
+        published="2025-10",
     )

@@ -114,6 +114,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("OLMo Team, 2024, arXiv:2501.00656",),
+        published="2025-01",
     )
     yield Architecture(
         name="olmo3",
@@ -139,6 +140,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY | dict(num_hidden_layers=4, sliding_window=6)),
         ),
         references=("OLMo Team, 2025, arXiv:2512.13961",),
+        published="2025-12",
     )
 
 

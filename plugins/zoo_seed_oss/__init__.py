@@ -48,4 +48,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY | dict(head_dim=24)),
         ),
         references=('ByteDance Seed Team, 2025, "Seed-OSS"',),
+        published="2025-08",
     )

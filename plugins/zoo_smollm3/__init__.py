@@ -62,4 +62,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY | dict(no_rope_layer_interval=2)),
         ),
         references=('Hugging Face, 2025, "SmolLM3"', "Yang et al., 2025, arXiv:2501.18795"),
+        published="2025-07",
     )

@@ -84,4 +84,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY | dict(sliding_window=6)),
         ),
         references=("Lozhkov et al., 2024, arXiv:2402.19173",),
+        published="2024-02",
     )

@@ -140,5 +140,6 @@ def zoo_architectures():
         weights=WEIGHTS,
         presets=(Preset("tiny", "for tests", config=TINY),),
         references=("Falcon-LLM Team, 2025, arXiv:2507.22448",),
+        published="2025-07",
         api=1,
     )

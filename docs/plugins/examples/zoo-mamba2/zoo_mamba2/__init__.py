@@ -111,5 +111,6 @@ def zoo_architectures():
         mlx_weights=mlx,
         presets=(Preset("tiny", "for tests", config=TINY | dict(n_groups=2, chunk_size=8)),),
         references=("Dao and Gu, 2024, arXiv:2405.21060",),
+        published="2024-05",
         api=1,
     )
