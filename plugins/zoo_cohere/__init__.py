@@ -6,8 +6,10 @@ from zoo.recipe import LayerNorm
 from zoo_llama import TINY, WEIGHTS, llama, published, sized, windows_by_type
 
 # What the first configs say of the code that trained them.
-UNUSED = ("layer_switch", "order_of_interleaved_layers", "position_embedding_type", "rotary_pct")
-UNUSED += ("use_embedding_sharing", "use_gated_activation", "use_parallel_block", "use_parallel_embedding")
+UNUSED = (
+    *("layer_switch", "order_of_interleaved_layers", "position_embedding_type", "rotary_pct"),
+    *("use_embedding_sharing", "use_gated_activation", "use_parallel_block", "use_parallel_embedding"),
+)
 
 
 def cohere(config):

@@ -32,7 +32,7 @@ def zoo_architectures():
     yield Architecture(
         name="ernie4.5",
         base="llama",
-        summary="LLaMA whose heads are turned in neighbouring pairs",
+        summary="LLaMA whose rotary positions pair neighbouring dimensions",
         model_types=("ernie4_5",),
         recipe=ernie4_5,
         weights=WEIGHTS,

@@ -71,7 +71,7 @@ def zoo_architectures():
     yield Architecture(
         name="gemma3",
         base="gemma2",
-        summary="Gemma 2 with norms on query and key heads in the place of caps, five windows to a layer without",
+        summary="Gemma 2 with query and key norms instead of soft caps, and five layers with a window to one without",
         model_types=("gemma3_text",),
         recipe=gemma3,
         weights=WEIGHTS,

@@ -120,7 +120,7 @@ def zoo_architectures():
     yield Architecture(
         name="glm4",
         base="llama",
-        summary="LLaMA with sandwich norms, half of each head turned, query, key and value biases",
+        summary="LLaMA with sandwich norms, rotary positions on half of each head, query, key and value biases",
         model_types=("glm4",),
         recipe=glm4,
         weights=WEIGHTS,
@@ -148,7 +148,7 @@ def zoo_architectures():
     yield Architecture(
         name="glm4-moe",
         base="llama",
-        summary="LLaMA with many small experts and a shared one after a dense layer, half of each head turned",
+        summary="LLaMA with many small experts and a shared one after dense layers, rotary positions on half of each head",
         model_types=("glm4_moe",),
         recipe=glm4_moe,
         weights=MOE_WEIGHTS,

@@ -3,16 +3,18 @@
 from zoo.architecture import GGUF, Architecture, Preset, Rename, Stack, hookimpl
 from zoo.gguf import DECODER
 from zoo.recipe import Experts, JointRMSNorm, MoE, RoPE
-from zoo_deepseek import GroupRouter
+from zoo_deepseek import SigmoidRouter
 from zoo_deepseek.rules import GGUF_MIXTURE
 from zoo_llama import TINY, WEIGHTS, llama, published, sized
 from zoo_mixtral import FUSED
 
 # Of training, of layers that are not run, and of the kinds of attention that MiniMax-Text-01 had.
-UNUSED = ("output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "num_mtp_modules", "use_mtp")
-UNUSED += ("mtp_transformer_layers", "attn_type_list", "attn_window_size", "mlp_intermediate_size")
-UNUSED += ("shared_moe_mode", "sliding_window", "max_model_len")
-UNUSED += tuple(f"layernorm_{part}_beta" for part in ("full_attention", "linear_attention", "mlp"))
+UNUSED = (
+    *("output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "num_mtp_modules", "use_mtp"),
+    *("mtp_transformer_layers", "attn_type_list", "attn_window_size", "mlp_intermediate_size"),
+    *("shared_moe_mode", "sliding_window", "max_model_len"),
+    *(f"layernorm_{part}_beta" for part in ("full_attention", "linear_attention", "mlp")),
+)
 
 
 def minimax_m2(config):
@@ -45,7 +47,7 @@ def minimax_m2(config):
             key_norm=JointRMSNorm(heads=mixer.kv_heads, eps=eps),
         ),
         feedforward=MoE(
-            router=GroupRouter(experts=count, top_k=top_k),
+            router=SigmoidRouter(experts=count, top_k=top_k),
             experts=Experts(count=count, hidden=feedforward.hidden, activation=feedforward.activation),
         ),
     )
@@ -92,7 +94,7 @@ def zoo_architectures():
     yield Architecture(
         name="minimax-m2",
         base="llama",
-        summary="LLaMA with 256 small experts, norms on all queries and on all keys, half of each head turned",
+        summary="LLaMA with many small experts, norms over all queries and all keys, rotary positions on half of each head",
         model_types=("minimax_m2",),
         recipe=minimax_m2,
         weights=HF_WEIGHTS,

@@ -93,7 +93,7 @@ def zoo_architectures():
     yield Architecture(
         name="olmo2",
         base="llama",
-        summary="LLaMA with norms on what its blocks give, and on all queries and all keys",
+        summary="LLaMA with norms after each part instead of before it, and over all queries and all keys",
         model_types=("olmo2",),
         recipe=olmo2,
         weights=WEIGHTS,
@@ -119,7 +119,7 @@ def zoo_architectures():
     yield Architecture(
         name="olmo3",
         base="olmo2",
-        summary="OLMo 2 with windows in three of four layers, and positions scaled in the others alone",
+        summary="OLMo 2 with a window in three of four layers, and scaled positions in the others alone",
         model_types=("olmo3",),
         recipe=olmo3,
         weights=WEIGHTS,

@@ -23,6 +23,11 @@ class LongScaling(Spec):
     context: int
     magnitude: float = 1.0
 
+    @property
+    def title(self) -> str:
+        """The name of its paper."""
+        return "LongRoPE scaling"
+
 
 def longrope(scaling, config, positions):
     """The scaling that the config's `rope_scaling` describes, for a model of `positions` positions."""
