@@ -22,7 +22,10 @@ from zoo_corpora.atlas import documents
 DEFAULTS = {
     "mixtral": {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2},
     "gpt_oss": {"rms_norm_eps": 1e-5},
-    **{kind: {"rms_norm_eps": 1e-5} for kind in ("olmo2", "olmo3", "glm4_moe", "phi3", "ernie4_5")},
+    **{
+        kind: {"rms_norm_eps": 1e-5}
+        for kind in ("olmo2", "olmo3", "glm4_moe", "phi3", "ernie4_5", "hunyuan_v1_dense")
+    },
     "glm4": {"rms_norm_eps": 1.5625e-7, "partial_rotary_factor": 0.5},
     "gemma3_text": {"rope_theta": 1e6},
     "smollm3": {"rope_theta": 2e6},
@@ -42,6 +45,7 @@ NAMES = {
     "gemma3_text": "gemma3",
     "glm4_moe": "glm4moe",
     "minimax_m2": "minimax-m2",
+    "hunyuan_v1_dense": "hunyuan-dense",
     "cohere": "command-r",
 }
 # Those whose queries and keys the converter interleaves, and those to whose norms it adds one.

@@ -192,6 +192,15 @@ FAMILIES = {
         dict(head_dim=8),
         [dict(), dict(use_bias=True, tie_word_embeddings=False, head_dim=16, rope_parameters=PLAIN)],
     ),
+    "hunyuan-dense": Family(
+        tf.HunYuanDenseV1ForCausalLM,
+        tf.HunYuanDenseV1Config,
+        dict(head_dim=8),
+        [
+            dict(rope_parameters=dict(rope_type="dynamic", alpha=1000.0, factor=1.0, rope_theta=1e4)),
+            dict(attention_bias=True, tie_word_embeddings=True, head_dim=16, rms_norm_eps=1e-3),
+        ],
+    ),
     "seed-oss": Family(
         tf.SeedOssForCausalLM,
         tf.SeedOssConfig,

@@ -103,6 +103,11 @@ def test_cohere2_has_positions_only_where_there_is_a_window():
     }
 
 
+def test_hunyuans_base_is_stretched_by_a_constant():
+    rope = recipe("hunyuan-dense").layers[0].mixer.rope
+    assert rope.theta == pytest.approx(1e4 * 1000 ** (128 / 126)) and rope.scaling is None
+
+
 def test_starcoder2_has_biases_everywhere():
     layer = recipe("starcoder2").layers[0]
     assert layer.mixer.bias and layer.mixer.output_bias and layer.feedforward.bias and layer.mixer_norm.bias
@@ -133,6 +138,8 @@ def test_layer_types_say_which_layers_have_a_window(name):
         ("granite", dict(logits_scaling=0.0), "logits_scaling 0.0 must lie in"),
         ("smollm3", dict(no_rope_layers=[1]), "no_rope_layers [1] must be a list of 36, each 0 or 1"),
         ("cohere", dict(use_qk_norm=True), "use_qk_norm True is not implemented"),
+        ("hunyuan-dense", dict(rope_scaling=dict(type="dynamic", factor=2.0)), "rope_scaling.alpha"),
+        ("hunyuan-dense", dict(use_qk_norm=False), "use_qk_norm False is not implemented"),
         ("starcoder2", dict(use_bias="yes"), "use_bias 'yes' expected true or false"),
     ],
 )

@@ -66,6 +66,7 @@ def written(tmp_path, name, kind="F32", extra=None, **changes):
         ("starcoder2", {}),
         ("ernie4.5", {}),
         ("seed-oss", {}),
+        ("hunyuan-dense", {"rope_scaling": None}),
     ],
 )
 def test_decoders(tmp_path, name, changes):
