@@ -84,7 +84,7 @@ class RotaryPairs(Rename):
             heads = getattr(mixer, self.heads)
             if not shape or shape[0] % (2 * heads):
                 raise CheckpointError(f"{name}: shape {shape} does not divide into {heads} heads")
-            if mixer.rope.dims is not None:
+            if mixer.rope is not None and mixer.rope.dims is not None:
                 raise CheckpointError(f"{name}: heads of which only a part turns are not implemented")
             half = shape[0] // heads // 2
             pairs = tensor.reshape(heads, *((half, 2) if forward else (2, half)), *shape[1:])

@@ -22,7 +22,7 @@ from zoo_deepseek.rules import (
     WEIGHTS,
     config_of_gguf,
 )
-from zoo_deepseek.spec import GroupRouter, LatentAttention, PredictionLayer
+from zoo_deepseek.spec import GroupRouter, LatentAttention, PredictionLayer, SigmoidRouter
 from zoo_llama import POCKET as LLAMA_POCKET
 from zoo_llama import sized
 
@@ -124,15 +124,16 @@ def moe(config, activation):
     count, hidden = config.count("n_routed_experts", 256), config.count("moe_intermediate_size", 2048)
     groups, kept, top_k = router_numbers(config, count)
     shared = 0 if config.is_null("n_shared_experts") else config.count("n_shared_experts", 1, least=0)
+    router = SigmoidRouter(
+        experts=count,
+        top_k=top_k,
+        normalised=config.flag("norm_topk_prob", True),
+        scale=config.number("routed_scaling_factor", 2.5),
+    )
+    if groups > 1:
+        router = GroupRouter(**vars(router), groups=groups, top_k_groups=kept)
     return MoE(
-        router=GroupRouter(
-            experts=count,
-            top_k=top_k,
-            groups=groups,
-            top_k_groups=kept,
-            normalised=config.flag("norm_topk_prob", True),
-            scale=config.number("routed_scaling_factor", 2.5),
-        ),
+        router=router,
         experts=Experts(count=count, hidden=hidden, activation=activation),
         shared=GatedMLP(hidden=hidden * shared, activation=activation) if shared else None,
     )
@@ -247,11 +248,26 @@ MOONLIGHT = V3 | dict(
     rope_scaling=None,
 )
 
+KIMI_K2 = V3 | dict(
+    num_attention_heads=64,
+    num_key_value_heads=64,
+    first_k_dense_replace=1,
+    n_routed_experts=384,
+    n_group=1,
+    topk_group=1,
+    routed_scaling_factor=2.827,
+    max_position_embeddings=131072,
+    vocab_size=163840,
+    rope_theta=50000.0,
+    rope_scaling=V3["rope_scaling"] | dict(factor=32, beta_fast=1, beta_slow=1),
+)
+
 
 @hookimpl
 def zoo_blocks():
-    """Latent attention and the grouped router."""
+    """Latent attention and the routers."""
     yield Block(LatentAttention, "zoo_deepseek.block:LatentAttention", "multi-head latent attention (MLA)")
+    yield Block(SigmoidRouter, "zoo_deepseek.block:SigmoidRouter", "top-k router over sigmoids")
     yield Block(GroupRouter, "zoo_deepseek.block:GroupRouter", "group-limited top-k router over sigmoids")
     yield Block(PredictionLayer, "zoo_deepseek.block:PredictionLayer", "layer for the token after the next")
 
@@ -265,6 +281,7 @@ def zoo_facts():
 @hookimpl
 def zoo_drawings():
     yield Drawing(LatentAttention, "zoo_deepseek.drawing:latent_attention")
+    yield Drawing(SigmoidRouter, "zoo_deepseek.drawing:sigmoid_router")
     yield Drawing(GroupRouter, "zoo_deepseek.drawing:group_router")
 
 
@@ -284,9 +301,20 @@ def zoo_architectures():
             pocket(__file__, "deepseek-v3", **POCKET),
             Preset("671b", hub="deepseek-ai/DeepSeek-V3", config=V3, licence="DeepSeek Model License"),
             Preset("moonlight-16b", hub="moonshotai/Moonlight-16B-A3B", config=MOONLIGHT, licence="MIT"),
+            Preset(
+                "kimi-k2",
+                hub="moonshotai/Kimi-K2-Instruct",
+                config=KIMI_K2,
+                licence="Modified MIT License",
+                aliases=("kimi-k2",),
+            ),
             Preset("tiny", config=TINY),
         ),
-        references=("DeepSeek-AI, 2024, arXiv:2412.19437", "DeepSeek-AI, 2024, arXiv:2405.04434"),
+        references=(
+            "DeepSeek-AI, 2024, arXiv:2412.19437",
+            "DeepSeek-AI, 2024, arXiv:2405.04434",
+            "Kimi Team, 2025, arXiv:2507.20534",
+        ),
         published="2024-12",
         prediction=Architecture(
             name="deepseek-v3-prediction",
@@ -300,4 +328,5 @@ def zoo_architectures():
 @hookimpl
 def zoo_probes():
     yield ModuleProbe("zoo_deepseek.block:LatentAttention", "zoo_deepseek.probe:LatentAttentionProbe")
-    yield ModuleProbe("zoo_deepseek.block:GroupRouter", "zoo_deepseek.probe:GroupRouterProbe")
+    for router in ("SigmoidRouter", "GroupRouter"):
+        yield ModuleProbe(f"zoo_deepseek.block:{router}", "zoo_deepseek.probe:SigmoidRouterProbe")

@@ -139,10 +139,12 @@ class QuantizedHeadLinear(QuantizedStack):
         return self(x, transpose=False)
 
 
-class GroupRouter(nn.Module):
-    """Group-limited top-k routing by sigmoid scores (DeepSeek-V3, 2024, equations 13 to 16)."""
+class SigmoidRouter(nn.Module):
+    """Top-k routing by sigmoid scores (DeepSeek-V3, 2024, equations 13 to 16)."""
 
-    def __init__(self, spec: specs.GroupRouter, *, dim: int, index: int = 0) -> None:
+    spec: specs.SigmoidRouter
+
+    def __init__(self, spec: specs.SigmoidRouter, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.spec = spec
         self.weight = mx.random.normal((spec.experts, dim), scale=dim**-0.5)
@@ -161,7 +163,11 @@ class GroupRouter(nn.Module):
 
     def choose(self, scores: mx.array) -> mx.array:  # (B, T, E) -> (B, T, k)
         """The chosen experts, by their scores and what is added to these to balance the load."""
-        return top_k(self.mask_groups(mx.stop_gradient(scores) + self.correction_bias), self.spec.top_k)
+        return top_k(self.corrected(scores), self.spec.top_k)
+
+    def corrected(self, scores: mx.array) -> mx.array:  # (B, T, E) -> (B, T, E)
+        """The scores by which experts are chosen."""
+        return mx.stop_gradient(scores) + self.correction_bias
 
     def weigh(self, scores: mx.array, indices: mx.array) -> mx.array:  # (B, T, E), (B, T, k) -> (B, T, k)
         """The weights of the chosen experts' outputs."""
@@ -169,6 +175,16 @@ class GroupRouter(nn.Module):
         if self.spec.normalised:
             weights = weights / (weights.sum(axis=-1, keepdims=True) + 1e-20)
         return weights * self.spec.scale
+
+
+class GroupRouter(SigmoidRouter):
+    """The same among the experts of the best groups alone (section 2.1.2)."""
+
+    spec: specs.GroupRouter
+
+    def corrected(self, scores: mx.array) -> mx.array:  # (B, T, E) -> (B, T, E)
+        """The scores by which experts are chosen, −∞ for those of other groups."""
+        return self.mask_groups(super().corrected(scores))
 
     def mask_groups(self, scores: mx.array) -> mx.array:  # (B, T, E) -> (B, T, E)
         """The scores of experts of the best groups, −∞ for the others."""

@@ -1,4 +1,4 @@
-"""Drawings of latent attention and its router. Imports no mlx."""
+"""Drawings of latent attention and the routers. Imports no mlx."""
 
 from zoo.describe.diagram import Note, note, parts
 from zoo.describe.diagram.draw import counted
@@ -31,10 +31,14 @@ def latent_attention(subject):
     )
 
 
+def sigmoid_router(subject):
+    """The router, which scores by a sigmoid."""
+    return subject.box("Router: sigmoid")
+
+
 def group_router(subject):
-    """The router, which scores by a sigmoid, and the groups that it chooses from."""
+    """The same, and the groups that it chooses from."""
     spec = subject.spec
-    groups = (
-        [note("groups", "{n} of {m} groups", n=spec.top_k_groups, m=spec.groups)] if spec.groups > 1 else []
+    return subject.box(
+        "Router: sigmoid", note("groups", "{n} of {m} groups", n=spec.top_k_groups, m=spec.groups)
     )
-    return subject.box("Router: sigmoid", *groups)

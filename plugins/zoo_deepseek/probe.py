@@ -50,8 +50,8 @@ class LatentAttentionProbe(PatternProbe):
         return self.apply_pattern(lambda given: own(queries, keys, given, scores), values)
 
 
-class GroupRouterProbe(ExpertChoiceProbe):
-    """The grouped router: also the score of every expert."""
+class SigmoidRouterProbe(ExpertChoiceProbe):
+    """A router over sigmoids: also the score of every expert."""
 
     traces = Traces(
         values={**CHOSEN, "scores": Value("B T E", "σ of each expert's logit", "probability", item_axis="E")}

@@ -70,15 +70,29 @@ class IgnorePredictionLayers(Rule):
 
 LAYER = "[model.]layers.{i}."
 KEY_UP, VALUE_UP = "layers.{i}.mixer.key_up.weight", "layers.{i}.mixer.value_up.weight"
+# A mixture of experts, in every layout of a folder.
+MIXTURE = (
+    Rename(LAYER + "mlp.gate.weight", "layers.{i}.feedforward.router.weight"),
+    Rename(LAYER + "mlp.gate.e_score_correction_bias", "layers.{i}.feedforward.router.correction_bias"),
+    Rename(LAYER + "mlp.shared_experts.{p}_proj.*", "layers.{i}.feedforward.shared.{p}.*"),
+)
+# Its experts, as released and as MLX conversions have them.
+EXPERTS = Stack(LAYER + "mlp.experts.{e}.{p}_proj.weight", "layers.{i}.feedforward.experts.{p}.weight")
+MLX_EXPERTS = Rename(LAYER + "mlp.switch_mlp.{p}_proj.*", "layers.{i}.feedforward.experts.{p}.*")
+# The same in GGUF files.
+GGUF_MIXTURE = (
+    Rename("blk.{i}.ffn_gate_inp.weight", "layers.{i}.feedforward.router.weight"),
+    Rename("blk.{i}.exp_probs_b.bias", "layers.{i}.feedforward.router.correction_bias"),
+    Rename("blk.{i}.ffn_{p}_shexp.*", "layers.{i}.feedforward.shared.{p}.*"),
+    *MOE,
+)
 SHARED_RULES = (
     Rename(LAYER + "self_attn.q_a_proj.*", "layers.{i}.mixer.query_down.*"),
     Rename(LAYER + "self_attn.q_a_layernorm.*", "layers.{i}.mixer.query_norm.*"),
     Rename(LAYER + "self_attn.q_b_proj.*", "layers.{i}.mixer.query_up.*"),
     Rename(LAYER + "self_attn.kv_a_proj_with_mqa.*", "layers.{i}.mixer.kv_down.*"),
     Rename(LAYER + "self_attn.kv_a_layernorm.*", "layers.{i}.mixer.kv_norm.*"),
-    Rename(LAYER + "mlp.gate.weight", "layers.{i}.feedforward.router.weight"),
-    Rename(LAYER + "mlp.gate.e_score_correction_bias", "layers.{i}.feedforward.router.correction_bias"),
-    Rename(LAYER + "mlp.shared_experts.{p}_proj.*", "layers.{i}.feedforward.shared.{p}.*"),
+    *MIXTURE,
     *LLAMA_WEIGHTS,
 )
 
@@ -86,13 +100,13 @@ WEIGHTS = (
     IgnorePredictionLayers(LAYER),
     *SHARED_RULES,
     SplitHeads(LAYER + "self_attn.kv_b_proj.weight", KEY_UP, VALUE_UP),
-    Stack(LAYER + "mlp.experts.{e}.{p}_proj.weight", "layers.{i}.feedforward.experts.{p}.weight"),
+    EXPERTS,
 )
 MLX_WEIGHTS = (
     *SHARED_RULES,
     Rename(LAYER + "self_attn.embed_q.*", "layers.{i}.mixer.key_up.*"),
     Rename(LAYER + "self_attn.unembed_out.*", "layers.{i}.mixer.value_up.*"),
-    Rename(LAYER + "mlp.switch_mlp.{p}_proj.*", "layers.{i}.feedforward.experts.{p}.*"),
+    MLX_EXPERTS,
 )
 
 GGUF_WEIGHTS = (
@@ -104,21 +118,10 @@ GGUF_WEIGHTS = (
     Rename("blk.{i}.attn_k_b.weight", KEY_UP),
     Rename("blk.{i}.attn_v_b.weight", VALUE_UP),
     SplitHeads("blk.{i}.attn_kv_b.weight", KEY_UP, VALUE_UP),  # until the spring of 2025
-    Rename("blk.{i}.ffn_gate_inp.weight", "layers.{i}.feedforward.router.weight"),
-    Rename("blk.{i}.exp_probs_b.bias", "layers.{i}.feedforward.router.correction_bias"),
-    Rename("blk.{i}.ffn_{p}_shexp.*", "layers.{i}.feedforward.shared.{p}.*"),
-    *MOE,
+    *GGUF_MIXTURE,
     *DECODER,
 )
-GGUF_KEYS = {
-    "attention.key_length": "gguf.key_length",
-    "attention.value_length": "gguf.value_length",
-    "attention.key_length_mla": "gguf.key_length_mla",
-    "attention.value_length_mla": "v_head_dim",
-    "attention.kv_lora_rank": "kv_lora_rank",
-    "attention.q_lora_rank": "q_lora_rank",
-    "attention.head_count_kv": None,  # one, or as many as there are heads: latents are shared
-    "rope.dimension_count": "qk_rope_head_dim",
+MIXTURE_KEYS = {
     "leading_dense_block_count": "first_k_dense_replace",
     "expert_count": "n_routed_experts",
     "expert_shared_count": "n_shared_experts",
@@ -129,20 +132,37 @@ GGUF_KEYS = {
     "expert_gating_func": "gguf.gating",
     "nextn_predict_layers": "num_nextn_predict_layers",
 }
+GGUF_KEYS = {
+    "attention.key_length": "gguf.key_length",
+    "attention.value_length": "gguf.value_length",
+    "attention.key_length_mla": "gguf.key_length_mla",
+    "attention.value_length_mla": "v_head_dim",
+    "attention.kv_lora_rank": "kv_lora_rank",
+    "attention.q_lora_rank": "q_lora_rank",
+    "attention.head_count_kv": None,  # one, or as many as there are heads: latents are shared
+    "rope.dimension_count": "qk_rope_head_dim",
+    **MIXTURE_KEYS,
+}
 GATING = {1: "softmax", 2: "sigmoid"}
 
 
-def config_of_gguf(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The config.json of a file's metadata: its own spellings translated, absent keys filled in."""
-    found: dict[str, Any] = {
+def mixture_of_gguf(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The same config, with what files leave out of a mixture of experts; the gate between these by its name."""
+    gating = config.get("gguf.gating", 1)
+    return {
         "n_group": 1,
         "topk_group": 1,
         "n_shared_experts": 0,
         "norm_topk_prob": False,
         "routed_scaling_factor": 1.0,
-        "q_lora_rank": None,
         **config,
+        "scoring_func": GATING.get(gating, gating),
     }
+
+
+def config_of_gguf(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The config.json of a file's metadata: its own spellings translated, absent keys filled in."""
+    found: dict[str, Any] = {"q_lora_rank": None, **mixture_of_gguf(config)}
     found["num_key_value_heads"] = found.get("num_attention_heads")
     # Without the latter, files are older than the split of kv_b: lengths are those of a head of its own.
     head, rope = found.get("gguf.key_length_mla", found.get("gguf.key_length")), found.get("qk_rope_head_dim")
@@ -150,8 +170,6 @@ def config_of_gguf(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dic
         found["qk_nope_head_dim"] = head - rope
     if "gguf.value_length" in found:
         found.setdefault("v_head_dim", found["gguf.value_length"])
-    gating = found.get("gguf.gating", 1)
-    found["scoring_func"] = GATING.get(gating, gating)
     scaling = found.get("rope_scaling")
     if scaling and "mscale_all_dim" in scaling:  # of which this family's files have a tenth
         weight = round(10 * scaling["mscale_all_dim"], 6)

@@ -103,21 +103,39 @@ class LatentAttention(Spec):
 
 
 @dataclass(frozen=True)
-class GroupRouter(Spec):
+class SigmoidRouter(Spec):
+    """The `top_k` experts of the largest σ(W x) (DeepSeek-V3, 2024).
+
+    `correction_bias` is added where experts are chosen, to balance their load, and not to their weights. `normalised`:
+    the kept weights sum to one; they are then multiplied by `scale`. Parameters: `weight` (E, D),
+    `correction_bias` (E,).
+    """
+
+    kind, name = "router", "sigmoid"
+    experts: int
+    top_k: int
+    normalised: bool = True
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.top_k > self.experts:
+            raise RecipeError(f"top_k: {self.top_k} of only {self.experts} experts")
+
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return (Matrix("", dim, self.experts, packs=False, bias=True),)
+
+
+@dataclass(frozen=True)
+class GroupRouter(SigmoidRouter):
     """Group-limited top-k: the `top_k` experts of the `top_k_groups` best groups, by σ(W x) (DeepSeek-V3, 2024).
 
-    `correction_bias` is added where experts are chosen, to balance their load, and not to their weights. A group's
-    score is the sum of its two best. `normalised`: the kept weights sum to one; they are then
-    multiplied by `scale`. Parameters: `weight` (E, D), `correction_bias` (E,).
+    A group's score is the sum of its two best experts' scores, with their corrections.
     """
 
     kind, name = "router", "grouped-sigmoid"
-    experts: int
-    top_k: int
     groups: int = 1
     top_k_groups: int = 1
-    normalised: bool = True
-    scale: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,9 +150,6 @@ class GroupRouter(Spec):
             raise RecipeError(
                 f"top_k: {self.top_k} of only {self.top_k_groups * size} experts in the kept groups"
             )
-
-    def matrices(self, dim: int) -> tuple[Matrix, ...]:
-        return (Matrix("", dim, self.experts, packs=False, bias=True),)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from zoo.architecture import GGUF, Architecture, Block, Drawing, ModuleProbe, Pr
 from zoo.gguf import DECODER, Added
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RMSNorm, RoPE, Spec
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
-from zoo_llama import sized
+from zoo_llama import sized, windows_by_type
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,12 @@ class CappedHead(Head):
     cap: float = field(default=30.0, metadata={"above": 0})
 
 
-def gemma2(config):
-    """Sandwich norms, soft-capped scores and logits, windows in every other layer (Gemma Team, 2024)."""
+def gemma2(config, rope=None, every=2, caps=(50.0, 30.0)):
+    """Sandwich norms, soft-capped scores and logits, windows in every other layer (Gemma Team, 2024).
+
+    Of a family that differs in these: `rope` are its positions; without `layer_types` every `every`-th layer sees all
+    tokens; `caps` are the defaults of the caps of scores and of logits, None for no cap.
+    """
     config.refuse("use_bidirectional_attention")
     # Published beside the keys that count: hidden_activation, nothing, sliding_window.
     config.ignore("hidden_act", "cache_implementation", "sliding_window_size")
@@ -76,10 +80,10 @@ def gemma2(config):
         head_dim=head_dim,
         bias=bias,
         output_bias=bias,
-        rope=RoPE.of(config, head_dim),
+        rope=rope or RoPE.of(config, head_dim),
         scale=positive(config, "query_pre_attn_scalar", 256.0) ** -0.5,
     )
-    score_cap = cap(config, "attn_logit_softcapping", 50.0)
+    score_cap = cap(config, "attn_logit_softcapping", caps[0])
     layer = SandwichLayer(
         mixer_norm=norm,
         mixer=CappedAttention(**attention, cap=score_cap) if score_cap else Attention(**attention),
@@ -91,10 +95,11 @@ def gemma2(config):
         ),
         feedforward_output_norm=norm,
     )
-    tied, logit_cap = config.flag("tie_word_embeddings", True), cap(config, "final_logit_softcapping", 30.0)
+    tied = config.flag("tie_word_embeddings", True)
+    logit_cap = cap(config, "final_logit_softcapping", caps[1])
     return Decoder(
         embedding=Embedding(vocab=config.count("vocab_size"), dim=dim, scale=dim**0.5),
-        layers=tuple(layer.change(mixer=dict(window=window)) for window in windows(config)),
+        layers=tuple(layer.change(mixer=dict(window=window)) for window in windows_by_type(config, every)),
         norm=norm,
         head=CappedHead(tied=tied, cap=logit_cap) if logit_cap else Head(tied=tied),
         context=config.count("max_position_embeddings", 8192),
@@ -102,9 +107,9 @@ def gemma2(config):
 
 
 def positive(config, key, default):
-    """A number above zero."""
+    """A number above zero, or the default None."""
     value = config.number(key, default)
-    if value <= 0:
+    if value is not None and value <= 0:
         raise config.error(key, "must be positive")
     return value
 
@@ -112,17 +117,6 @@ def positive(config, key, default):
 def cap(config, key, default):
     """A soft cap; null means that there is none."""
     return None if config.is_null(key) else positive(config, key, default)
-
-
-def windows(config):
-    """Each layer's sliding window, as `layer_types` says; the first layer and every second one without it."""
-    count = config.layers()
-    default = ["full_attention" if index % 2 else "sliding_attention" for index in range(count)]
-    types = config.choices("layer_types", ("sliding_attention", "full_attention"), count, default)
-    if config.is_null("sliding_window") and "sliding_attention" in types:
-        raise config.error("sliding_window", "must be a number: layer_types asks for a window")
-    window = config.count("sliding_window", 4096)
-    return [window if kind == "sliding_attention" else None for kind in types]
 
 
 WEIGHTS = (

@@ -52,6 +52,20 @@ def sliding_window(config):
     return None if config.is_null("sliding_window") else config.count("sliding_window", 4096)
 
 
+def windows_by_type(config, every):
+    """Each layer's sliding window, as `layer_types` says; without it, every `every`-th layer sees all tokens.
+
+    The window's default is 4,096 tokens. ConfigError where it is null and a layer asks for one.
+    """
+    count = config.layers()
+    default = [("sliding_attention", "full_attention")[(index + 1) % every == 0] for index in range(count)]
+    types = config.choices("layer_types", ("sliding_attention", "full_attention"), count, default)
+    if config.is_null("sliding_window") and "sliding_attention" in types:
+        raise config.error("sliding_window", "must be a number: layer_types asks for a window")
+    window = config.count("sliding_window", 4096)
+    return [window if kind == "sliding_attention" else None for kind in types]
+
+
 def qwen2(config):
     """LLaMA with biases on queries, keys and values; some layers may see only a window (Qwen, 2024)."""
     windows = layer_windows(config)

@@ -107,4 +107,4 @@ def test_what_list_tells_programs_is_all_of_it(command):
     rows = json.loads(command("list", "--json").stdout)
     llama = next(row for row in rows if row["name"] == "llama")
     assert llama["embedded"] and llama["presets"][:2] == ["pocket", "8b"]
-    assert not next(row for row in rows if row["name"] == "mlx-lm::olmo2")["embedded"]
+    assert not next(row for row in rows if row["name"] == "mlx-lm::helium")["embedded"]

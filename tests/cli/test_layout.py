@@ -63,13 +63,13 @@ def test_the_list_says_how_many_more_there_are_and_all_names_them(command):
     listed, everything = command("list").stdout, command("list", "--all").stdout
     count = len(default_registry().bridged)
     assert f"{count} more run by mlx-lm's own code" in listed and "zoo list --all" in listed
-    assert "olmo2" not in listed and "olmo2" in everything
+    assert "helium" not in listed and "helium" in everything
     assert len(listed.splitlines()) < len(default_registry().architectures) + 6
 
 
 def test_suggestions_name_the_zoos_own_before_another_librarys(command):
     assert default_registry().suggestion("lama") == "; did you mean llama?"
-    assert default_registry().suggestion("olmo22").startswith("; did you mean mlx-lm::olmo")
+    assert default_registry().suggestion("heliun").startswith("; did you mean mlx-lm::helium")
     refused = command("run", "lama", "hi").stderr
     assert "did you mean llama?" in refused and "mlx-lm" not in refused
 

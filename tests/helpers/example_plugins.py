@@ -8,7 +8,7 @@ FOLDER = Path(__file__).parent.parent.parent / "docs" / "plugins" / "examples"
 
 
 def example(name):
-    """The module of the example package `name` ("zoo-phi3"), as if it were installed."""
+    """The module of the example package `name` ("zoo-gpt-neox"), as if it were installed."""
     folder = str(FOLDER / name)
     if folder not in sys.path:
         sys.path.append(folder)

@@ -145,6 +145,58 @@ def old_deepseek_tensors(arrays, config):
     return deepseek_tensors(arrays, config, split=False)
 
 
+# Further numbers of decoders, by the names that these have in config.json.
+NUMBERS = {
+    "embedding_scale": "embedding_multiplier",
+    "residual_scale": "residual_multiplier",
+    "attention.scale": "attention_multiplier",
+    "logit_scale": "logit_scale",
+    "rope.freq_base_swa": "rope_local_base_freq",
+    "rope.dimension_count": "rotary_dim",
+}
+
+
+def turned(config):
+    """How much of a head is turned."""
+    width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    return {"rope.dimension_count": int(width * config.get("partial_rotary_factor", 0.5))}
+
+
+def windowed(config):
+    """Which layers have a window."""
+    default = [(index + 1) % 4 != 0 for index in range(config["num_hidden_layers"])]
+    types = config.get("layer_types")
+    pattern = [kind == "sliding_attention" for kind in types] if types else default
+    return {"attention.sliding_window_pattern": pattern}
+
+
+def glm_mixture(config):
+    return turned(config) | {
+        "expert_count": config["n_routed_experts"],
+        "expert_shared_count": config.get("n_shared_experts", 1),
+        "expert_weights_scale": config.get("routed_scaling_factor", 1.0),
+        "expert_weights_norm": config.get("norm_topk_prob", True),
+        "expert_gating_func": 2,
+        "leading_dense_block_count": config.get("first_k_dense_replace", 1),
+        "expert_group_count": 1,
+        "expert_group_used_count": 1,
+    }
+
+
+# What the converter writes of these besides.
+FURTHER = {
+    "glm4": turned,
+    "glm4_moe": glm_mixture,
+    "granite": lambda config: {"logit_scale": config["logits_scaling"]},
+    "olmo3": windowed,
+    "minimax_m2": lambda config: {
+        "expert_feed_forward_length": config["intermediate_size"],
+        "expert_gating_func": 2,
+    },
+    "cohere": lambda config: {"attention.layer_norm_epsilon": config["layer_norm_eps"]},
+    "cohere2": lambda config: {"attention.layer_norm_epsilon": config["layer_norm_eps"]},
+    "starcoder2": lambda config: {"attention.layer_norm_epsilon": config["norm_epsilon"]},
+}
 METADATA = {
     "bert": bert_metadata,
     "t5": t5_metadata,

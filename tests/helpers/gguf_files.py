@@ -22,6 +22,16 @@ from zoo_corpora.atlas import documents
 DEFAULTS = {
     "mixtral": {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2},
     "gpt_oss": {"rms_norm_eps": 1e-5},
+    **{
+        kind: {"rms_norm_eps": 1e-5}
+        for kind in ("olmo2", "olmo3", "glm4_moe", "phi3", "ernie4_5", "hunyuan_v1_dense")
+    },
+    "glm4": {"rms_norm_eps": 1.5625e-7, "partial_rotary_factor": 0.5},
+    "gemma3_text": {"rope_theta": 1e6},
+    "smollm3": {"rope_theta": 2e6},
+    "minimax_m2": {"rope_theta": 5e6},
+    **{kind: {"layer_norm_eps": 1e-5, "logit_scale": 0.0625} for kind in ("cohere", "cohere2")},
+    "starcoder2": {"norm_epsilon": 1e-5},
 }
 # transformers' model_type to the file's name of the architecture.
 NAMES = {
@@ -31,7 +41,16 @@ NAMES = {
     "qwen3_moe": "qwen3moe",
     "gpt_oss": "gpt-oss",
     "deepseek_v3": "deepseek2",
+    "olmo3": "olmo2",
+    "gemma3_text": "gemma3",
+    "glm4_moe": "glm4moe",
+    "minimax_m2": "minimax-m2",
+    "hunyuan_v1_dense": "hunyuan-dense",
+    "cohere": "command-r",
 }
+# Those whose queries and keys the converter interleaves, and those to whose norms it adds one.
+PAIRED = ("llama", "mistral", "mixtral", "granite", "smollm3")
+ADDED = ("gemma2", "gemma3_text")
 
 
 def write(path, folder, kind="F32", kinds=None, extra=None, drop=(), numbered=False, cut=None, most=0):
@@ -178,11 +197,13 @@ def metadata(config):
         "expert_used_count": "num_experts_per_tok",
         "expert_feed_forward_length": "moe_intermediate_size",
         "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+        **gguf_families.NUMBERS,
     }.items():
         if config.get(name) is not None:
             values[key] = config[name]
     if config.get("num_experts"):
         values["expert_count"] = config["num_experts"]
+    values |= gguf_families.FURTHER.get(config["model_type"], lambda config: {})(config)
     scaling = config.get("rope_scaling") or {}
     if scaling.get("rope_type") == "yarn":
         values["rope.scaling.type"] = "yarn"
@@ -207,13 +228,13 @@ def tensors(folder, config, name):
     arch = next(arch for arch, text in gguf.MODEL_ARCH_NAMES.items() if text == name)
     names = gguf.get_tensor_name_map(arch, layers)
     for key, array in arrays.items():
-        if kind in ("llama", "mistral", "mixtral") and ".q_proj." in key:
+        if kind in PAIRED and ".q_proj." in key:
             array = paired(array, config["num_attention_heads"])
-        if kind in ("llama", "mistral", "mixtral") and ".k_proj." in key:
+        if kind in PAIRED and ".k_proj." in key:
             array = paired(array, config["num_key_value_heads"])
         if kind == "gpt2" and key.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
             array = array.T
-        if kind == "gemma2" and key.endswith("norm.weight"):
+        if kind in ADDED and key.endswith("norm.weight"):
             array = array + 1
         if kind == "qwen2_moe" and key.endswith("shared_expert_gate.weight"):
             array = array.squeeze()

@@ -10,7 +10,20 @@ NAMES = frozenset(
     (
         # activations, norms, blocks
         *("ReLU", "ReLU²", "GELU", "GEGLU", "SwiGLU", "ReGLU", "GLU", "SiLU", "tanh", "sigmoid", "softmax"),
-        *("Quick", "RMSNorm", "LayerNorm", "RoPE", "YaRN", "NTK", "LSTM", "GRU", "MLP", "Pre-LN", "Post-LN"),
+        *(
+            "Quick",
+            "RMSNorm",
+            "LayerNorm",
+            "RoPE",
+            "YaRN",
+            "LongRoPE",
+            "NTK",
+            "LSTM",
+            "GRU",
+            "MLP",
+            "Pre-LN",
+            "Post-LN",
+        ),
         *("MoE", "MLA", "KV", "LLaMA", "LLaMA-3", "MASK", "FLOPs", "logits", "Logits"),
         *("BPE", "Unigram", "WordPiece", "SentencePiece"),
         # units and formats
@@ -29,7 +42,7 @@ NAMES = frozenset(
             "of",
             "Use",
         ),
-        *("Llama", "Community", "Tongyi", "Qianwen"),
+        *("Llama", "Community", "Tongyi", "Qianwen", "Modified", "BigCode", "OpenRAIL-M"),
     )
 )
 

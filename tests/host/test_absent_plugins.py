@@ -139,20 +139,21 @@ def bridged_folder(known, model_type):
     """A folder of `model_type`, loaded as mlx-lm's code runs it; its model is never called."""
     recipe = subject("llama").recipe
     config = {"model_type": model_type}
-    return Loaded(None, None, known.bridged["mlx-lm::granite"], recipe, config, Path("it"), registry=known)
+    return Loaded(None, None, known.bridged["mlx-lm::nemotron"], recipe, config, Path("it"), registry=known)
 
 
 def test_mlx_lms_code_is_not_tested_in_the_place_of_a_broken_plugin(site):
-    site.add("zoo-granite", "granite_plugin", BROKEN_PLUGIN)
+    site.add("zoo-nemotron", "nemotron_plugin", BROKEN_PLUGIN)
     known = Registry(load_plugins({}))
     with pytest.raises(
-        PluginError, match=r"it: model_type 'granite' is named by the plugin granite_plugin .* is not tested"
+        PluginError,
+        match=r"it: model_type 'nemotron' is named by the plugin nemotron_plugin .* is not tested",
     ):
-        subject_of(bridged_folder(known, "granite"))
-    with pytest.warns(UserWarning, match="mlx-lm's code is tested; not loaded is the plugin granite_plugin"):
+        subject_of(bridged_folder(known, "nemotron"))
+    with pytest.warns(UserWarning, match="mlx-lm's code is tested; not loaded is the plugin nemotron_plugin"):
         assert subject_of(bridged_folder(known, "humming")).trained
-    blocked = Registry(load_plugins({"ZOO_BLOCK": "zoo-granite"}))
-    assert subject_of(bridged_folder(blocked, "granite")).trained
+    blocked = Registry(load_plugins({"ZOO_BLOCK": "zoo-nemotron"}))
+    assert subject_of(bridged_folder(blocked, "nemotron")).trained
 
 
 def test_a_plugin_that_is_gone_is_named():
@@ -163,7 +164,7 @@ def test_a_plugin_that_is_gone_is_named():
 
 
 @pytest.mark.parametrize(
-    ("model_type", "code"), [("granite", "mlx-lm's code"), ("llama", "the zoo's own llama")]
+    ("model_type", "code"), [("nemotron", "mlx-lm's code"), ("llama", "the zoo's own llama")]
 )
 def test_what_takes_the_place_of_a_plugin_that_is_gone_is_told(model_type, code):
     config = {"model_type": model_type, "zoo_plugin": "zoo-humming 1.2"}

@@ -132,11 +132,13 @@ def test_names_take_turns_and_a_warm_up_is_not_kept():
 
 @pytest.mark.slow
 def test_a_third_partys_architecture_is_measured_too(site):
-    site.install(Path(__file__).parents[2] / "docs" / "plugins" / "examples" / "zoo-phi3")
-    code = "from zoo.inspect.measure import measure, to_json; print(to_json(measure(['phi3:tiny'], runs=1)))"
+    site.install(Path(__file__).parents[2] / "docs" / "plugins" / "examples" / "zoo-gpt-neox")
+    code = (
+        "from zoo.inspect.measure import measure, to_json; print(to_json(measure(['gpt-neox:tiny'], runs=1)))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | site.environment
     )
     assert done.returncode == 0, done.stderr
     (one,) = json.loads(done.stdout)["measured"]
-    assert one["architecture"] == "phi3" and one["random"] and one["decode_tokens_per_second"] > 0
+    assert one["architecture"] == "gpt-neox" and one["random"] and one["decode_tokens_per_second"] > 0

@@ -80,6 +80,11 @@ VARIANTS = {
     "yarn, scores sharpened": dict(rope_parameters=YARN | dict(mscale=1.0, mscale_all_dim=1.0)),
     "yarn, mscales apart": dict(rope_parameters=YARN | dict(mscale=0.7, mscale_all_dim=1.3)),
     "yarn without mscales": dict(rope_parameters=YARN),
+    "yarn without a ramp, as Kimi K2's": dict(
+        rope_parameters=YARN | dict(mscale=1.0, mscale_all_dim=1.0, beta_fast=1.0, beta_slow=1.0),
+        n_group=1,
+        topk_group=1,
+    ),
 }
 
 

@@ -35,7 +35,7 @@ from zoo_mlx_lm import modules
 from zoo_mlx_lm.block import measured
 
 # Dense; windows and a head that the tensors decide to tie; states; attention and states; experts and latents.
-KINDS = ["olmo2", "gemma3_text", "mamba2", "qwen3_5", "deepseek_v2", "recurrent_gemma"]
+KINDS = ["helium", "gemma3", "mamba2", "qwen3_5", "deepseek_v2", "recurrent_gemma"]
 LENGTH = 14
 
 
@@ -67,11 +67,11 @@ def config(folder, **changes):
 
 def test_what_the_zoo_has_itself_is_not_listed_and_may_be_asked_for():
     known = default_registry()
-    assert "mlx-lm::olmo2" in known.bridged and "mlx-lm::llama" not in known.bridged
+    assert "mlx-lm::helium" in known.bridged and "mlx-lm::llama" not in known.bridged
     assert not any(name.startswith("mlx-lm") for name in known.architectures)
     assert known.architecture("mlx-lm::llama").bridged
     assert resolve(known, {"model_type": "llama"}) is known.architecture("llama")
-    assert resolve(known, {"model_type": "olmo2"}) is known.architecture("mlx-lm::olmo2")
+    assert resolve(known, {"model_type": "helium"}) is known.architecture("mlx-lm::helium")
 
 
 def test_mlx_lms_other_names_are_followed_unless_the_zoo_has_them():
@@ -88,11 +88,11 @@ def test_a_third_partys_architecture_comes_first():
     class Theirs:
         @hookimpl
         def zoo_architectures(self):
-            yield Architecture("mine", "s", lambda config: None, (Rename("*", "*"),), model_types=("olmo2",))
+            yield Architecture("mine", "s", lambda config: None, (Rename("*", "*"),), model_types=("helium",))
 
     known = isolated(Theirs())
-    assert resolve(known, {"model_type": "olmo2"}).name == "mine"
-    assert "mlx-lm::olmo2" not in known.bridged
+    assert resolve(known, {"model_type": "helium"}).name == "mine"
+    assert "mlx-lm::helium" not in known.bridged
 
 
 def test_listing_reads_names_and_imports_nothing():
@@ -102,19 +102,19 @@ def test_listing_reads_names_and_imports_nothing():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(len(default_registry().bridged))]
-    assert {"olmo2", "nemotron-nas", "Klear"} <= set(modules()) and "cache" not in modules()
+    assert {"helium", "nemotron-nas", "Klear"} <= set(modules()) and "cache" not in modules()
 
 
 def test_the_list_shows_them_apart(command):
     listed = command("list").stdout
     assert (
-        "olmo2" not in listed
+        "helium" not in listed
         and f"\n{len(default_registry().bridged)} more run by mlx-lm's own code" in listed
     )
     plain, apart = command("list", "--all").stdout.split("more run by mlx-lm's own code")
-    assert "olmo2" not in plain and "mlx-lm::NAME" in apart and "  Klear, afm7," in apart
+    assert "helium" not in plain and "mlx-lm::NAME" in apart and "  Klear, afm7," in apart
     rows = json.loads(command("list", "--json").stdout)
-    assert {"llama", "mlx-lm::olmo2"} <= {row["name"] for row in rows}
+    assert {"llama", "mlx-lm::helium"} <= {row["name"] for row in rows}
     (row,) = (p for p in json.loads(command("plugins", "--json").stdout) if p["name"] == "mlx-lm")
     assert f"mlx-lm::… ({len(modules())})" in row["gives"]
 
@@ -179,14 +179,14 @@ def test_tensors_are_renamed_and_stacked_by_mlx_lms_code(bits, tmp_path):
 
 
 def test_what_mlx_lm_quantized_stays_packed(tmp_path):
-    network = write(tmp_path, "olmo2", quantize=8)
+    network = write(tmp_path, "helium", quantize=8)
     loaded = zoo.load(tmp_path)
     held = parameters_of(loaded.model)
     assert held["network.model.layers.1.mlp.up_proj.weight"].quantization == QuantizationSpec(8, 32)
     same(loaded.model(texts()), logits(network), "logits")
 
 
-@pytest.mark.parametrize("module", ["olmo2", "qwen3_next", "mamba2"])
+@pytest.mark.parametrize("module", ["helium", "qwen3_next", "mamba2"])
 def test_what_the_zoo_converts_mlx_lm_loads(module, tmp_path):
     write(tmp_path / "model", module)
     convert(tmp_path / "model", tmp_path / "q", quantize="4", group_size=32)
@@ -203,7 +203,7 @@ def test_what_the_zoo_converts_mlx_lm_loads(module, tmp_path):
 def test_an_adapter_that_mlx_lm_trained(tmp_path):
     from mlx_lm.tuner.utils import linear_to_lora_layers
 
-    network = write(tmp_path / "model", "olmo2")
+    network = write(tmp_path / "model", "helium")
     how = dict(rank=2, scale=2.0, dropout=0.0)
     network.freeze()
     linear_to_lora_layers(network, 2, how)
@@ -220,7 +220,7 @@ def test_an_adapter_that_mlx_lm_trained(tmp_path):
     same(loaded.model(texts()), logits(network), "logits")
 
 
-@pytest.mark.parametrize("module", ["olmo2", "qwen3_5", "longcat_flash"])
+@pytest.mark.parametrize("module", ["helium", "qwen3_5", "longcat_flash"])
 def test_beams_keep_the_caches_of_their_rows(module, tmp_path):
     write(tmp_path, module)
     loaded = zoo.load(tmp_path)
@@ -269,10 +269,10 @@ def test_facts_are_those_of_the_model(tmp_path):
 
 def test_a_model_is_measured_without_being_held():
     large = dict(hidden_size=8192, num_hidden_layers=64, num_attention_heads=64, num_key_value_heads=8)
-    config = small("olmo2") | dict(intermediate_size=28672, vocab_size=100352, head_dim=128) | large
+    config = small("helium") | dict(intermediate_size=28672, vocab_size=100352, head_dim=128) | large
     before = mx.get_active_memory()
     mx.reset_peak_memory()
-    recipe = default_registry().architecture("mlx-lm::olmo2").recipe(Config(config))
+    recipe = default_registry().architecture("mlx-lm::helium").recipe(Config(config))
     assert recipe.parameters(recipe.dim) > 50e9 and recipe.kv_cache_size(recipe.dim) == 64 * 2 * 8 * 128
     assert mx.get_peak_memory() - before < 10e6
 
@@ -301,15 +301,15 @@ def test_layers_that_a_step_does_not_reach_are_taken_to_be_like_those_it_does():
 
 
 def test_show_and_compare_take_folders(tmp_path):
-    write(tmp_path / "model", "olmo2")
+    write(tmp_path / "model", "helium")
     shown = CliRunner().invoke(show, [str(tmp_path / "model")]).stdout
-    assert "mlx-lm::olmo2" in shown and "intermediate_size" in shown
+    assert "mlx-lm::helium" in shown and "intermediate_size" in shown
     compared = CliRunner().invoke(compare, ["llama:pocket", str(tmp_path / "model"), "--all"])
     assert str(tmp_path / "model") in compared.stdout and "≠  hidden_size" in compared.stdout
-    with pytest.raises(SourceError, match="mlx-lm::olmo2 has no numbers of its own"):
-        describe("mlx-lm::olmo2", default_registry())
-    with pytest.raises(SourceError, match="mlx-lm::olmo2 has no checkpoint of its own"):
-        zoo.load("mlx-lm::olmo2")
+    with pytest.raises(SourceError, match="mlx-lm::helium has no numbers of its own"):
+        describe("mlx-lm::helium", default_registry())
+    with pytest.raises(SourceError, match="mlx-lm::helium has no checkpoint of its own"):
+        zoo.load("mlx-lm::helium")
 
 
 # What it refuses
@@ -320,17 +320,17 @@ def test_show_and_compare_take_folders(tmp_path):
     [
         (dict(model_file="modeling.py"), "model_file 'modeling.py' names code of the checkpoint"),
         (dict(hidden_size="absent"), "config.json: hidden_size is missing"),
-        (dict(hidden_size=None), "mlx-lm::olmo2 cannot be made of these settings (TypeError"),
+        (dict(hidden_size=None), "mlx-lm::helium cannot be made of these settings (TypeError"),
         (dict(num_hidden_layers=10**9), "num_hidden_layers 1000000000 must be at most 2000"),
-        (dict(num_attention_heads="four"), "mlx-lm::olmo2 cannot be made of these settings"),
-        (dict(num_key_value_heads=3), "mlx-lm::olmo2 does not run with these settings"),
+        (dict(num_attention_heads="four"), "mlx-lm::helium cannot be made of these settings"),
+        (dict(num_key_value_heads=3), "mlx-lm::helium does not run with these settings"),
         (dict(intermediate_size=80), "expected shape (80, 64), found (96, 64)"),
         (dict(num_hidden_layers=5), "missing tensor model.layers.4."),
         (dict(num_hidden_layers=3), "unexpected tensor model.layers.3."),
     ],
 )
 def test_a_damaged_folder_is_one_line(changes, words, tmp_path):
-    write(tmp_path, "olmo2")
+    write(tmp_path, "helium")
     config(tmp_path, **changes)
     with pytest.raises(ZooError) as caught:
         zoo.load(tmp_path)
@@ -354,9 +354,9 @@ def test_a_module_that_exits_when_imported():
 
 
 def test_padded_rows_and_the_other_layout_are_refused(tmp_path):
-    write(tmp_path / "model", "olmo2")
-    with pytest.raises(PromptError, match="mlx-lm::olmo2 takes no padded rows"):
+    write(tmp_path / "model", "helium")
+    with pytest.raises(PromptError, match="mlx-lm::helium takes no padded rows"):
         zoo.load(tmp_path / "model").model(texts(), mask=mx.ones((1, LENGTH)))
-    with pytest.raises(ZooError, match="`layout` hf: of mlx-lm::olmo2 only MLX's names are known"):
+    with pytest.raises(ZooError, match="`layout` hf: of mlx-lm::helium only MLX's names are known"):
         convert(tmp_path / "model", tmp_path / "out", layout="hf")
     assert not (tmp_path / "out").exists()

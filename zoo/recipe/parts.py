@@ -59,6 +59,11 @@ class JointRMSNorm(RMSNorm):
     kind, name = "norm", "joint-rmsnorm"
     heads: int
 
+    @property
+    def title(self) -> str:
+        """RMSNorm, and over what."""
+        return "RMSNorm over all heads"
+
     def own_parameters(self, dim: int) -> int:
         return self.heads * dim
 

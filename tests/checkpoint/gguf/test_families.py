@@ -1,4 +1,4 @@
-"""GGUF files of BERT, T5, Mamba and DeepSeek, written as llama.cpp's converter writes them, are their folders' models."""
+"""GGUF files of BERT, T5, Mamba, DeepSeek and current decoders, written as llama.cpp's converter writes them, are their folders' models."""
 
 import json
 
@@ -28,6 +28,9 @@ YARN = {
     "mscale": 0.707,
     "mscale_all_dim": 0.707,
 }
+YARN_4 = dict(
+    rope_type="yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=32.0, beta_slow=1.0
+)
 DEEPSEEK = dict(vocab_size=200, first_k_dense_replace=1)
 
 
@@ -48,6 +51,22 @@ def written(tmp_path, name, kind="F32", extra=None, **changes):
         ("deepseek-v3", DEEPSEEK | {"n_group": 1, "topk_group": 1, "routed_scaling_factor": 2.446}),
         ("deepseek-v3", DEEPSEEK | {"norm_topk_prob": False, "n_shared_experts": 2}),
         ("deepseek-v3", DEEPSEEK | {"n_shared_experts": 0, "rope_scaling": YARN}),
+        ("olmo2", {}),
+        ("olmo3", {"rope_scaling": YARN_4}),
+        ("gemma3", {}),
+        ("glm4", {}),
+        ("glm4-moe", {"use_qk_norm": False, "attention_bias": False}),
+        ("glm4-moe", {"n_shared_experts": 2, "routed_scaling_factor": 2.5}),
+        ("minimax-m2", {}),
+        ("granite", {}),
+        ("smollm3", {}),
+        ("phi3", {}),
+        ("cohere", {}),
+        ("cohere2", {}),
+        ("starcoder2", {}),
+        ("ernie4.5", {}),
+        ("seed-oss", {}),
+        ("hunyuan-dense", {"rope_scaling": None}),
     ],
 )
 def test_decoders(tmp_path, name, changes):

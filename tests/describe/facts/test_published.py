@@ -12,6 +12,8 @@ from zoo.host.registry import default_registry
 
 HEADERS = "total_size of the checkpoint's model.safetensors.index.json, 2 bytes a parameter"
 GGUF = "general.parameter_count of its GGUF file, as Ollama shows it"
+GGUF_LOAD = "its GGUF file, as llama.cpp prints it"
+INDEX = "total_parameters of the checkpoint's model.safetensors.index.json"
 COUNTED = "the sum over model.parameters() of transformers' model, as printed by"
 
 # Preset, parameters, where that was read, and how many of those the zoo does not have (or has more) and why.
@@ -42,6 +44,28 @@ PUBLISHED = [
         "audits of the checkpoint's safetensors headers: the main model, without its MTP layer and FP8 scales",
         0,
     ),
+    (
+        "deepseek-v3:kimi-k2",
+        1_026_408_232_448,
+        "audits of the checkpoint's safetensors headers, without FP8 scales",
+        0,
+    ),
+    ("minimax-m2:230b-a10b", 228_689_764_864, f"n_params of {GGUF_LOAD}; head not tied", 0),
+    ("olmo3:7b", 7_298_011_136, f"{INDEX}; head not tied", 0),
+    ("olmo3:32b", 32_233_522_176, f"{COUNTED} experiments on its checkpoints; head not tied", 0),
+    ("gemma3:1b", 999_885_952, "params of keras-hub's gemma3_backbone, 1152 wide; head tied", 0),
+    (
+        "gemma3:270m",
+        268_098_176,
+        "the sum over the safetensors header of google/gemma-3-270m-it; head tied",
+        0,
+    ),
+    ("glm4:9b", 9_400_279_040, f"n_params of {GGUF_LOAD}; head not tied", 0),
+    ("smollm3:3b", 3_075_098_624, f"{INDEX}; head tied", 0),
+    ("phi3:mini-4k", 3_821_079_552, f"{COUNTED} a table of models; head not tied", 0),
+    ("phi3:phi-4", 14_659_507_200, f"{GGUF}; head not tied", 0),
+    ("seed-oss:36b", 36_151_104_512, "a table of the hub's models and their safetensors; head not tied", 0),
+    ("ernie4.5:0.3b", 360_748_032, f"{COUNTED} an evaluation's log; head tied", 0),
     ("mamba:2.8b", 2_768_345_600, '"Number of parameters" of the authors\' benchmark script; head tied', 0),
     ("mamba:130m", 129_135_360, "a table of sizes of state-spaces' checkpoints; head tied", 0),
     ("bert:base", 109_514_298, f"{COUNTED} scripts for BertForMaskedLM, without a pooler; head tied", 0),

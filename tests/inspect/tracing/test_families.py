@@ -228,7 +228,7 @@ def test_lens_of_the_last_layer_is_the_head(traced, name):
 def test_bridged_model_gives_its_modules_outputs_and_logits(tmp_path):
     from tests.helpers.mlx_lm_configs import write
 
-    write(tmp_path, "olmo2")
+    write(tmp_path, "helium")
     loaded = zoo.load(tmp_path)
     trace = zoo.trace(loaded, [3, 4, 5, 6], max_tokens=3)
     assert trace["logits"].shape[0] == 6 and trace.about("logits").axes == "B T V"

@@ -243,8 +243,8 @@ def test_what_the_zoo_reads_already_is_said(tmp_path):
 
 def test_a_family_of_another_library_is_refused(tmp_path):
     folder = checkpoint(tmp_path / "checkpoint", LLAMA | dict(model_type="odd"), tensors_of("llama", LLAMA))
-    with pytest.raises(ZooError, match='`base="mlx-lm::olmo2"`'):
-        create_from("child", folder, where=tmp_path, base="mlx-lm::olmo2")
+    with pytest.raises(ZooError, match='`base="mlx-lm::helium"`'):
+        create_from("child", folder, where=tmp_path, base="mlx-lm::helium")
 
 
 def test_a_checkpoint_of_a_known_type_that_does_not_fit_gets_a_plugin(tmp_path):
@@ -254,7 +254,9 @@ def test_a_checkpoint_of_a_known_type_that_does_not_fit_gets_a_plugin(tmp_path):
 
 
 def test_no_bridged_family_is_taken(tmp_path):
-    folder = checkpoint(tmp_path / "checkpoint", LLAMA | dict(model_type="olmo2"), tensors_of("llama", LLAMA))
+    folder = checkpoint(
+        tmp_path / "checkpoint", LLAMA | dict(model_type="helium"), tensors_of("llama", LLAMA)
+    )
     assert "mlx" not in create_from("child", folder, where=tmp_path).partition("Then:")[0]
 
 

@@ -122,6 +122,8 @@ def _fitted(factors: Sequence[float], turns: Sequence[float]) -> list[tuple[floa
 # Keys with the only value that the zoo's recipes know.
 ONLY = {"attention.causal": (True,), "expert_gating_func": (0, 1), "expert_weights_scale": (0.0, 1.0)}
 
+PATTERN = "attention.sliding_window_pattern"  # which layers have the window
+
 OWN = "gguf."  # begins a key that only the architecture's own `config` reads
 
 TOKENS = {
@@ -182,6 +184,8 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
             no_experts = key.startswith("expert_") and value == 0  # as many dense files say
             if name is not None and not no_experts:
                 config[name] = _single(header, key, value)
+        elif key == PATTERN:
+            config["layer_types"] = layer_types(value, keys.get("block_count", 0))
         elif key in ONLY:
             if value not in ONLY[key]:
                 raise ConfigError(f"{header.path}: {key} {shown(value)} is not implemented")
@@ -234,6 +238,15 @@ def _single(header: Header, key: str, value: Any) -> Any:
             raise ConfigError(f"{header.path}: {key} differs from layer to layer, which is not implemented")
         value = value[0]
     return decimal(value)
+
+
+def layer_types(value: Any, count: int) -> Any:
+    """`layer_types` of which layers have a window: one truth a layer, or n where every n-th of the layers has none."""
+    if isinstance(value, int) and value > 0:
+        value = tuple((index + 1) % value != 0 for index in range(count))
+    if not isinstance(value, tuple):
+        return value
+    return ["sliding_attention" if windowed else "full_attention" for windowed in value]
 
 
 def decimal(value: Any) -> Any:

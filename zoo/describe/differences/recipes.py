@@ -22,7 +22,7 @@ from zoo.describe.differences.parts import (
 )
 from zoo.describe.facts.counts import DECODER, ENCODER, has_idle_experts, is_opaque, stacks
 from zoo.describe.facts.fact import billions, factor, factor_words, text_of
-from zoo.describe.facts.structure import positions
+from zoo.describe.facts.structure import layers_without_positions, positions
 from zoo.describe.language import joined, message, reworded
 from zoo.recipe import Embedding, Head, Layer, Model, Spec
 
@@ -228,9 +228,16 @@ def common(parts: Sequence[Spec | None]) -> Spec | None:
 def positions_changed(ours: Model, theirs: Model) -> Iterator[str]:
     """Sentences about another kind of positions. Numbers of rotary positions are told with the mixer."""
     texts = [(positions(stack) or "").split("; ") for stack in (ours, theirs)]
-    kinds = [joined("; ", dict.fromkeys(part.partition(",")[0] for part in parts)) for parts in texts]
+    kinds = [
+        joined(
+            "; ", dict.fromkeys(part.partition(",")[0] for part in parts if not part.startswith("none in"))
+        )
+        for parts in texts
+    ]
     old, new = ours.embedding.positions, theirs.embedding.positions
     if kinds[0] == kinds[1]:
+        if kinds[0] == "rotary":
+            yield from _unrotated_layers(ours, theirs)
         if old is not None and new is not None and type(old) is type(new):
             for name, (_, value) in changed_fields(old, new).items():
                 if name == "offset":
@@ -244,6 +251,18 @@ def positions_changed(ours: Model, theirs: Model) -> Iterator[str]:
     else:
         template = "Positions: {new} instead of {old}." if kinds[0] else "Positions: {new}."
         yield message(template, new=positions(theirs), old=kinds[0])
+
+
+def _unrotated_layers(ours: Model, theirs: Model) -> Iterator[str]:
+    """A sentence about layers without positions, where the other model has them in others or in all."""
+    before, after = (
+        where(found, len(stack.layers)) if (found := layers_without_positions(stack)) else ""
+        for stack in (ours, theirs)
+    )
+    if after and after != before:
+        yield message("In {place}: {rest}.", place=after, rest="no positions")
+    elif before and not after:
+        yield "Every layer has positions."
 
 
 POSITION_FIELDS = {

@@ -103,15 +103,22 @@ def positions(stack: Model) -> str | None:
     found = [
         part for part in (stack.embedding.positions, getattr(stack, "relative", None)) if part is not None
     ]
-    without = 0
     for layer in stack.layers:
-        mixers = _of_kind(layer, "mixer")
-        found += [part for mixer in mixers for part in _of_kind(mixer, "position")]
-        without += any("rope" in vars(mixer) and mixer.rope is None for mixer in mixers)
+        found += [part for mixer in _of_kind(layer, "mixer") for part in _of_kind(mixer, "position")]
+    without = len(layers_without_positions(stack))
     texts = list(dict.fromkeys(position_text(part) for part in found))
     if without and any(isinstance(part, RoPE) for part in found):
         texts.append(message("none in {n} of {m} layers", n=without, m=len(stack.layers)))
     return joined("; ", texts) or None
+
+
+def layers_without_positions(stack: Model) -> list[int]:
+    """The indices of the layers with attention that could rotate queries and keys, and does not."""
+    return [
+        index
+        for index, layer in enumerate(stack.layers)
+        if any("rope" in vars(mixer) and mixer.rope is None for mixer in _of_kind(layer, "mixer"))
+    ]
 
 
 def position_text(part: Spec) -> str:

@@ -1,41 +1,34 @@
-"""What phi3 must hold."""
+"""Phi-3's LongRoPE."""
 
 import math
 
+import mlx.core as mx
 import pytest
-import zoo_phi3
 
-from zoo.architecture import Config
-from zoo.testing import check_architecture, same, subject
-
-
-@pytest.mark.parametrize("preset", ["tiny", "long"])
-def test_conforms(zoo_registry, preset):
-    """The zoo's suite, with a window, and with LongRoPE."""
-    check_architecture("phi3", preset, registry=zoo_registry(zoo_phi3))
+from zoo.config import Config
+from zoo.testing import same, subject
+from zoo_phi3 import LONG, phi3
+from zoo_phi3 import LongScaling as LongScalingSpec
+from zoo_phi3.block import LongScaling
 
 
 def test_longrope_scales_queries_and_keys_by_how_much_longer_texts_have_become():
     """√(1 + ln 4 / ln 512): 2048 positions are four times the 512 that it was first trained for."""
-    scaling = zoo_phi3.phi3(Config(zoo_phi3.LONG)).layers[0].mixer.rope.scaling
+    scaling = phi3(Config(LONG)).layers[0].mixer.rope.scaling
     assert scaling.magnitude == pytest.approx(math.sqrt(1 + math.log(4) / math.log(512)))
     assert (scaling.context, scaling.long) == (512, (1.0, 1.0, *[8.0] * 6))
 
 
 def test_factors_are_as_many_as_pairs_of_dimensions():
     """An error names the list and how many there must be."""
-    from zoo_phi3.block import LongScaling
-
-    spec = zoo_phi3.LongScaling(short=(1.0,) * 8, long=(1.0,) * 9, context=32)
+    spec = LongScalingSpec(short=(1.0,) * 8, long=(1.0,) * 9, context=32)
     with pytest.raises(ValueError, match="long: 9 factors for 8 pairs"):
         LongScaling(spec, dim=16)
 
 
-def test_a_text_beyond_the_context_turns_by_the_long_factors(zoo_registry):
+def test_a_text_beyond_the_context_turns_by_the_long_factors():
     """All of it: a prompt of 520 tokens and what follows are what the whole text is."""
-    import mlx.core as mx
-
-    made = subject("phi3", "long", registry=zoo_registry(zoo_phi3))
+    made = subject("phi3", "long")
     tokens = mx.random.randint(0, 256, (1, 524), key=mx.random.key(3))
     cache = made.model.make_cache()
     pieces = [

@@ -3,9 +3,10 @@
 import math
 from dataclasses import dataclass
 
-from zoo.architecture import Architecture, Block, Preset, Split, hookimpl
+from zoo.architecture import GGUF, Architecture, Block, Preset, Split, hookimpl
+from zoo.gguf import DECODER
 from zoo.recipe import RoPE, Spec
-from zoo_llama import TINY, llama
+from zoo_llama import TINY, llama, published, sized
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
@@ -21,6 +22,11 @@ class LongScaling(Spec):
     long: tuple[float, ...]
     context: int
     magnitude: float = 1.0
+
+    @property
+    def title(self) -> str:
+        """The name of its paper."""
+        return "LongRoPE scaling"
 
 
 def longrope(scaling, config, positions):
@@ -49,16 +55,19 @@ def phi3(config):
     return llama(config, rope).change_layers(mixer=dict(window=config.count("sliding_window", None)))
 
 
-LAYER, MIXER, FEEDFORWARD = "[model.]layers.{i}.", "layers.{i}.mixer.", "layers.{i}.feedforward."
+LAYER, MIXER = "[model.]layers.{i}.", "layers.{i}.mixer."
+QKV = tuple(MIXER + part + ".*" for part in ("query", "key", "value"))
+GATED = ("layers.{i}.feedforward.gate.*", "layers.{i}.feedforward.up.*")
+UNEQUAL = ("heads", "kv_heads", "kv_heads")  # keys and values may have fewer heads
 WEIGHTS = (
-    # All queries, all keys, all values: unequal parts where keys and values have fewer heads.
-    Split(
-        LAYER + "self_attn.qkv_proj.*",
-        tuple(MIXER + part + ".*" for part in ("query", "key", "value")),
-        sizes=("heads", "kv_heads", "kv_heads"),
-    ),
-    Split(LAYER + "mlp.gate_up_proj.*", (FEEDFORWARD + "gate.*", FEEDFORWARD + "up.*")),
+    Split(LAYER + "self_attn.qkv_proj.*", QKV, sizes=UNEQUAL),
+    Split(LAYER + "mlp.gate_up_proj.*", GATED),
     *LLAMA_WEIGHTS,
+)
+GGUF_WEIGHTS = (
+    Split("blk.{i}.attn_qkv.*", QKV, sizes=UNEQUAL),
+    Split("blk.{i}.ffn_up.*", GATED),
+    *DECODER,
 )
 
 # A text that outgrows the short factors changes all of its tokens: those of the suite are not so long.
@@ -66,26 +75,6 @@ LONG = TINY | dict(
     max_position_embeddings=2048,
     original_max_position_embeddings=512,
     rope_scaling=dict(type="longrope", short_factor=[1.0] * 4 + [1.5] * 4, long_factor=[1.0] * 2 + [8.0] * 6),
-)
-
-MINI = dict(
-    vocab_size=32064,
-    hidden_size=3072,
-    intermediate_size=8192,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    max_position_embeddings=4096,
-    sliding_window=2047,
-)
-PHI4 = dict(
-    vocab_size=100352,
-    hidden_size=5120,
-    intermediate_size=17920,
-    num_hidden_layers=40,
-    num_attention_heads=40,
-    num_key_value_heads=10,
-    max_position_embeddings=16384,
-    rope_theta=250000.0,
 )
 
 
@@ -107,13 +96,30 @@ def zoo_architectures():
         model_types=("phi3",),
         recipe=phi3,
         weights=WEIGHTS,
+        gguf=GGUF("phi3", GGUF_WEIGHTS),
         presets=(
-            Preset("mini-4k", hub="microsoft/Phi-3-mini-4k-instruct", config=MINI),
-            Preset("phi-4", hub="microsoft/phi-4", config=PHI4),
+            published(
+                "mini-4k",
+                "microsoft/Phi-3-mini-4k-instruct",
+                "MIT",
+                **sized(layers=32, dim=3072, heads=32, kv_heads=32, hidden=8192),
+                vocab_size=32064,
+                max_position_embeddings=4096,
+                sliding_window=2047,
+            ),
+            published(
+                "phi-4",
+                "microsoft/phi-4",
+                "MIT",
+                **sized(layers=40, dim=5120, heads=40, kv_heads=10, hidden=17920),
+                vocab_size=100352,
+                max_position_embeddings=16384,
+                rope_theta=250000.0,
+                aliases=("phi-4",),
+            ),
             Preset("tiny", config=TINY | dict(sliding_window=6)),
             Preset("long", config=LONG),
         ),
         references=("Abdin et al., 2024, arXiv:2404.14219", "Ding et al., 2024, arXiv:2402.13753"),
         published="2024-04",
-        api=1,
     )

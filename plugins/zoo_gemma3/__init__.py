@@ -1,0 +1,98 @@
+"""Gemma 3, as a difference from Gemma 2. Imports no mlx."""
+
+from zoo.architecture import GGUF, Architecture, Preset, hookimpl
+from zoo.gguf import Added
+from zoo.recipe import RoPE
+from zoo_gemma import GEMMA_GGUF, TINY, WEIGHTS, OffsetRMSNorm, gemma2
+from zoo_llama import sized
+
+
+def gemma3(config):
+    """Gemma 2 with norms on query and key heads in the place of caps, five windows to a layer without (Gemma Team, 2025).
+
+    Positions have two bases: one in the layers with a window, one in the others, where they may be scaled.
+    """
+    config.refuse("attn_logit_softcapping")
+    config.ignore("_sliding_window_pattern")  # transformers 5 writes it beside layer_types
+    config = config.with_defaults(
+        rope_theta=1e6, rope_local_base_freq=1e4, max_position_embeddings=131072, sliding_window_pattern=6
+    )
+    head_dim = config.count("head_dim", 256)
+    rope = RoPE.of(config, head_dim, layer_type="full_attention")
+    local = RoPE.of(
+        config,
+        head_dim,
+        layer_type="sliding_attention",
+        theta_key="rope_local_base_freq",
+        scaling_key="rope_parameters",
+    )
+    config.note("rope_theta", rope.theta)
+    config.note("rope_local_base_freq", local.theta)
+    norm = OffsetRMSNorm(eps=config.number("rms_norm_eps", 1e-6))
+    recipe = gemma2(config, rope, every=config.count("sliding_window_pattern"), caps=(None, None))
+    return recipe.change_layers(
+        lambda index, layer: dict(
+            mixer=dict(query_norm=norm, key_norm=norm, rope=local if layer.mixer.window else rope)
+        )
+    )
+
+
+GEMMA3_GGUF = (
+    Added("blk.{i}.attn_q_norm.*", "layers.{i}.mixer.query_norm.*"),
+    Added("blk.{i}.attn_k_norm.*", "layers.{i}.mixer.key_norm.*"),
+    *GEMMA_GGUF,
+)
+
+
+def score_scale(config, tensors):
+    """The width whose root divides scores, which no file has: a head's, but in the 27B, of 62 layers, D/H."""
+    if config.get("num_hidden_layers") == 62:
+        return dict(query_pre_attn_scalar=config["hidden_size"] / config["num_attention_heads"])
+    return dict(query_pre_attn_scalar=config.get("head_dim", 256))
+
+
+# What the checkpoints that read text alone have in common.
+TEXT = dict(
+    head_dim=256,
+    query_pre_attn_scalar=256,
+    sliding_window=512,
+    sliding_window_pattern=6,
+    max_position_embeddings=32768,
+    rope_theta=1000000.0,
+    rope_local_base_freq=10000.0,
+    vocab_size=262144,
+)
+LICENCE = "Gemma Terms of Use"
+
+
+@hookimpl
+def zoo_architectures():
+    """Gemma 3, of text alone."""
+    yield Architecture(
+        name="gemma3",
+        base="gemma2",
+        summary="Gemma 2 with query and key norms instead of soft caps, and five layers with a window to one without",
+        model_types=("gemma3_text",),
+        recipe=gemma3,
+        weights=WEIGHTS,
+        gguf=GGUF(
+            "gemma3", GEMMA3_GGUF, keys={"rope.freq_base_swa": "rope_local_base_freq"}, config=score_scale
+        ),
+        presets=(
+            Preset(
+                "1b",
+                hub="google/gemma-3-1b-it",
+                config=sized(layers=26, dim=1152, heads=4, kv_heads=1, hidden=6912, **TEXT),
+                licence=LICENCE,
+            ),
+            Preset(
+                "270m",
+                hub="google/gemma-3-270m-it",
+                config=sized(layers=18, dim=640, heads=4, kv_heads=1, hidden=2048, **TEXT),
+                licence=LICENCE,
+            ),
+            Preset("tiny", config=TINY | dict(sliding_window=6, sliding_window_pattern=3)),
+        ),
+        references=("Gemma Team, 2025, arXiv:2503.19786",),
+        published="2025-03",
+    )

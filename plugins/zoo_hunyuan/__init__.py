@@ -1,0 +1,111 @@
+"""Hunyuan's dense models, as a difference from LLaMA, and the attention that only they have. Imports no mlx."""
+
+from dataclasses import dataclass
+
+from zoo.architecture import GGUF, Architecture, Block, Drawing, Preset, Rename, hookimpl
+from zoo.gguf import DECODER
+from zoo.recipe import Attention, RMSNorm, RoPE
+from zoo_llama import EIGHT_BILLION, TINY, llama, published
+from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
+
+
+@dataclass(frozen=True)
+class LateNormAttention(Attention):
+    """Attention that normalises each query and key after it is rotated, where others do so before (Tencent, 2025)."""
+
+    kind, name = "mixer", "late-norm-attention"
+    divided = Attention.divided
+
+    @property
+    def title(self) -> str:
+        """The kind of attention, with where its norms are."""
+        return f"{super().title} with norms after rotation"
+
+
+# Of models with images and experts, whose code they share.
+UNUSED = (
+    *("add_classification_head", "attention_head_dim", "cla_share_factor", "class_num", "dense_list"),
+    *("enable_lm_head_fp32", "eod_token_id", "mask_init_id", "norm_type", "org_vocab_size", "pad_id"),
+    *("pool_type", "sep_token_id", "text_end_id", "text_start_id", "use_rotary_pos_emb"),
+)
+
+
+def hunyuan(config):
+    """LLaMA with norms on rotated queries and keys, and a base that a constant stretches (Tencent, 2025)."""
+    config.ignore(*UNUSED)
+    config.refuse("use_cla")
+    if not config.flag("use_qk_norm", True):
+        raise config.error("use_qk_norm", "is not implemented")
+    config = config.with_defaults(rms_norm_eps=1e-5)
+    norm, rope = RMSNorm(eps=config.number("rms_norm_eps")), positions(config)
+    return llama(config, rope).change_layers(
+        lambda index, layer: dict(
+            mixer=LateNormAttention(**vars(layer.mixer) | dict(query_norm=norm, key_norm=norm))
+        )
+    )
+
+
+def positions(config):
+    """Rotary positions whose base grows with `alpha`, whatever the length of the text."""
+    width = config.count("head_dim", None) or config.head_width()
+    factors = []
+
+    def stretched(scaling, config, positions):
+        scaling.ignore("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
+        factors.append(scaling.number("alpha", least=1, most=1e6) ** (width / (width - 2)))
+
+    rope = RoPE.of(config, width, kinds={"dynamic": stretched})
+    return rope.change(theta=rope.theta * factors[0]) if factors else rope
+
+
+WEIGHTS = (
+    Rename("[model.]layers.{i}.self_attn.query_layernorm.*", "layers.{i}.mixer.query_norm.*"),
+    Rename("[model.]layers.{i}.self_attn.key_layernorm.*", "layers.{i}.mixer.key_norm.*"),
+    *LLAMA_WEIGHTS,
+)
+SCALING = dict(type="dynamic", alpha=1000.0, factor=1.0)
+
+
+@hookimpl
+def zoo_blocks():
+    """The attention, which is all that LLaMA lacks."""
+    yield Block(
+        LateNormAttention,
+        "zoo_hunyuan.block:LateNormAttention",
+        "attention with norms on rotated queries and keys",
+    )
+
+
+@hookimpl
+def zoo_drawings():
+    yield Drawing(LateNormAttention, "zoo_hunyuan.drawing:late_norm_attention")
+
+
+@hookimpl
+def zoo_architectures():
+    """Hunyuan's dense models."""
+    yield Architecture(
+        name="hunyuan-dense",
+        base="llama",
+        summary="LLaMA with norms on rotated queries and keys",
+        model_types=("hunyuan_v1_dense",),
+        recipe=hunyuan,
+        weights=WEIGHTS,
+        gguf=GGUF("hunyuan-dense", DECODER),
+        presets=(
+            published(
+                "7b",
+                "tencent/Hunyuan-7B-Instruct",
+                **EIGHT_BILLION,
+                head_dim=128,
+                vocab_size=128167,
+                max_position_embeddings=32768,
+                rope_theta=10000.0,
+                rope_scaling=SCALING,
+                tie_word_embeddings=True,
+            ),
+            Preset("tiny", config=TINY | dict(head_dim=24, rope_scaling=SCALING)),
+        ),
+        references=('Tencent, 2025, "Hunyuan-7B"',),
+        published="2025-07",
+    )
