@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
+from zoo.checkpoint.convert import convert
 from zoo.checkpoint.parameters import export
 
 TOLERANCE = 1e-4  # of the range of the reference's logits
@@ -82,6 +84,25 @@ def decodes_as(model, loaded, vocab, prompt, length):
     pieces = [loaded.model(mx.array(tokens[:, :prompt]), cache)]
     pieces += [loaded.model(mx.array(tokens[:, i : i + 1]), cache) for i in range(prompt, length)]
     assert difference(mx.concatenate(pieces, axis=1), expected) <= TOLERANCE
+
+
+def compared(model, folder, name, vocab, *, respelled=spelled_as_4, lengths=(1, 17, 40)):
+    """Logits from the folder in both spellings, and each tensor back again as transformers wrote it."""
+    model.save_pretrained(folder / "written")
+    with torch.no_grad():
+        for respell in (lambda folder: None, respelled):
+            respell(folder / "written")
+            loaded = zoo.load(folder / "written")
+            assert loaded.architecture.name == name
+            agrees(model, loaded, vocab, lengths=lengths)
+    convert(folder / "written", folder / "back", layout="hf")
+    written, back = (load_file(folder / where / "model.safetensors") for where in ("written", "back"))
+    assert written.keys() == back.keys()
+    for tensor, array in written.items():
+        assert back[tensor].dtype == array.dtype and torch.equal(back[tensor], array), tensor
+    # MLX's layout says all that its config must, packed as well as whole.
+    convert(folder / "written", folder / "mlx")
+    agrees(model, zoo.load(folder / "mlx"), vocab, lengths=lengths)
 
 
 def exports_as_written(folder):

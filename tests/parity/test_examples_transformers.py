@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import (
     Cohere2Config,
     Cohere2ForCausalLM,
@@ -12,8 +11,6 @@ from transformers import (
     GPTNeoXForCausalLM,
     GraniteConfig,
     GraniteForCausalLM,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
     Olmo2Config,
     Olmo2ForCausalLM,
     Phi3Config,
@@ -25,7 +22,7 @@ from tests.helpers.example_plugins import example
 from zoo.checkpoint.convert import convert
 from zoo.host.registry import isolated, using
 
-from .support import TOLERANCE, agrees, decodes_as, difference, reference, spelled_as_4, texts
+from .support import TOLERANCE, compared, decodes_as, difference, reference, spelled_as_4, texts
 from .test_adapters import train
 
 import mlx.core as mx  # isort: skip (after zoo, which loads the fast BLAS)
@@ -52,25 +49,6 @@ def spelled_as_gpt_neox(folder):
     path.write_text(json.dumps(config))
 
 
-def compared(model, folder, name, *, respelled=spelled_as_4, lengths=(1, 17, 40)):
-    """Logits from the folder in both spellings, and each tensor back again as transformers wrote it."""
-    model.save_pretrained(folder / "written")
-    with torch.no_grad():
-        for respell in (lambda folder: None, respelled):
-            respell(folder / "written")
-            loaded = zoo.load(folder / "written")
-            assert loaded.architecture.name == name
-            agrees(model, loaded, VOCAB, lengths=lengths)
-    convert(folder / "written", folder / "back", layout="hf")
-    written, back = (load_file(folder / where / "model.safetensors") for where in ("written", "back"))
-    assert written.keys() == back.keys()
-    for tensor, array in written.items():
-        assert back[tensor].dtype == array.dtype and torch.equal(back[tensor], array), tensor
-    # MLX's layout says all that its config must, packed as well as whole.
-    convert(folder / "written", folder / "mlx")
-    agrees(model, zoo.load(folder / "mlx"), VOCAB, lengths=lengths)
-
-
 GPT_NEOX = [
     dict(),
     dict(use_parallel_residual=False),
@@ -90,7 +68,7 @@ def test_gpt_neox(served, tmp_path, heads, head_dim, extra):
         **SMALL, hidden_size=heads * head_dim, num_attention_heads=heads, intermediate_size=80, **extra
     )
     model = reference(GPTNeoXForCausalLM, config, heads)
-    compared(model, tmp_path, "gpt-neox", respelled=spelled_as_gpt_neox)
+    compared(model, tmp_path, "gpt-neox", VOCAB, respelled=spelled_as_gpt_neox)
 
 
 @pytest.mark.filterwarnings("error:config.json")
@@ -113,7 +91,7 @@ def test_olmo2(served, tmp_path, heads, kv_heads, head_dim, extra):
         intermediate_size=48,
         **extra,
     )
-    compared(reference(Olmo2ForCausalLM, config, heads), tmp_path, "olmo2", lengths=(1, 17, 40, 80))
+    compared(reference(Olmo2ForCausalLM, config, heads), tmp_path, "olmo2", VOCAB, lengths=(1, 17, 40, 80))
 
 
 def long_rope(pairs, **more):
@@ -172,7 +150,7 @@ def test_phi3(served, tmp_path, heads, kv_heads, extra):
     partial = config.rope_parameters.get("partial_rotary_factor", 1.0) != 1.0
     plain = config.rope_parameters["rope_type"] == "default"
     respelled = (lambda folder: None) if partial and plain else spelled_as_phi3
-    compared(model, tmp_path, "phi3", respelled=respelled, lengths=(1, 24, 25, 40))
+    compared(model, tmp_path, "phi3", VOCAB, respelled=respelled, lengths=(1, 24, 25, 40))
 
 
 @pytest.mark.parametrize("served", ["zoo-phi3"], indirect=True)
@@ -214,7 +192,7 @@ GRANITE = [
 def test_granite(served, tmp_path, heads, kv_heads, extra):
     sizes = dict(hidden_size=heads * 8, num_attention_heads=heads, num_key_value_heads=kv_heads)
     config = GraniteConfig(**SMALL, **sizes, intermediate_size=48, **extra)
-    compared(reference(GraniteForCausalLM, config, heads), tmp_path, "granite")
+    compared(reference(GraniteForCausalLM, config, heads), tmp_path, "granite", VOCAB)
 
 
 COHERE2 = [
@@ -233,53 +211,8 @@ def test_cohere2(served, tmp_path, heads, kv_heads, extra):
     sizes = dict(hidden_size=heads * 8, num_attention_heads=heads, num_key_value_heads=kv_heads)
     values = SMALL | sizes | dict(num_hidden_layers=4, intermediate_size=48, sliding_window=7) | extra
     model = reference(Cohere2ForCausalLM, Cohere2Config(**values), heads)
-    compared(model, tmp_path, "cohere2")
+    compared(model, tmp_path, "cohere2", VOCAB)
     decodes_as(model, zoo.load(tmp_path / "written"), VOCAB, prompt=9, length=24)
-
-
-MODERNBERT = [
-    dict(),
-    dict(attention_bias=True, mlp_bias=True, norm_bias=True, classifier_bias=True, hidden_activation="relu"),
-    dict(tie_word_embeddings=False, local_attention=5),
-    dict(decoder_bias=False, layer_types=["sliding_attention", "full_attention"] * 2),
-    dict(
-        rope_parameters=dict(
-            full_attention=dict(rope_type="linear", factor=2.0, rope_theta=500.0),
-            sliding_attention=dict(rope_type="default", rope_theta=50.0),
-        )
-    ),
-]
-
-
-def spelled_as_modernbert(folder):
-    """Rewrite a config.json as transformers 4 wrote those of ModernBERT, where it could."""
-    path = folder / "config.json"
-    config = json.loads(path.read_text())
-    rope, types = config["rope_parameters"], config["layer_types"]
-    if types[1] == types[2] and all(part["rope_type"] == "default" for part in rope.values()):
-        del config["rope_parameters"], config["layer_types"]
-        config |= {"global_attn_every_n_layers": 3, "global_rope_theta": rope["full_attention"]["rope_theta"]}
-        config["local_rope_theta"] = rope["sliding_attention"]["rope_theta"]
-    path.write_text(json.dumps(config))
-
-
-@pytest.mark.filterwarnings("error:config.json")
-@pytest.mark.parametrize("served", ["zoo-modernbert"], indirect=True)
-@pytest.mark.parametrize("heads, head_dim", [(4, 8), (3, 16)])
-@pytest.mark.parametrize("extra", MODERNBERT)
-def test_modernbert(served, tmp_path, heads, head_dim, extra):
-    tokens = dict.fromkeys((f"{name}_token_id" for name in ("pad", "bos", "eos", "cls", "sep")), 0)
-    values = SMALL | dict(num_hidden_layers=4, intermediate_size=48, local_attention=6) | tokens | extra
-    config = ModernBertConfig(hidden_size=heads * head_dim, num_attention_heads=heads, **values)
-    model = reference(ModernBertForMaskedLM, config, heads)
-    compared(model, tmp_path, "modernbert", respelled=spelled_as_modernbert)
-    tokens = texts(VOCAB, 2, 30)
-    mask = torch.tensor([[1] * 30, [1] * 19 + [0] * 11])
-    with torch.no_grad():
-        expected = model(torch.tensor(tokens), attention_mask=mask).logits
-    found = zoo.load(tmp_path / "written").model(mx.array(tokens), mx.array(mask.numpy()))
-    assert difference(found[:1], expected[:1]) <= TOLERANCE
-    assert difference(found[1:, :19], expected[1:, :19]) <= TOLERANCE
 
 
 MLX_LM = {

@@ -1,7 +1,4 @@
-"""The example plugins mamba2 and falcon-h1 against transformers, their chunks crossed."""
-
-import sys
-from pathlib import Path
+"""Mamba-2 and Falcon-H1 against transformers and mlx-lm, their chunks crossed."""
 
 import pytest
 import torch
@@ -9,27 +6,13 @@ from transformers import FalconH1Config, FalconH1ForCausalLM, Mamba2Config, Mamb
 
 import zoo
 from zoo.checkpoint.convert import save
-from zoo.host.registry import isolated
 
 from .support import TOLERANCE, difference, reference, spelled_as_4, texts
 
 import mlx.core as mx  # isort: skip (after zoo, which loads the fast BLAS)
 
-EXAMPLES = Path(__file__).parents[2] / "docs" / "plugins" / "examples"
 VOCAB = 99
 LENGTHS = (1, 7, 8, 9, 40, 130)  # about chunks of 8, and beyond those of 64 and 128
-
-
-@pytest.fixture
-def known(monkeypatch):
-    for name in ("zoo-mamba2", "zoo-falcon-h1"):
-        monkeypatch.syspath_prepend(str(EXAMPLES / name))
-    import zoo_falcon_h1
-    import zoo_mamba2
-
-    yield isolated(zoo_mamba2, zoo_falcon_h1)
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("zoo_mamba2", "zoo_falcon_h1")]:
-        del sys.modules[name]
 
 
 def spread(model):
@@ -65,11 +48,11 @@ def agrees(model, loaded):
     assert difference(loaded.model(inputs_embeds=vectors), expected) <= TOLERANCE
 
 
-def from_folder(model, folder, known, name):
+def from_folder(model, folder, name):
     model.save_pretrained(folder)
     for spelled in (lambda folder: None, spelled_as_4):
         spelled(folder)
-        loaded = zoo.load(folder, registry=known)
+        loaded = zoo.load(folder)
         assert loaded.architecture.name == name
         agrees(model, loaded)
     return loaded
@@ -85,10 +68,10 @@ MAMBA2 = [
 
 @pytest.mark.filterwarnings("error:config.json")  # every key is read
 @pytest.mark.parametrize("extra", MAMBA2)
-def test_mamba2(known, tmp_path, extra):
+def test_mamba2(tmp_path, extra):
     shape = dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_heads=8, head_dim=8, state_size=7)
     config = Mamba2Config(**(shape | dict(n_groups=2, chunk_size=8) | extra))
-    from_folder(spread(reference(Mamba2ForCausalLM, config, 1)), tmp_path, known, "mamba2")
+    from_folder(spread(reference(Mamba2ForCausalLM, config, 1)), tmp_path, "mamba2")
 
 
 FALCON = [
@@ -108,18 +91,18 @@ MULTIPLIERS = dict(
 
 @pytest.mark.filterwarnings("error:config.json")
 @pytest.mark.parametrize("extra", FALCON)
-def test_falcon_h1(known, tmp_path, extra):
+def test_falcon_h1(tmp_path, extra):
     shape = dict(
         **dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=40, num_hidden_layers=2),
         **dict(num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256),
         **dict(mamba_d_ssm=48, mamba_n_heads=8, mamba_n_groups=2, mamba_d_state=7, mamba_chunk_size=8),
     )
     config = FalconH1Config(**(shape | MULTIPLIERS | extra))
-    from_folder(spread(reference(FalconH1ForCausalLM, config, 2)), tmp_path, known, "falcon-h1")
+    from_folder(spread(reference(FalconH1ForCausalLM, config, 2)), tmp_path, "falcon-h1")
 
 
 @pytest.mark.parametrize("kind", ["mamba2", "falcon-h1"])
-def test_left_padding_and_what_the_zoo_writes(known, tmp_path, kind):
+def test_left_padding_and_what_the_zoo_writes(tmp_path, kind):
     if kind == "mamba2":
         shape = dict(num_heads=8, head_dim=8, state_size=6, n_groups=2, chunk_size=8)
         made, config = Mamba2ForCausalLM, Mamba2Config
@@ -130,7 +113,7 @@ def test_left_padding_and_what_the_zoo_writes(known, tmp_path, kind):
     numbers = dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2) | shape
     model = spread(reference(made, config(**numbers), 3))
     model.save_pretrained(tmp_path / "theirs")
-    loaded = zoo.load(tmp_path / "theirs", registry=known)
+    loaded = zoo.load(tmp_path / "theirs")
     tokens, mask = texts(VOCAB, 2, 20), [[1] * 20, [0] * 6 + [1] * 14]
     with torch.no_grad():
         expected = model(torch.tensor(tokens), attention_mask=torch.tensor(mask)).logits
@@ -146,7 +129,7 @@ def test_left_padding_and_what_the_zoo_writes(known, tmp_path, kind):
     agrees(again, loaded)
 
 
-def test_mlx_lms_layout_of_mamba2(known, tmp_path):
+def test_mlx_lms_layout_of_mamba2(tmp_path):
     from mlx_lm.models import mamba2 as theirs
 
     shape = dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_heads=8, head_dim=8, state_size=6)
@@ -158,4 +141,4 @@ def test_mlx_lms_layout_of_mamba2(known, tmp_path):
     tensors = network.sanitize(dict(mx.load(str(path))))
     mx.eval(tensors)
     mx.save_safetensors(str(path), tensors, metadata={"format": "mlx"})
-    agrees(model, zoo.load(tmp_path, registry=known))
+    agrees(model, zoo.load(tmp_path))

@@ -1,17 +1,17 @@
-"""How Mamba-2's mixer is drawn. Imports no mlx."""
+"""The drawing of Mamba-2's mixer. Imports no mlx."""
 
 from zoo.describe.diagram import Note, note
 from zoo.describe.diagram.draw import activation, counted
 
 
 def state_space(subject):
-    """The convolved branch with its scan, which the gate is multiplied with, and the step of each head."""
+    """The convolved branch with its scan, the step of each head, and the gate."""
     spec = subject.spec
     rows = [
         ("Input", "input"),
-        [("Convolution", "convolution"), ("Step", "step"), ("Gate, SiLU", "input")],
+        [("Convolution", "convolution"), ("Δ", "dt_bias"), ("Gate, SiLU", "input")],
         [(activation(spec.activation), "convolution"), "", ""],
-        ("Scan", "decay"),
+        ("Scan", "A_log"),
         "×",
         *([("RMSNorm", "gain")] if spec.eps is not None else []),
         ("Output", "output"),

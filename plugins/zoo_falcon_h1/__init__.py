@@ -1,22 +1,22 @@
 """Falcon-H1, told as a difference from LLaMA: a state space beside every attention. Imports no mlx."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import zoo_mamba2
-
-import zoo_llama
-from zoo.architecture import Architecture, Block, Drawing, Preset, Rename, hookimpl
-from zoo.recipe import GatedMLP, Layer, Spec, repeat
+from zoo.architecture import Architecture, Block, Drawing, ModuleProbe, Preset, Rename, hookimpl
+from zoo.recipe import GatedMLP, Spec, repeat
+from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
+from zoo_llama import llama, sized
+from zoo_mamba2 import StateSpace, mixer_weights, refuse_step_limits
 
 
 @dataclass(frozen=True)
-class ScaledStateSpace(zoo_mamba2.StateSpace):
-    """Mamba-2's mixer; what it projects is multiplied by `scales`: of gate, values, write, read and step.
+class ScaledStateSpace(StateSpace):
+    """Mamba-2's mixer; what it projects is multiplied by `scales`: of gate, values, B, C and dt.
 
     The gate comes after the norm when `norm_first`, and alone when there is no norm.
     """
 
-    name = "falcon-h1"
+    name = "scaled-state-space"
     scales: tuple[float, ...] = (1.0,) * 5
     norm_first: bool = False
 
@@ -25,39 +25,50 @@ class ScaledStateSpace(zoo_mamba2.StateSpace):
 class ScaledMLP(GatedMLP):
     """down(activation(gate(x) · scales₀) · up(x)) · scales₁."""
 
-    name = "falcon-h1"
+    name = "scaled-gated-mlp"
     divided = GatedMLP.divided
     scales: tuple[float, ...] = (1.0, 1.0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParallelLayer(Layer):
-    """h = norm(x): x + mixer(h) + memory(h), then a feed-forward. Each mixer's scales multiply its input and output."""
+@dataclass(frozen=True)
+class ParallelMixers(Spec):
+    """h = norm(x): x + mixer(h) + memory(h), then a feed-forward. Each mixer's scales multiply its input and its output."""
 
-    name = "falcon-h1"
+    kind, name = "layer", "parallel-mixers"
     by_part = True  # masks and caches come by the names of the parts, "mixer" and "memory"
-    memory: Spec
+    mixer_norm: Spec = field(metadata={"kind": "norm"})
+    mixer: Spec = field(metadata={"kind": "mixer"})
+    memory: Spec = field(metadata={"kind": "mixer"})
+    feedforward_norm: Spec = field(metadata={"kind": "norm"})
+    feedforward: Spec = field(metadata={"kind": "feedforward"})
     mixer_scales: tuple[float, ...] = (1.0, 1.0)
     memory_scales: tuple[float, ...] = (1.0, 1.0)
+
+    @property
+    def norm_placement(self):
+        """As in a Pre-LN layer."""
+        return "before each part"
 
 
 def falcon_h1(config):
     """LLaMA with two mixers a layer and a number before each matrix (Falcon-LLM Team, 2025)."""
-    recipe = zoo_llama.llama(config.with_defaults(rms_norm_eps=1e-5, num_key_value_heads=8))
+    recipe = llama(
+        config.with_defaults(rms_norm_eps=1e-5, num_key_value_heads=8, max_position_embeddings=8192)
+    )
     base, one = recipe.layers[0], lambda key: config.number(key, 1.0)
-    layer = ParallelLayer(
+    layer = ParallelMixers(
+        mixer_norm=base.mixer_norm,
         mixer=base.mixer.change(scale=base.mixer.head_dim**-0.5 * one("key_multiplier")),
         mixer_scales=(one("attention_in_multiplier"), one("attention_out_multiplier")),
-        mixer_norm=base.mixer_norm,
         memory=state_space(config, base.feedforward.activation, base.mixer_norm.eps),
         memory_scales=(one("ssm_in_multiplier"), one("ssm_out_multiplier")),
+        feedforward_norm=base.feedforward_norm,
         feedforward=ScaledMLP(
             hidden=base.feedforward.hidden,
             activation=base.feedforward.activation,
             bias=base.feedforward.bias,
-            scales=numbers(config, "mlp_multipliers", 2),
+            scales=multipliers(config, "mlp_multipliers", 2),
         ),
-        feedforward_norm=base.feedforward_norm,
     )
     config.refuse("mamba_use_mlp", False)
     config.ignore("num_logits_to_keep", "mlp_expansion_factor")  # they change no logit
@@ -70,7 +81,7 @@ def falcon_h1(config):
 
 def state_space(config, activation, eps):
     """The mixer beside attention, whose norm is optional."""
-    zoo_mamba2.refuse_step_limits(config)
+    refuse_step_limits(config)
     wide = config.count("mamba_expand", 2) * config.count("hidden_size")
     inner = config.count("mamba_d_ssm", wide if config.is_null("mamba_d_ssm") else 1024)
     heads = config.count("mamba_n_heads", 128)
@@ -90,47 +101,64 @@ def state_space(config, activation, eps):
         kernel_bias=config.flag("mamba_conv_bias", True),
         eps=eps if config.flag("mamba_rms_norm", False) else None,
         norm_first=config.flag("mamba_norm_before_gate", True),
-        scales=numbers(config, "ssm_multipliers", 5),
+        scales=multipliers(config, "ssm_multipliers", 5),
     )
 
 
-def numbers(config, key, count):
+def multipliers(config, key, count):
     """The `count` numbers of a key; ones when it is absent."""
-    found = config.get(key, [1.0] * count)
-    if not isinstance(found, list) or len(found) != count:
+    found = config.numbers(key, [1.0] * count)
+    if len(found) != count:
         raise config.error(key, f"must be {count} numbers")
     return tuple(found)
 
 
 WEIGHTS = (
-    *zoo_mamba2.mixer_weights("model.layers.{i}.mamba.", "layers.{i}.memory."),
+    *mixer_weights("model.layers.{i}.mamba.", "layers.{i}.memory."),
     Rename("model.layers.{i}.pre_ff_layernorm.*", "layers.{i}.feedforward_norm.*"),
     Rename("model.layers.{i}.feed_forward.{part}_proj.*", "layers.{i}.feedforward.{part}.*"),
     Rename("model.final_layernorm.*", "norm.*"),
-    *zoo_llama.WEIGHTS,
+    *LLAMA_WEIGHTS,
 )
-TINY = dict(vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4)
-TINY |= dict(num_key_value_heads=2, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_state=6, mamba_n_groups=2)
-TINY |= dict(mamba_chunk_size=8, key_multiplier=0.4, ssm_multipliers=[0.4, 0.3, 0.5, 0.6, 0.7])
+
+HALF_BILLION = sized(
+    layers=36, dim=1024, heads=8, kv_heads=2, hidden=2048, head_dim=64, vocab_size=32784
+) | dict(
+    **dict(mamba_d_ssm=1536, mamba_n_heads=24, mamba_d_head=64, mamba_d_state=128, mamba_chunk_size=128),
+    **dict(mamba_norm_before_gate=False, rope_theta=1e11, max_position_embeddings=16384),
+    **dict(embedding_multiplier=5.656854249492381, lm_head_multiplier=0.0390625, key_multiplier=0.390625),
+    **dict(attention_out_multiplier=0.9375, ssm_in_multiplier=1.25, ssm_out_multiplier=0.23570226039551587),
+    mlp_multipliers=[0.8838834764831844, 0.5859375],
+    ssm_multipliers=[0.3535533905932738, 0.25, 0.3535533905932738, 0.5, 0.3535533905932738],
+)
+TINY = sized(layers=2, dim=64, heads=4, kv_heads=2, hidden=96, vocab_size=256) | dict(
+    **dict(mamba_d_ssm=48, mamba_n_heads=6, mamba_d_state=6, mamba_n_groups=2, mamba_chunk_size=8),
+    **dict(max_position_embeddings=128, key_multiplier=0.4, embedding_multiplier=3.0, lm_head_multiplier=0.5),
+    **dict(mlp_multipliers=[0.9, 0.6], ssm_multipliers=[0.4, 0.3, 0.5, 0.6, 0.7]),
+)
 
 
 @hookimpl
 def zoo_blocks():
-    """The layer, and its two parts that are scaled."""
-    yield Block(ParallelLayer, "zoo_falcon_h1.block:ParallelLayer", "two mixers side by side")
-    yield Block(ScaledStateSpace, "zoo_falcon_h1.block:ScaledStateSpace", "Mamba-2's mixer, scaled")
-    yield Block(ScaledMLP, "zoo_falcon_h1.block:ScaledMLP", "a gated feed-forward, scaled")
+    yield Block(
+        ParallelMixers, "zoo_falcon_h1.block:ParallelMixers", "two mixers side by side, then a feed-forward"
+    )
+    yield Block(ScaledStateSpace, "zoo_falcon_h1.block:ScaledStateSpace", "Mamba-2's mixer with multipliers")
+    yield Block(ScaledMLP, "zoo_falcon_h1.block:ScaledMLP", "gated feed-forward with multipliers")
 
 
 @hookimpl
 def zoo_drawings():
-    """The layer's block diagram."""
-    yield Drawing(ParallelLayer, "zoo_falcon_h1.drawing:parallel_layer")
+    yield Drawing(ParallelMixers, "zoo_falcon_h1.drawing:parallel_mixers")
+
+
+@hookimpl
+def zoo_probes():
+    yield ModuleProbe("zoo_falcon_h1.block:ParallelMixers", "zoo.inspect.tracing.block_probes:ResidualProbe")
 
 
 @hookimpl
 def zoo_architectures():
-    """Falcon-H1."""
     yield Architecture(
         name="falcon-h1",
         base="llama",
@@ -138,7 +166,11 @@ def zoo_architectures():
         model_types=("falcon_h1",),
         recipe=falcon_h1,
         weights=WEIGHTS,
-        presets=(Preset("tiny", "for tests", config=TINY),),
+        presets=(
+            Preset(
+                "0.5b", hub="tiiuae/Falcon-H1-0.5B-Base", config=HALF_BILLION, licence="Falcon-LLM License"
+            ),
+            Preset("tiny", config=TINY),
+        ),
         references=("Falcon-LLM Team, 2025, arXiv:2507.22448",),
-        api=1,
     )

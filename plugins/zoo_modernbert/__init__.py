@@ -76,18 +76,30 @@ WEIGHTS = (
     OutputHead("decoder.*", "head.output.*"),
 )
 
-BASE = dict(hidden_size=768, intermediate_size=1152, num_hidden_layers=22, num_attention_heads=12)
-BASE |= dict(vocab_size=50368)
-TINY = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4)
-TINY |= dict(vocab_size=256, local_attention=6, max_position_embeddings=128)
+
+def sized(layers, dim, heads, hidden, **numbers):
+    """The numbers of a config.json that its size is made of, and others by their own names."""
+    return dict(
+        hidden_size=dim,
+        intermediate_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        **numbers,
+    )
+
+
+BASE = sized(layers=22, dim=768, heads=12, hidden=1152, vocab_size=50368)
+LARGE = sized(layers=28, dim=1024, heads=16, hidden=2624, vocab_size=50368)
+TINY = sized(layers=4, dim=64, heads=4, hidden=96, vocab_size=256)
+TINY |= dict(local_attention=6, max_position_embeddings=128)
 
 
 @hookimpl
 def zoo_architectures():
-    """ModernBERT."""
     yield Architecture(
         name="modernbert",
-        summary="an encoder with rotary positions, two-sided windows and GEGLU",
+        base="bert",
+        summary="an encoder with rotary positions, a two-sided window in two layers of three, and GEGLU",
         task="fill-mask",
         causality="full",
         model_types=("modernbert",),
@@ -95,8 +107,8 @@ def zoo_architectures():
         weights=WEIGHTS,
         presets=(
             Preset("base", hub="answerdotai/ModernBERT-base", config=BASE, licence="Apache-2.0"),
+            Preset("large", hub="answerdotai/ModernBERT-large", config=LARGE, licence="Apache-2.0"),
             Preset("tiny", config=TINY),
         ),
         references=("Warner et al., 2024, arXiv:2412.13663",),
-        api=1,
     )

@@ -1,9 +1,9 @@
-"""How the layer of Falcon-H1 is drawn. Imports no mlx."""
+"""The drawing of Falcon-H1's layer. Imports no mlx."""
 
 from zoo.describe.diagram import Residual, parts
 
 
-def parallel_layer(subject):
+def parallel_mixers(subject):
     """A residual sum of attention and the state space, which share a norm, then one of the feed-forward."""
     title = "Attention and state space in parallel"
     mixers = parts.side_by_side(subject, title, mixer="Attention", memory="State space")

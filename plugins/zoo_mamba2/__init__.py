@@ -1,30 +1,36 @@
 """Mamba-2, told as a difference from Mamba: a state a head, updated in chunks by matrix products. Imports no mlx."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
-from zoo.architecture import Architecture, Block, Depthwise, Drawing, Preset, Rename, hookimpl
+from zoo.architecture import Architecture, Block, Depthwise, Drawing, ModuleProbe, Preset, Rename, hookimpl
 from zoo.errors import RecipeError
-from zoo.recipe import Spec
+from zoo.recipe import ACTIVATIONS, Matrix, Spec
 from zoo_mamba import mamba, weights
 
 
 @dataclass(frozen=True)
 class StateSpace(Spec):
-    """A convolution, then a state (head_dim, state) a head; the heads of a group write and read the same."""
+    """A convolution over the last `kernel` tokens, then a state (`head_dim`, `state`) for each of `heads` heads.
+
+    dt, B and C say how much of a head's state stays, what enters it and what is read from it; the heads of a group share B
+    and C (Dao and Gu, 2024, section 7). `eps` is of the norm before the output (None: no norm). Parameters besides the
+    projections: `dt_bias`, `A_log` and `D`, (H,) each, and `gain`, the norm's.
+    """
 
     kind, name = "mixer", "mamba2"
-    recurrent = True  # it is told which columns hold a token, and carries a state
+    recurrent: ClassVar[bool] = True
     heads: int
     head_dim: int
     state: int
     groups: int
     kernel: int = 4
     chunk: int = 256
-    activation: str = "silu"
+    activation: str = field(default="silu", metadata={"choices": ACTIVATIONS})
     bias: bool = False
     output_bias: bool = False
     kernel_bias: bool = True
-    eps: float | None = 1e-5  # of the gated norm; None: no norm
+    eps: float | None = 1e-5
 
     def __post_init__(self):
         super().__post_init__()
@@ -32,18 +38,26 @@ class StateSpace(Spec):
             raise RecipeError(f"groups: {self.groups} does not divide heads, {self.heads}")
 
     @property
-    def inner(self):  # the width of all heads
+    def inner(self):
+        """The width of all heads together."""
         return self.heads * self.head_dim
 
     @property
-    def channels(self):  # what is convolved: the heads' values, and what each group writes and reads
+    def channels(self):
+        """How many channels are convolved: the heads' values, and each group's B and C."""
         return self.inner + 2 * self.groups * self.state
 
     def own_parameters(self, dim):
-        outputs = self.inner + self.channels + self.heads
-        projections = (dim + self.bias) * outputs + (self.inner + self.output_bias) * dim
         convolution = self.channels * (self.kernel + self.kernel_bias)
-        return projections + convolution + 3 * self.heads + self.inner * (self.eps is not None)
+        return (
+            super().own_parameters(dim) + convolution + 3 * self.heads + self.inner * (self.eps is not None)
+        )
+
+    def matrices(self, dim):
+        return (
+            Matrix("input", dim, self.inner + self.channels + self.heads, bias=self.bias),
+            Matrix("output", self.inner, dim, bias=self.output_bias),
+        )
 
     def state_size(self, dim):
         return self.channels * (self.kernel - 1) + self.inner * self.state
@@ -68,13 +82,18 @@ def mamba2(config):
 
 
 def refuse_step_limits(config):
-    """ConfigError for limits of the step size other than none, which JSON spells in two ways."""
+    """ConfigError for limits of dt other than none, which JSON spells in two ways."""
     if config.get("time_step_limit") not in (None, [0.0, float("inf")], [0.0, {"__float__": "Infinity"}]):
         raise config.error("time_step_limit", "is not implemented")
 
 
-NAMES = {"in_proj.*": "input.*", "conv1d.bias": "convolution.bias", "dt_bias": "step", "A_log": "decay"}
-NAMES |= {"D": "skip", "norm.weight": "gain", "out_proj.*": "output.*"}
+NAMES = {
+    "in_proj.*": "input.*",
+    "conv1d.bias": "convolution.bias",
+    "norm.weight": "gain",
+    "out_proj.*": "output.*",
+}
+NAMES |= {name: name for name in ("dt_bias", "A_log", "D")}
 
 
 def mixer_weights(source="backbone.layers.{i}.mixer.", target="layers.{i}.mixer.", axis=1):
@@ -83,33 +102,43 @@ def mixer_weights(source="backbone.layers.{i}.mixer.", target="layers.{i}.mixer.
     return (convolution, *(Rename(source + theirs, target + ours) for theirs, ours in NAMES.items()))
 
 
-TINY = dict(vocab_size=64, hidden_size=16, num_hidden_layers=2, num_heads=4, head_dim=8, state_size=6)
+# Of `mixer_weights` and Mamba's rules, which share some, the first of two that fit takes a tensor.
+HF, MLX = (tuple(dict.fromkeys((*mixer_weights(axis=axis), *weights(axis)))) for axis in (1, 2))
+
+CODESTRAL = dict(vocab_size=32768, hidden_size=4096, num_hidden_layers=64, num_heads=128, head_dim=64)
+CODESTRAL |= dict(state_size=128, n_groups=8, chunk_size=256, tie_word_embeddings=False)
+TINY = dict(vocab_size=256, hidden_size=32, num_hidden_layers=2, num_heads=4, head_dim=16, state_size=6)
+TINY |= dict(n_groups=2, chunk_size=8)
 
 
 @hookimpl
 def zoo_blocks():
-    yield Block(StateSpace, "zoo_mamba2.block:StateSpace", "states of heads, updated in chunks")
+    yield Block(StateSpace, "zoo_mamba2.block:StateSpace", "state space with one decay a head (SSD)")
 
 
 @hookimpl
 def zoo_drawings():
-    """The mixer's block diagram."""
     yield Drawing(StateSpace, "zoo_mamba2.drawing:state_space")
 
 
 @hookimpl
+def zoo_probes():
+    yield ModuleProbe("zoo_mamba2.block:StateSpace", "zoo_mamba2.probe:StateSpaceProbe")
+
+
+@hookimpl
 def zoo_architectures():
-    """Mamba-2, in both published layouts; some of its rules are Mamba's, too."""
-    hf, mlx = (tuple(dict.fromkeys((*mixer_weights(axis=axis), *weights(axis)))) for axis in (1, 2))
     yield Architecture(
         name="mamba2",
         base="mamba",
         summary="Mamba with one decay a head, so that chunks of tokens are products of matrices",
         model_types=("mamba2",),
         recipe=mamba2,
-        weights=hf,
-        mlx_weights=mlx,
-        presets=(Preset("tiny", "for tests", config=TINY | dict(n_groups=2, chunk_size=8)),),
+        weights=HF,
+        mlx_weights=MLX,
+        presets=(
+            Preset("7b", hub="mistralai/Mamba-Codestral-7B-v0.1", config=CODESTRAL, licence="Apache-2.0"),
+            Preset("tiny", config=TINY),
+        ),
         references=("Dao and Gu, 2024, arXiv:2405.21060",),
-        api=1,
     )
