@@ -229,6 +229,7 @@ def zoo_architectures():
             "Devlin et al., 2018, arXiv:1810.04805",
             "Reimers and Gurevych, 2019, arXiv:1908.10084",
         ),
+        published="2018-10",
     )
 
 

@@ -287,6 +287,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("DeepSeek-AI, 2024, arXiv:2412.19437", "DeepSeek-AI, 2024, arXiv:2405.04434"),
+        published="2024-12",
         prediction=Architecture(
             name="deepseek-v3-prediction",
             summary="the layer of DeepSeek-V3 for the token after the next",

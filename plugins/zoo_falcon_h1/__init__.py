@@ -173,4 +173,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Falcon-LLM Team, 2025, arXiv:2507.22448",),
+        published="2025-07",
     )

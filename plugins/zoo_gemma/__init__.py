@@ -216,6 +216,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Gemma Team, 2024, arXiv:2408.00118",),
+        published="2024-08",
     )
 
 

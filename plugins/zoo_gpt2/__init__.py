@@ -150,6 +150,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Radford et al., 2019, Language Models are Unsupervised Multitask Learners",),
+        published="2019-02",
     )
     yield Architecture(
         name="gpt2-postln",
@@ -165,6 +166,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Xiong et al., 2020, arXiv:2002.04745",),
+        published="2020-02",
     )
     yield Architecture(
         name="gpt",
@@ -185,4 +187,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Radford et al., 2018, Improving Language Understanding by Generative Pre-Training",),
+        published="2018-06",
     )

@@ -264,6 +264,7 @@ def zoo_architectures():
             ),
         ),
         references=("OpenAI, 2025, arXiv:2508.10925",),
+        published="2025-08",
     )
 
 

@@ -153,6 +153,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Nie et al., 2025, arXiv:2502.09992",),
+        published="2025-02",
     )
 
 

@@ -238,6 +238,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Touvron et al., 2023, arXiv:2302.13971", "Dubey et al., 2024, arXiv:2407.21783"),
+        published="2023-02",
     )
     yield Architecture(
         name="mistral",
@@ -261,6 +262,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY | dict(sliding_window=6)),
         ),
         references=("Jiang et al., 2023, arXiv:2310.06825",),
+        published="2023-10",
     )
     yield Architecture(
         name="qwen2",
@@ -286,6 +288,7 @@ def zoo_architectures():
             ),
         ),
         references=("Yang et al., 2024, arXiv:2407.10671",),
+        published="2024-07",
     )
     yield Architecture(
         name="qwen3",
@@ -313,4 +316,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY | dict(head_dim=24)),
         ),
         references=("Yang et al., 2025, arXiv:2505.09388",),
+        published="2025-05",
     )

@@ -252,6 +252,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Gu and Dao, 2023, arXiv:2312.00752",),
+        published="2023-12",
     )
 
 

@@ -141,4 +141,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Dao and Gu, 2024, arXiv:2405.21060",),
+        published="2024-05",
     )

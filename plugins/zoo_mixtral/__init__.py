@@ -207,6 +207,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY | dict(num_local_experts=4, sliding_window=6)),
         ),
         references=("Jiang et al., 2024, arXiv:2401.04088",),
+        published="2024-01",
     )
     yield Architecture(
         name="qwen2-moe",
@@ -246,6 +247,7 @@ def zoo_architectures():
             ),
         ),
         references=("Yang et al., 2024, arXiv:2407.10671",),
+        published="2024-07",
     )
     yield Architecture(
         name="qwen3-moe",
@@ -275,4 +277,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY | SMALL_EXPERTS | dict(head_dim=24, decoder_sparse_step=2)),
         ),
         references=("Yang et al., 2025, arXiv:2505.09388",),
+        published="2025-05",
     )

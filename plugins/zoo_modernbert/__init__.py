@@ -111,4 +111,5 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Warner et al., 2024, arXiv:2412.13663",),
+        published="2024-12",
     )

@@ -41,6 +41,7 @@ def zoo_architectures():
             "Raffel et al., 2019, arXiv:1910.10683",
             "Du et al., 2021, arXiv:2103.10360",
         ),
+        published="2019-05",
     )
 
 

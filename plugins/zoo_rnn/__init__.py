@@ -137,6 +137,7 @@ def zoo_architectures():
             "Gers et al., 2000, Learning to Forget",
             "Zaremba et al., 2014, arXiv:1409.2329",
         ),
+        published="1997-11",
     )
     yield Architecture(
         name="gru",
@@ -152,6 +153,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Cho et al., 2014, arXiv:1406.1078",),
+        published="2014-06",
     )
 
 

@@ -99,6 +99,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Vaswani et al., 2017, arXiv:1706.03762",),
+        published="2017-06",
     )
     yield Architecture(
         name="marian",
@@ -119,6 +120,7 @@ def zoo_architectures():
             "Junczys-Dowmunt et al., 2018, arXiv:1804.00344",
             "Tiedemann and Thottingal, 2020, OPUS-MT",
         ),
+        published="2018-04",
     )
     yield Architecture(
         name="bart",
@@ -139,6 +141,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Lewis et al., 2019, arXiv:1910.13461",),
+        published="2019-10",
     )
     yield Architecture(
         name="m2m-100",
@@ -165,6 +168,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("Fan et al., 2020, arXiv:2010.11125", "NLLB Team, 2022, arXiv:2207.04672"),
+        published="2020-10",
     )
     yield Architecture(
         name="t5",
@@ -187,6 +191,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY_T5),
         ),
         references=("Raffel et al., 2019, arXiv:1910.10683",),
+        published="2019-10",
     )
     yield Architecture(
         name="mt5",
@@ -207,6 +212,7 @@ def zoo_architectures():
             Preset("tiny", config=TINY_T5),
         ),
         references=("Xue et al., 2020, arXiv:2010.11934",),
+        published="2020-10",
     )
 
 

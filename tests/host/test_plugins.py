@@ -88,6 +88,10 @@ BROKEN = {
         "zoo_resolve(config, folder): Argument(s) {'folder'}",
     ),
     "unknown field": (made(heads="3"), "unexpected keyword argument 'heads'"),
+    "year without a month": (
+        made(published="'2024'"),
+        "architecture odd: published is a month such as \"2017-06\", not '2024'",
+    ),
     "unknown task": (made(task="'dance'"), "architecture odd: task 'dance' is not one of generate"),
     "name with a space": (made(name="'an odd one'"), "'an odd one': a name is letters"),
     "recipe is no function": (made(recipe="{}"), "architecture odd: recipe is a function"),

@@ -24,6 +24,7 @@ from zoo.weights import Rule
 TASKS = ("generate", "translate", "encode", "fill-mask", "denoise")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 TARGET = re.compile(r"[\w.]+:\w+")
+MONTH = re.compile(r"[12]\d{3}-(0[1-9]|1[0-2])")
 
 
 def checked_name(what: str, name: object, pattern: re.Pattern[str] = NAME) -> str:
@@ -153,7 +154,7 @@ class Architecture(Record):
     strategy of the same plugin serves, such as "classify".
     `causality` says what a token attends to: "causal", itself and earlier tokens; "prefix", also the whole prompt; "full",
     every token. `base` is the architecture that this one is described as a variant of. `references` say where it was
-    published. `quantizes(path, quantization)` may give another `zoo.checkpoint.quantized_matrix.QuantizationSpec` for the layer at a path, or
+    published, and `published` is the month of the first of them, "2017-06". `quantizes(path, quantization)` may give another `zoo.checkpoint.quantized_matrix.QuantizationSpec` for the layer at a path, or
     None to keep it whole. `api` is the version of this contract that the plugin was written for.
 
     `prediction` is the multi-token prediction layer that a checkpoint may hold beside the model: an architecture of its
@@ -181,6 +182,7 @@ class Architecture(Record):
     quantizes: Callable[[str, Any], Any] | None = None
     presets: tuple[Preset, ...] = ()
     references: tuple[str, ...] = ()
+    published: str = ""
     api: int = API
     prediction: Architecture | None = None
 
@@ -198,6 +200,8 @@ class Architecture(Record):
             for alias in preset.aliases:
                 checked_name(f"{label}: alias", alias, ALIAS)
         check_tuples(label, self, ("model_types", "references"), str)
+        if not (isinstance(self.published, str) and (not self.published or MONTH.fullmatch(self.published))):
+            raise PluginError(f'{label}: published is a month such as "2017-06", not {self.published!r:.60}')
         if not (self.quantizes is None or callable(self.quantizes)):
             raise PluginError(
                 f"{label}: quantizes is a function of a path and a quantization, not {self.quantizes!r}"

@@ -202,6 +202,7 @@ def _about(found: Described, registry: Registry) -> dict[str, Any]:
         "model_types": list(architecture.model_types),
         "presets": [preset.name for preset in architecture.presets],
         "references": list(architecture.references),
+        "published": architecture.published,
         "described": f"{found.origin} ({hub})" if hub else found.origin,
     }
 

@@ -61,6 +61,7 @@ def card(
         "hub": preset.hub if preset else None,
         "types": list(architecture.model_types),
         "references": list(architecture.references),
+        "published": architecture.published,
         "base": base and {"name": base[0], "sentences": list(map(say, words))},
         "context": recipe.context,
         "facts": [_fact(fact, say) for fact in sheet if not fact.name.startswith(LEFT_OUT)],

@@ -49,5 +49,6 @@ def zoo_architectures():
             Preset("tiny", config=TINY | dict(sliding_window=6, sliding_window_pattern=3)),
         ),
         references=("Cohere, 2025, arXiv:2504.00698",),
+        published="2025-04",
         api=1,
     )

@@ -95,5 +95,6 @@ def zoo_architectures():
             Preset("sequential", config=TINY | dict(use_parallel_residual=False, attention_bias=False)),
         ),
         references=("Black et al., 2022, arXiv:2204.06745", "Biderman et al., 2023, arXiv:2304.01373"),
+        published="2022-04",
         api=1,
     )

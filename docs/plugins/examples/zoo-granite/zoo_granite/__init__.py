@@ -39,5 +39,6 @@ def zoo_architectures():
             Preset("tiny", config=TINY | SCALES | dict(attention_multiplier=0.0625, logits_scaling=8.0)),
         ),
         references=('Granite Team, 2024, "Granite 3.0 Language Models"',),
+        published="2024-10",
         api=1,
     )

@@ -66,6 +66,7 @@ def zoo_architectures():
             Preset("pocket", "what `zoo train` starts from", config=zoo_llama.POCKET),
         ),
         references=("Katharopoulos et al., 2020, arXiv:2006.16236",),
+        published="2020-06",
         api=1,
     )
 

@@ -92,5 +92,6 @@ def zoo_architectures():
             Preset("tiny", config=TINY),
         ),
         references=("OLMo Team, 2024, arXiv:2501.00656",),
+        published="2025-01",
         api=1,
     )

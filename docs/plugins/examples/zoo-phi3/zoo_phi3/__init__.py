@@ -114,5 +114,6 @@ def zoo_architectures():
             Preset("long", config=LONG),
         ),
         references=("Abdin et al., 2024, arXiv:2404.14219", "Ding et al., 2024, arXiv:2402.13753"),
+        published="2024-04",
         api=1,
     )
