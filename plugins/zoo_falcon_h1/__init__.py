@@ -1,53 +1,11 @@
 """Falcon-H1, told as a difference from LLaMA: a state space beside every attention. Imports no mlx."""
 
-from dataclasses import dataclass, field
-
 from zoo.architecture import Architecture, Block, Drawing, ModuleProbe, Preset, Rename, hookimpl
-from zoo.recipe import GatedMLP, Spec, repeat
+from zoo.recipe import repeat
+from zoo_falcon_h1.specs import ParallelMixers, ScaledMLP, ScaledStateSpace
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 from zoo_llama import llama, sized
-from zoo_mamba2 import StateSpace, mixer_weights, refuse_step_limits
-
-
-@dataclass(frozen=True)
-class ScaledStateSpace(StateSpace):
-    """Mamba-2's mixer; what it projects is multiplied by `scales`: of gate, values, B, C and dt.
-
-    The gate comes after the norm when `norm_first`, and alone when there is no norm.
-    """
-
-    name = "scaled-state-space"
-    scales: tuple[float, ...] = (1.0,) * 5
-    norm_first: bool = False
-
-
-@dataclass(frozen=True)
-class ScaledMLP(GatedMLP):
-    """down(activation(gate(x) · scales₀) · up(x)) · scales₁."""
-
-    name = "scaled-gated-mlp"
-    divided = GatedMLP.divided
-    scales: tuple[float, ...] = (1.0, 1.0)
-
-
-@dataclass(frozen=True)
-class ParallelMixers(Spec):
-    """h = norm(x): x + mixer(h) + memory(h), then a feed-forward. Each mixer's scales multiply its input and its output."""
-
-    kind, name = "layer", "parallel-mixers"
-    by_part = True  # masks and caches come by the names of the parts, "mixer" and "memory"
-    mixer_norm: Spec = field(metadata={"kind": "norm"})
-    mixer: Spec = field(metadata={"kind": "mixer"})
-    memory: Spec = field(metadata={"kind": "mixer"})
-    feedforward_norm: Spec = field(metadata={"kind": "norm"})
-    feedforward: Spec = field(metadata={"kind": "feedforward"})
-    mixer_scales: tuple[float, ...] = (1.0, 1.0)
-    memory_scales: tuple[float, ...] = (1.0, 1.0)
-
-    @property
-    def norm_placement(self):
-        """As in a Pre-LN layer."""
-        return "before each part"
+from zoo_mamba2 import mixer_weights, state_space_of
 
 
 def falcon_h1(config):
@@ -60,7 +18,7 @@ def falcon_h1(config):
         mixer_norm=base.mixer_norm,
         mixer=base.mixer.change(scale=base.mixer.head_dim**-0.5 * one("key_multiplier")),
         mixer_scales=(one("attention_in_multiplier"), one("attention_out_multiplier")),
-        memory=state_space(config, base.feedforward.activation, base.mixer_norm.eps),
+        memory=state_space(config, base.mixer_norm.eps),
         memory_scales=(one("ssm_in_multiplier"), one("ssm_out_multiplier")),
         feedforward_norm=base.feedforward_norm,
         feedforward=ScaledMLP(
@@ -79,26 +37,14 @@ def falcon_h1(config):
     )
 
 
-def state_space(config, activation, eps):
+def state_space(config, eps):
     """The mixer beside attention, whose norm is optional."""
-    refuse_step_limits(config)
     wide = config.count("mamba_expand", 2) * config.count("hidden_size")
-    inner = config.count("mamba_d_ssm", wide if config.is_null("mamba_d_ssm") else 1024)
-    heads = config.count("mamba_n_heads", 128)
-    head_dim = inner // heads
-    if config.get("mamba_d_head", "auto") not in ("auto", head_dim) or heads * head_dim != inner:
-        raise config.error("mamba_n_heads", f"times mamba_d_head must be the width, {inner}")
-    return ScaledStateSpace(
-        heads=heads,
-        head_dim=head_dim,
-        state=config.count("mamba_d_state", 256),
-        groups=config.count("mamba_n_groups", 1),
-        kernel=config.count("mamba_d_conv", 4),
-        chunk=config.count("mamba_chunk_size", 256),
-        activation=activation,
-        bias=config.flag("mamba_proj_bias", False),
+    return state_space_of(
+        config,
+        config.count("mamba_d_ssm", wide if config.is_null("mamba_d_ssm") else 1024),
+        ScaledStateSpace,
         output_bias=config.flag("projectors_bias", False),
-        kernel_bias=config.flag("mamba_conv_bias", True),
         eps=eps if config.flag("mamba_rms_norm", False) else None,
         norm_first=config.flag("mamba_norm_before_gate", True),
         scales=multipliers(config, "ssm_multipliers", 5),

@@ -7,9 +7,9 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
-import zoo_falcon_h1 as specs
 from zoo.blocks.feedforward import GatedMLP
 from zoo.blocks.layer import CachedLayer
+from zoo_falcon_h1 import specs
 from zoo_mamba2.block import StateSpace
 
 

@@ -1,8 +1,5 @@
 """LFM2: a gated short convolution in most layers, grouped-query attention in the others. Imports no mlx."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from zoo.architecture import (
     Architecture,
     Block,
@@ -14,62 +11,8 @@ from zoo.architecture import (
     Rename,
     hookimpl,
 )
-from zoo.recipe import (
-    Attention,
-    Cut,
-    Decoder,
-    Division,
-    Embedding,
-    GatedMLP,
-    Head,
-    Layer,
-    Matrix,
-    RMSNorm,
-    RoPE,
-    Spec,
-    inputs,
-    outputs,
-)
-
-
-@dataclass(frozen=True)
-class ShortConvolution(Spec):
-    """output(C · convolution(B · h)) over the last `kernel` tokens; B, C and h are projections of each token.
-
-    `channels` is how many are convolved (None: the width). `bias` is of both projections and of the convolution
-    (Amini et al., 2025, section 2).
-    """
-
-    kind, name = "mixer", "short-convolution"
-    recurrent: ClassVar[bool] = True
-    kernel: int = 3
-    bias: bool = False
-    channels: int | None = None
-
-    def own_parameters(self, dim):
-        return super().own_parameters(dim) + (self.channels or dim) * (self.kernel + self.bias)
-
-    def matrices(self, dim):
-        channels = self.channels or dim
-        return Matrix("input", dim, 3 * channels, bias=self.bias), Matrix(
-            "output", channels, dim, bias=self.bias
-        )
-
-    def state_size(self, dim):
-        return (self.channels or dim) * (self.kernel - 1)
-
-    def divided(self, dim, share):
-        """By channels, which do not mix before the output."""
-        whole = self.channels or dim
-        first, last = share.inputs("channels", whole)
-        thirds = ((first + part * whole, last + part * whole) for part in range(3))
-        convolution = {f"convolution.{name}": Cut(-1, ((first, last),)) for name in ("weight", "bias")}
-        return Division(
-            self.change(channels=last - first),
-            outputs("input", *thirds) | convolution | inputs("output", (first, last)),
-            once=("output.bias",),
-            sums=("",),
-        )
+from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm, RoPE
+from zoo_lfm2.specs import ShortConvolution
 
 
 def lfm2(config):
@@ -214,5 +157,9 @@ def zoo_architectures():
             published("350M", dim=1024, heads=16, hidden=6656),
             Preset("tiny", config=TINY),
         ),
-        references=("Amini et al., 2025, arXiv:2511.23404",),
+        references=(
+            'Liquid AI, 2025, "Introducing LFM2: The Fastest On-Device Foundation Models on the Market"',
+            "Amini et al., 2025, arXiv:2511.23404",
+        ),
+        published="2025-07",
     )

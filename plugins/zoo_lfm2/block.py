@@ -5,9 +5,9 @@ from __future__ import annotations
 import mlx.core as mx
 import mlx.nn as nn
 
-import zoo_lfm2 as specs
 from zoo.blocks.convolution import Convolution, tokens_only
 from zoo.cache import CachePolicy, StateCache
+from zoo_lfm2 import specs
 
 
 class ShortConvolution(nn.Module):

@@ -87,6 +87,27 @@ def refuse_step_limits(config):
         raise config.error("time_step_limit", "is not implemented")
 
 
+def state_space_of(config, inner, kind=StateSpace, **fields):
+    """The mixer of width `inner` of a model that has attention too, from its keys `mamba_…`; other fields are given."""
+    refuse_step_limits(config)
+    heads = config.count("mamba_n_heads", 128)
+    head_dim = inner // heads
+    if config.get("mamba_d_head", "auto") not in ("auto", head_dim) or heads * head_dim != inner:
+        raise config.error("mamba_n_heads", f"times mamba_d_head must be the width, {inner}")
+    return kind(
+        heads=heads,
+        head_dim=head_dim,
+        state=config.count("mamba_d_state", 256),
+        groups=config.count("mamba_n_groups", 1),
+        kernel=config.count("mamba_d_conv", 4),
+        chunk=config.count("mamba_chunk_size", 256),
+        activation=config.activation("hidden_act", "silu"),
+        bias=config.flag("mamba_proj_bias", False),
+        kernel_bias=config.flag("mamba_conv_bias", True),
+        **fields,
+    )
+
+
 NAMES = {
     "in_proj.*": "input.*",
     "conv1d.bias": "convolution.bias",
