@@ -39,14 +39,15 @@ def falcon_h1(config):
 
 def state_space(config, eps):
     """The mixer beside attention, whose norm is optional."""
+    normalised = config.flag("mamba_rms_norm", False)
     wide = config.count("mamba_expand", 2) * config.count("hidden_size")
     return state_space_of(
         config,
         config.count("mamba_d_ssm", wide if config.is_null("mamba_d_ssm") else 1024),
         ScaledStateSpace,
         output_bias=config.flag("projectors_bias", False),
-        eps=eps if config.flag("mamba_rms_norm", False) else None,
-        norm_first=config.flag("mamba_norm_before_gate", True),
+        eps=eps if normalised else None,
+        norm_first=config.flag("mamba_norm_before_gate", True) and normalised,
         scales=multipliers(config, "ssm_multipliers", 5),
     )
 
@@ -70,7 +71,7 @@ WEIGHTS = (
 HALF_BILLION = sized(
     layers=36, dim=1024, heads=8, kv_heads=2, hidden=2048, head_dim=64, vocab_size=32784
 ) | dict(
-    **dict(mamba_d_ssm=1536, mamba_n_heads=24, mamba_d_head=64, mamba_d_state=128, mamba_chunk_size=128),
+    **dict(mamba_d_ssm=1536, mamba_n_heads=24, mamba_d_head=64, mamba_d_state=128),
     **dict(mamba_norm_before_gate=False, rope_theta=1e11, max_position_embeddings=16384),
     **dict(embedding_multiplier=5.656854249492381, lm_head_multiplier=0.0390625, key_multiplier=0.390625),
     **dict(attention_out_multiplier=0.9375, ssm_in_multiplier=1.25, ssm_out_multiplier=0.23570226039551587),
@@ -78,7 +79,7 @@ HALF_BILLION = sized(
     ssm_multipliers=[0.3535533905932738, 0.25, 0.3535533905932738, 0.5, 0.3535533905932738],
 )
 TINY = sized(layers=2, dim=64, heads=4, kv_heads=2, hidden=96, vocab_size=256) | dict(
-    **dict(mamba_d_ssm=48, mamba_n_heads=6, mamba_d_state=6, mamba_n_groups=2, mamba_chunk_size=8),
+    **dict(mamba_d_ssm=48, mamba_n_heads=6, mamba_d_state=6, mamba_n_groups=2),
     **dict(max_position_embeddings=128, key_multiplier=0.4, embedding_multiplier=3.0, lm_head_multiplier=0.5),
     **dict(mlp_multipliers=[0.9, 0.6], ssm_multipliers=[0.4, 0.3, 0.5, 0.6, 0.7]),
 )
@@ -96,6 +97,8 @@ def zoo_blocks():
 @hookimpl
 def zoo_drawings():
     yield Drawing(ParallelMixers, "zoo_falcon_h1.drawing:parallel_mixers")
+    yield Drawing(ScaledStateSpace, "zoo_falcon_h1.drawing:scaled_state_space")
+    yield Drawing(ScaledMLP, "zoo_falcon_h1.drawing:scaled_mlp")
 
 
 @hookimpl

@@ -1,6 +1,19 @@
-"""The drawing of Falcon-H1's layer. Imports no mlx."""
+"""Drawings of Falcon-H1's layer and its scaled parts. Imports no mlx."""
 
-from zoo.describe.diagram import Residual, parts
+from zoo.describe.diagram import Note, Residual, parts
+from zoo_mamba2.drawing import state_space
+
+MULTIPLIERS = Note("with multipliers", "scales")
+
+
+def scaled_state_space(subject):
+    """Mamba-2's mixer, with a note of its multipliers."""
+    return state_space(subject).with_notes(MULTIPLIERS)
+
+
+def scaled_mlp(subject):
+    """A gated feed-forward, with a note of its multipliers."""
+    return parts.gated_mlp(subject).with_notes(MULTIPLIERS)
 
 
 def parallel_mixers(subject):

@@ -42,6 +42,11 @@ class ParallelMixers(Spec):
     memory_scales: tuple[float, ...] = (1.0, 1.0)
 
     @property
+    def title(self):
+        """What a layer of this kind is called."""
+        return "layer of two mixers"
+
+    @property
     def norm_placement(self):
         """As in a Pre-LN layer."""
         return "before each part"

@@ -40,6 +40,8 @@ def granite_hybrid(config):
     def scale(key):
         return config.number(key, 1.0, least=1e-6, most=1e6)
 
+    config.choice("normalization_function", ("rmsnorm",), "rmsnorm")
+    config.ignore("init_method", "logits_to_keep")
     recipe, count = llama(config), config.layers()
     positions = config.choice("position_embedding_type", ("rope", "nope", "none"), "none")
     attention = recipe.layers[0].mixer.change(scale=scale("attention_multiplier"))
@@ -139,7 +141,7 @@ TINY = (
     | experts(4, 2, shared=48)
     | dict(
         **dict(num_hidden_layers=3, intermediate_size=32, layer_types=["mamba", "attention", "mamba"]),
-        **dict(mamba_n_heads=4, mamba_d_state=6, mamba_n_groups=2, mamba_chunk_size=8),
+        **dict(mamba_n_heads=4, mamba_d_state=6, mamba_n_groups=2),
         **dict(
             embedding_multiplier=3.0, residual_multiplier=0.5, attention_multiplier=0.1, logits_scaling=2.0
         ),

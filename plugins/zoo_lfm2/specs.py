@@ -20,6 +20,11 @@ class ShortConvolution(Spec):
     bias: bool = False
     channels: int | None = None
 
+    @property
+    def title(self):
+        """What it is called, with its gates."""
+        return "gated short convolution"
+
     def own_parameters(self, dim):
         return super().own_parameters(dim) + (self.channels or dim) * (self.kernel + self.bias)
 

@@ -8,6 +8,8 @@ from zoo.errors import RecipeError
 from zoo.recipe import ACTIVATIONS, Matrix, Spec
 from zoo_mamba import mamba, weights
 
+CHUNK = 64  # tokens that are read by one product of matrices: of the computation, not of the model
+
 
 @dataclass(frozen=True)
 class StateSpace(Spec):
@@ -20,12 +22,12 @@ class StateSpace(Spec):
 
     kind, name = "mixer", "mamba2"
     recurrent: ClassVar[bool] = True
+    chunks: ClassVar[tuple[int, ...]] = (CHUNK,)
     heads: int
     head_dim: int
     state: int
     groups: int
     kernel: int = 4
-    chunk: int = 256
     activation: str = field(default="silu", metadata={"choices": ACTIVATIONS})
     bias: bool = False
     output_bias: bool = False
@@ -66,6 +68,7 @@ class StateSpace(Spec):
 def mamba2(config):
     """Mamba with another mixer (Dao and Gu, 2024, section 7)."""
     refuse_step_limits(config)
+    config.ignore("chunk_size")  # it changes no logit
     base = mamba(config.with_defaults(tie_word_embeddings=False, state_size=128))
     same = ("state", "kernel", "activation", "bias", "kernel_bias")
     return base.change_layers(
@@ -73,7 +76,6 @@ def mamba2(config):
             heads=config.count("num_heads"),
             head_dim=config.count("head_dim"),
             groups=config.count("n_groups", 8),
-            chunk=config.count("chunk_size", 256),
             output_bias=config.flag("use_bias", False),
             eps=config.number("layer_norm_epsilon", 1e-5),
             **{name: getattr(base.layers[0].mixer, name) for name in same},
@@ -90,6 +92,7 @@ def refuse_step_limits(config):
 def state_space_of(config, inner, kind=StateSpace, **fields):
     """The mixer of width `inner` of a model that has attention too, from its keys `mamba_…`; other fields are given."""
     refuse_step_limits(config)
+    config.ignore("mamba_chunk_size")  # it changes no logit
     heads = config.count("mamba_n_heads", 128)
     head_dim = inner // heads
     if config.get("mamba_d_head", "auto") not in ("auto", head_dim) or heads * head_dim != inner:
@@ -100,7 +103,6 @@ def state_space_of(config, inner, kind=StateSpace, **fields):
         state=config.count("mamba_d_state", 256),
         groups=config.count("mamba_n_groups", 1),
         kernel=config.count("mamba_d_conv", 4),
-        chunk=config.count("mamba_chunk_size", 256),
         activation=config.activation("hidden_act", "silu"),
         bias=config.flag("mamba_proj_bias", False),
         kernel_bias=config.flag("mamba_conv_bias", True),
@@ -127,9 +129,9 @@ def mixer_weights(source="backbone.layers.{i}.mixer.", target="layers.{i}.mixer.
 HF, MLX = (tuple(dict.fromkeys((*mixer_weights(axis=axis), *weights(axis)))) for axis in (1, 2))
 
 CODESTRAL = dict(vocab_size=32768, hidden_size=4096, num_hidden_layers=64, num_heads=128, head_dim=64)
-CODESTRAL |= dict(state_size=128, n_groups=8, chunk_size=256, tie_word_embeddings=False)
+CODESTRAL |= dict(state_size=128, n_groups=8, tie_word_embeddings=False)
 TINY = dict(vocab_size=256, hidden_size=32, num_hidden_layers=2, num_heads=4, head_dim=16, state_size=6)
-TINY |= dict(n_groups=2, chunk_size=8)
+TINY |= dict(n_groups=2)
 
 
 @hookimpl

@@ -96,7 +96,7 @@ class StateSpace(nn.Module):
     ]:  # (B, H, T, P), (B, T, H), (B, G, T, N) twice, (B, H, P, N) -> (B, H, T, P), (B, H, P, N)
         """The state space's output and D · x, and the last state."""
         dt, rate, B, C = self.shared(dt, B, C)
-        y, state = scan(x * dt[..., None], rate, B, C, state, self.spec.chunk)
+        y, state = scan(x * dt[..., None], rate, B, C, state)
         return y + self.D[:, None, None] * x, state
 
     def shared(self, dt: mx.array, B: mx.array, C: mx.array) -> tuple[mx.array, mx.array, mx.array, mx.array]:
@@ -121,7 +121,7 @@ class StateSpace(nn.Module):
 
 
 def scan(
-    x: mx.array, rate: mx.array, B: mx.array, C: mx.array, state: mx.array | None, chunk: int
+    x: mx.array, rate: mx.array, B: mx.array, C: mx.array, state: mx.array | None, chunk: int = specs.CHUNK
 ) -> tuple[mx.array, mx.array]:
     """h_t = exp(rate_t) h_(t−1) + x_t ⊗ B_t and y_t = h_t C_t, a chunk at a time (Dao and Gu, 2024, section 6).
 

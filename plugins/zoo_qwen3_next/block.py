@@ -117,7 +117,7 @@ class GatedDeltaNet(nn.Module):
 
     def scan(self, *arrays: Any) -> tuple[mx.array, mx.array]:
         """What is read from the state of each head, (B, H, T, V), and the last state, (B, H, K, V)."""
-        return delta_rule(*arrays, self.spec.chunk)
+        return delta_rule(*arrays)
 
     def opened(self, gate: mx.array) -> mx.array:  # (B, T, H·V) -> (B, T, H·V)
         """The gate of what is read."""
@@ -130,7 +130,13 @@ def unit(x: mx.array) -> mx.array:  # (…, K) -> (…, K)
 
 
 def delta_rule(
-    q: mx.array, k: mx.array, v: mx.array, rate: mx.array, beta: mx.array, state: mx.array | None, chunk: int
+    q: mx.array,
+    k: mx.array,
+    v: mx.array,
+    rate: mx.array,
+    beta: mx.array,
+    state: mx.array | None,
+    chunk: int = specs.CHUNK,
 ) -> tuple[mx.array, mx.array]:
     """S_t = α_t S_(t−1) + β_t k_t ⊗ (v_t − α_t S_(t−1)ᵀ k_t) and y_t = S_tᵀ q_t, a chunk at a time.
 

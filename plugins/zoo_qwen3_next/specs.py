@@ -6,6 +6,8 @@ from typing import ClassVar
 from zoo.errors import RecipeError
 from zoo.recipe import ACTIVATIONS, Attention, Cut, Division, Matrix, Spec, inputs, outputs
 
+CHUNK = 64  # tokens that are read by one product of matrices: of the computation, not of the model
+
 
 @dataclass(frozen=True)
 class GatedDeltaNet(Spec):
@@ -18,12 +20,12 @@ class GatedDeltaNet(Spec):
 
     kind, name = "mixer", "gated-delta-net"
     recurrent: ClassVar[bool] = True
+    chunks: ClassVar[tuple[int, ...]] = (CHUNK,)
     heads: int
     key_heads: int
     key_dim: int
     value_dim: int
     kernel: int = 4
-    chunk: int = 64
     activation: str = field(default="silu", metadata={"choices": ACTIVATIONS})
     eps: float = 1e-6
 
@@ -31,6 +33,11 @@ class GatedDeltaNet(Spec):
         super().__post_init__()
         if self.heads % self.key_heads:
             raise RecipeError(f"key_heads: {self.key_heads} does not divide heads, {self.heads}")
+
+    @property
+    def title(self):
+        """The name of its paper."""
+        return "gated DeltaNet"
 
     @property
     def group_values(self):
@@ -84,6 +91,11 @@ class GatedAttention(Attention):
     """Attention whose heads are multiplied, number by number, by σ(gate(x)) before the output (Qiu et al., 2025)."""
 
     name = "gated-attention"
+
+    @property
+    def title(self):
+        """The kind of attention, with its gate."""
+        return f"gated {super().title}"
 
     def matrices(self, dim):
         *rest, output = super().matrices(dim)

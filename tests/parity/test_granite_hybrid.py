@@ -15,7 +15,7 @@ from .support import TOLERANCE, agrees, compared, decodes_as, difference, refere
 from .test_state_spaces import spread
 
 VOCAB = 99
-LENGTHS = (1, 7, 8, 9, 40)  # about chunks of 8
+LENGTHS = (1, 17, 65, 150)  # about chunks of 64
 SCALES = dict(embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.2, logits_scaling=2.5)
 
 

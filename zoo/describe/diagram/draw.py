@@ -214,4 +214,4 @@ def _regular(indices: Sequence[int], total: int) -> str:
         return "odd layers" if first else "even layers"
     digit = step % 10 if step % 100 not in (11, 12, 13) else 0
     ending = {1: "st", 2: "nd", 3: "rd"}.get(digit, "th")
-    return f"every {step}{ending} layer from {first}"
+    return message(f"every {{n}}{ending} layer from {{m}}", n=step, m=first)

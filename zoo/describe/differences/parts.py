@@ -138,6 +138,7 @@ UNTOLD = (
     *(("cross", name) for name in ("scale", "heads", "head_dim", "output_bias")),  # as those of the mixer
     ("router", "experts"),  # as many as there are
     ("norm", "eps"),
+    ("mixer", "eps"),
 )
 
 
