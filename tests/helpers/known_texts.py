@@ -29,7 +29,7 @@ NAMES = frozenset(
             "of",
             "Use",
         ),
-        *("Llama", "Community", "Tongyi", "Qianwen", "LFM", "Open", "Falcon-LLM"),
+        *("Llama", "Community", "Tongyi", "Qianwen", "LFM", "Open", "Falcon-LLM", "NVIDIA"),
     )
 )
 
