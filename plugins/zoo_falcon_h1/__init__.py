@@ -1,6 +1,8 @@
 """Falcon-H1, told as a difference from LLaMA: a state space beside every attention. Imports no mlx."""
 
-from zoo.architecture import Architecture, Block, Drawing, ModuleProbe, Preset, Rename, hookimpl
+from dataclasses import dataclass
+
+from zoo.architecture import Architecture, Block, Depthwise, Drawing, ModuleProbe, Preset, Rename, hookimpl
 from zoo.recipe import repeat
 from zoo_falcon_h1.specs import ParallelMixers, ScaledMLP, ScaledStateSpace
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
@@ -13,6 +15,7 @@ def falcon_h1(config):
     recipe = llama(
         config.with_defaults(rms_norm_eps=1e-5, num_key_value_heads=8, max_position_embeddings=8192)
     )
+    config = without_folded(config)
     base, one = recipe.layers[0], lambda key: config.number(key, 1.0)
     layer = ParallelMixers(
         mixer_norm=base.mixer_norm,
@@ -35,6 +38,37 @@ def falcon_h1(config):
         layers=repeat(layer, len(recipe.layers)),
         head=dict(scale=one("lm_head_multiplier")),
     )
+
+
+def without_folded(config):
+    """The config without the multipliers that are in the weights already, as mlx-lm's conversions have them.
+
+    Those are known by their convolution, whose one input channel stands last. They leave out that of attention's values.
+    """
+    shape = config.tensor_shape("mamba.conv1d.weight") or (1, 1, 1)
+    if shape[-1] > 1 or shape[1] == 1:
+        return config
+    if config.number("attention_in_multiplier", 1.0) != 1.0:
+        raise config.error(
+            "attention_in_multiplier", "is not in the values of attention, where mlx-lm converted"
+        )
+    # A tied head multiplies by the embedding's table, and with its multiplier.
+    scale = config.number("lm_head_multiplier", 1.0) / config.number("embedding_multiplier", 1.0)
+    head = scale if config.flag("tie_word_embeddings", False) else 1.0
+    scales = dict(mlp_multipliers=[1.0] * 2, ssm_multipliers=[1.0] * 5, lm_head_multiplier=head)
+    return config.replaced(**dict.fromkeys(FOLDED, 1.0), **scales)
+
+
+FOLDED = ("embedding_multiplier", "attention_out_multiplier", "ssm_in_multiplier", "ssm_out_multiplier")
+
+
+@dataclass(frozen=True)
+class EitherDepthwise(Depthwise):
+    """A convolution's weight with its one input channel at either place; it is written as `axis` says."""
+
+    def loaded(self, tensor):
+        last = len(tensor.shape) == 3 and tensor.shape[2] == 1
+        return Depthwise(self.source, self.target, axis=2).loaded(tensor) if last else super().loaded(tensor)
 
 
 def state_space(config, eps):
@@ -61,7 +95,7 @@ def multipliers(config, key, count):
 
 
 WEIGHTS = (
-    *mixer_weights("model.layers.{i}.mamba.", "layers.{i}.memory."),
+    *mixer_weights("model.layers.{i}.mamba.", "layers.{i}.memory.", kind=EitherDepthwise),
     Rename("model.layers.{i}.pre_ff_layernorm.*", "layers.{i}.feedforward_norm.*"),
     Rename("model.layers.{i}.feed_forward.{part}_proj.*", "layers.{i}.feedforward.{part}.*"),
     Rename("model.final_layernorm.*", "norm.*"),

@@ -119,9 +119,9 @@ NAMES = {
 NAMES |= {name: name for name in ("dt_bias", "A_log", "D")}
 
 
-def mixer_weights(source="backbone.layers.{i}.mixer.", target="layers.{i}.mixer.", axis=1):
+def mixer_weights(source="backbone.layers.{i}.mixer.", target="layers.{i}.mixer.", axis=1, kind=Depthwise):
     """The rules of a mixer, between two prefixes; `axis` is where the convolution's one input channel stands."""
-    convolution = Depthwise(source + "conv1d.weight", target + "convolution.weight", axis=axis)
+    convolution = kind(source + "conv1d.weight", target + "convolution.weight", axis=axis)
     return (convolution, *(Rename(source + theirs, target + ours) for theirs, ours in NAMES.items()))
 
 

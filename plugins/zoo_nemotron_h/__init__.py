@@ -193,12 +193,19 @@ def zoo_probes():
 
 
 @hookimpl
+def zoo_resolve(config):
+    # Not by its model_type alone: layers with experts, E, are not implemented, and another library may have them.
+    words = config.get("layers_block_type") or config.get("layer_types") or ()
+    experts = "moe" in words or "E" in str(config.get("hybrid_override_pattern") or "")
+    return "nemotron-h" if config.get("model_type") == "nemotron_h" and not experts else None
+
+
+@hookimpl
 def zoo_architectures():
     yield Architecture(
         name="nemotron-h",
         base="mamba2",
         summary="Mamba-2 and feed-forwards in turn, with attention without positions in one layer of fourteen",
-        model_types=("nemotron_h",),
         recipe=nemotron_h,
         weights=weights(1),
         mlx_weights=weights(2),

@@ -5,7 +5,7 @@ import torch
 from transformers import FalconH1Config, FalconH1ForCausalLM, Mamba2Config, Mamba2ForCausalLM
 
 import zoo
-from zoo.checkpoint.convert import save
+from zoo.checkpoint.convert import convert, save
 
 from .support import TOLERANCE, difference, reference, spelled_as_4, texts
 
@@ -127,6 +127,33 @@ def test_left_padding_and_what_the_zoo_writes(tmp_path, kind):
     save(tmp_path / "ours", loaded.model, loaded.architecture, loaded.recipe, loaded.config)
     again = made.from_pretrained(tmp_path / "ours", dtype="float32").eval()
     agrees(again, loaded)
+
+
+def test_mlx_lms_conversions_of_falcon_h1_hold_the_multipliers_in_the_weights(tmp_path):
+    from mlx_lm.models import falcon_h1 as theirs
+
+    shape = dict(
+        **dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=40, num_hidden_layers=2),
+        **dict(num_attention_heads=4, num_key_value_heads=2, head_dim=8, mamba_d_ssm=48, mamba_n_heads=8),
+        **dict(mamba_d_head=6, mamba_d_state=7, mamba_n_groups=2),
+    )
+    config = FalconH1Config(**shape | MULTIPLIERS | dict(attention_in_multiplier=1.0))
+    model = spread(reference(FalconH1ForCausalLM, config, 5))
+    model.save_pretrained(tmp_path / "model")
+    network = theirs.Model(theirs.ModelArgs.from_dict(config.to_dict()))
+    path = tmp_path / "model" / "model.safetensors"
+    tensors = network.sanitize(dict(mx.load(str(path))))
+    mx.eval(tensors)
+    mx.save_safetensors(str(path), tensors, metadata={"format": "mlx"})
+    loaded = zoo.load(tmp_path / "model")
+    assert loaded.recipe.embedding.scale == 1.0 and loaded.recipe.layers[0].memory.scales == (1.0,) * 5
+    for folder, settings in (("again", {}), ("hf", dict(layout="hf"))):
+        convert(tmp_path / "model", tmp_path / folder, **settings)
+    for folder in ("model", "again", "hf"):
+        tokens = texts(VOCAB, 2, 40)
+        with torch.no_grad():
+            expected = model(torch.tensor(tokens)).logits
+        assert difference(zoo.load(tmp_path / folder).model(mx.array(tokens)), expected) <= TOLERANCE
 
 
 def test_mlx_lms_layout_of_mamba2(tmp_path):
