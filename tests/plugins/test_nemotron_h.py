@@ -5,6 +5,8 @@ import pytest
 
 from zoo.config import Config
 from zoo.errors import ConfigError, PluginError
+from zoo.host.registry import default_registry
+from zoo.host.resolve import resolve
 from zoo.recipe import Attention
 from zoo.testing import subject
 from zoo.weights import apply, invert
@@ -32,6 +34,19 @@ def test_the_pattern_s_letters_are_layers_of_one_part():
 def test_words_stand_for_letters_under_either_spelling():
     words = ["linear_attention", "mlp", "full_attention", "attention", "mamba"]
     assert letters(recipe(layers_block_type=words, hybrid_override_pattern=None)) == "M-**M"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        (dict(hybrid_override_pattern="M-*-"), "nemotron-h"),
+        (dict(layers_block_type=["linear_attention", "mlp"]), "nemotron-h"),
+        (dict(hybrid_override_pattern="MEM*E"), "mlx-lm::nemotron_h"),
+        (dict(layers_block_type=["linear_attention", "moe"]), "mlx-lm::nemotron_h"),
+    ],
+)
+def test_models_with_experts_are_left_to_another_library(pattern, name):
+    assert resolve(default_registry(), dict(model_type="nemotron_h", **pattern)).name == name
 
 
 def test_attention_has_no_positions_and_one_norm_stands_before_each_part():
