@@ -1,6 +1,7 @@
 """`config.json` values: types, bounds, defaults, the two spellings of rotary positions."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -166,3 +167,21 @@ def test_a_list_of_choices_names_how_many_and_which(value):
         Config({"layer_types": value}).choices("layer_types", KINDS, 3)
     with pytest.raises(ConfigError, match="layer_types is missing"):
         Config({}).choices("layer_types", KINDS, 3)
+
+
+def test_values_that_do_not_count_are_replaced_and_the_ones_that_do_are_the_defaults():
+    config = Config(dict(scale=5.0, width=3))
+    other = config.replaced(scale=1.0)
+    assert other.number("scale") == 1.0 and config.number("scale") == 5.0
+    assert other.count("width") == 3 and config.unread() == [] and config.defaults() == {"scale": 1.0}
+
+
+def test_the_shape_of_a_tensor_is_that_of_the_first_with_the_word_in_its_name():
+    shapes = {"a.weight": SimpleNamespace(shape=(2, 3)), "b.conv.weight": SimpleNamespace(shape=(4, 1, 3))}
+    config = Config({}, tensors=shapes)
+    assert config.tensor_shape("weight") == (2, 3) and config.tensor_shape("conv") == (4, 1, 3)
+    assert config.tensor_shape("norm") is None
+    assert (
+        Config({}).tensor_shape("weight") is None
+        and Config({}, tensors=["a.weight"]).tensor_shape("a") is None
+    )

@@ -135,6 +135,17 @@ class Config(Mapping[str, Any]):
         self._defaults |= {key: value for key, value in given.items() if key not in self._values}
         return other
 
+    def replaced(self, **values: Any) -> Config:
+        """This config with other values, which count in the place of its own; keys that the copy reads count as read here.
+
+        For a checkpoint whose tensors say something else than its config; `defaults` has the values.
+        """
+        other = copy.copy(self)
+        other._values = self._values | values
+        self._read.update(values)
+        self._defaults |= values
+        return other
+
     def is_null(self, key: str) -> bool:
         """Whether the key is null, for the few where null means "none" and absence a default."""
         return key in self._nulls
@@ -271,6 +282,11 @@ class Config(Mapping[str, Any]):
         if not isinstance(self._tensors, Mapping):
             return None
         return max((side for tensor in self._tensors.values() for side in tensor.shape), default=0)
+
+    def tensor_shape(self, word: str) -> tuple[int, ...] | None:
+        """The shape of the first of the checkpoint's tensors with `word` in its name; None where none has it."""
+        tensors = self._tensors if isinstance(self._tensors, Mapping) else {}
+        return next((tuple(tensor.shape) for name, tensor in tensors.items() if word in name), None)
 
     def defaults(self) -> dict[str, Any]:
         """The values used for absent keys, and those noted: together with the config they leave no default implicit."""

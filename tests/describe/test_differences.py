@@ -50,6 +50,15 @@ def test_a_variant_differs_from_its_base_in_structure_alone():
     ]
 
 
+def test_a_part_that_some_layers_lack_is_told_with_these_layers():
+    told = from_base("nemotron-h")
+    assert (
+        "In 25 of 56 layers: no mixer." in told
+        and "In 4 of 56 layers: grouped-query attention instead of state space." in told
+    )
+    assert "Squared ReLU feed-forward is added to 25 of 56 layers." in told
+
+
 def test_a_model_does_not_differ_from_itself():
     for name in NAMES:
         assert differences(recipe(name), recipe(name)) == []

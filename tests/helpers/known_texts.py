@@ -42,7 +42,19 @@ NAMES = frozenset(
             "of",
             "Use",
         ),
-        *("Llama", "Community", "Tongyi", "Qianwen", "Modified", "BigCode", "OpenRAIL-M"),
+        *(
+            "Llama",
+            "Community",
+            "Tongyi",
+            "Qianwen",
+            "Modified",
+            "BigCode",
+            "OpenRAIL-M",
+            "LFM",
+            "Open",
+            "Falcon-LLM",
+            "NVIDIA",
+        ),
     )
 )
 

@@ -3,15 +3,14 @@
 import json
 
 import pytest
-import torch
-from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, ModernBertConfig, ModernBertForMaskedLM
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 import zoo
 from tests.helpers.example_plugins import example
 from zoo.checkpoint.convert import convert
 from zoo.host.registry import isolated, using
 
-from .support import TOLERANCE, compared, difference, reference, texts
+from .support import TOLERANCE, compared, reference, texts
 from .test_adapters import train
 
 import mlx.core as mx  # isort: skip (after zoo, which loads the fast BLAS)
@@ -60,51 +59,6 @@ def test_gpt_neox(served, tmp_path, heads, head_dim, extra):
     )
     model = reference(GPTNeoXForCausalLM, config, heads)
     compared(model, tmp_path, "gpt-neox", VOCAB, respelled=spelled_as_gpt_neox)
-
-
-MODERNBERT = [
-    dict(),
-    dict(attention_bias=True, mlp_bias=True, norm_bias=True, classifier_bias=True, hidden_activation="relu"),
-    dict(tie_word_embeddings=False, local_attention=5),
-    dict(decoder_bias=False, layer_types=["sliding_attention", "full_attention"] * 2),
-    dict(
-        rope_parameters=dict(
-            full_attention=dict(rope_type="linear", factor=2.0, rope_theta=500.0),
-            sliding_attention=dict(rope_type="default", rope_theta=50.0),
-        )
-    ),
-]
-
-
-def spelled_as_modernbert(folder):
-    """Rewrite a config.json as transformers 4 wrote those of ModernBERT, where it could."""
-    path = folder / "config.json"
-    config = json.loads(path.read_text())
-    rope, types = config["rope_parameters"], config["layer_types"]
-    if types[1] == types[2] and all(part["rope_type"] == "default" for part in rope.values()):
-        del config["rope_parameters"], config["layer_types"]
-        config |= {"global_attn_every_n_layers": 3, "global_rope_theta": rope["full_attention"]["rope_theta"]}
-        config["local_rope_theta"] = rope["sliding_attention"]["rope_theta"]
-    path.write_text(json.dumps(config))
-
-
-@pytest.mark.filterwarnings("error:config.json")
-@pytest.mark.parametrize("served", ["zoo-modernbert"], indirect=True)
-@pytest.mark.parametrize("heads, head_dim", [(4, 8), (3, 16)])
-@pytest.mark.parametrize("extra", MODERNBERT)
-def test_modernbert(served, tmp_path, heads, head_dim, extra):
-    tokens = dict.fromkeys((f"{name}_token_id" for name in ("pad", "bos", "eos", "cls", "sep")), 0)
-    values = SMALL | dict(num_hidden_layers=4, intermediate_size=48, local_attention=6) | tokens | extra
-    config = ModernBertConfig(hidden_size=heads * head_dim, num_attention_heads=heads, **values)
-    model = reference(ModernBertForMaskedLM, config, heads)
-    compared(model, tmp_path, "modernbert", VOCAB, respelled=spelled_as_modernbert)
-    tokens = texts(VOCAB, 2, 30)
-    mask = torch.tensor([[1] * 30, [1] * 19 + [0] * 11])
-    with torch.no_grad():
-        expected = model(torch.tensor(tokens), attention_mask=mask).logits
-    found = zoo.load(tmp_path / "written").model(mx.array(tokens), mx.array(mask.numpy()))
-    assert difference(found[:1], expected[:1]) <= TOLERANCE
-    assert difference(found[1:, :19], expected[1:, :19]) <= TOLERANCE
 
 
 @pytest.mark.parametrize("quantize", [None, "8"])

@@ -20,7 +20,7 @@ import mlx.core as mx
 from zoo.errors import ConfigError, ZooError
 
 HELPER = Path(__file__).parent.parent / "helpers" / "changed_mlx_lm_configs.py"
-MODULES = ["nanochat", "dots1", "gemma3_text", "olmo_hybrid", "mamba2"]
+MODULES = ["nanochat", "dots1", "gemma3_text", "olmo_hybrid", "rwkv7"]
 
 
 @pytest.fixture(autouse=True)

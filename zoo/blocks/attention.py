@@ -79,6 +79,10 @@ class Attention(MultiHeadAttention):
     def __call__(
         self, x: mx.array, mask: Mask = None, cache: Any = None
     ) -> mx.array:  # (B, T, D) -> (B, T, D)
+        return self.output(self.attend(x, mask, cache))
+
+    def attend(self, x: mx.array, mask: Mask, cache: Any) -> mx.array:  # (B, T, D) -> (B, T, H·K)
+        """The heads side by side, before the output projection."""
         queries, keys, values = self.project(x)
         offset = 0 if cache is None else cache.offset
         late = caches_unrotated_keys(self.rope, cache)
@@ -88,7 +92,7 @@ class Attention(MultiHeadAttention):
             keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
         if late:
             keys = self.rotate(keys, places)
-        return self.output(self.merge(self.mix(queries, keys, values, mask)))
+        return self.merge(self.mix(queries, keys, values, mask))
 
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """The queries (B, H, T, K), keys and values (B, G, T, K) of x (B, T, D); queries and keys are normalised."""

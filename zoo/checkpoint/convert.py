@@ -133,7 +133,7 @@ def convert(
         given, specs = calibrated(CalibrationTask(opened, calibration, specs, floats), registry)
     converted = partial(_converted, opened, layout, floats, quantize == "none", updates, given, specs)
     tensors, read, count = _by_layer(opened, floats, converted)
-    config = complete_config(opened) if layout == "mlx" else checkpoint.config
+    config = complete_config(opened) if layout == "mlx" else effective_config(opened)
     config = {**config, **signature_of(found, checkpoint.registry)}
     options = SaveOptions(layout, floats, shard, report, partial(opened.not_finite, dtype), read)
     with new_folder(out) as part:
@@ -216,6 +216,12 @@ def _check_folder(out: Path, registry: Registry) -> None:
         raise SourceError(f"{out}: {kind} files are read, not written; give the name of a folder to write")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SourceError(f"{out}: exists already")
+
+
+def effective_config(opened: Opened) -> dict[str, Any]:
+    """The config with what counts in the place of the values that do not; no key is added."""
+    config = opened.checkpoint.config
+    return config | {key: value for key, value in opened.defaults.items() if key in config}
 
 
 def complete_config(opened: Opened) -> dict[str, Any]:

@@ -284,7 +284,7 @@ def _table(block: nn.Module) -> nn.Module | None:
     return owner.tokens if has_methods_of(owner, Embedding, "as_linear") else None
 
 
-@compiles(Attention, "__call__", "project", "split", "merge", "rotate")
+@compiles(Attention, "__call__", "attend", "project", "split", "merge", "rotate")
 def attention(compiler: StepCompiler, block: Attention) -> Function | None:
     """(B, D), mask, cache -> (B, D); not where the angles of keys change with the length of the text.
 

@@ -14,6 +14,7 @@ HEADERS = "total_size of the checkpoint's model.safetensors.index.json, 2 bytes 
 GGUF = "general.parameter_count of its GGUF file, as Ollama shows it"
 GGUF_LOAD = "its GGUF file, as llama.cpp prints it"
 INDEX = "total_parameters of the checkpoint's model.safetensors.index.json"
+REGISTERS = "the total of the checkpoint's safetensors, in lists of models"
 COUNTED = "the sum over model.parameters() of transformers' model, as printed by"
 
 # Preset, parameters, where that was read, and how many of those the zoo does not have (or has more) and why.
@@ -67,7 +68,22 @@ PUBLISHED = [
     ("seed-oss:36b", 36_151_104_512, "a table of the hub's models and their safetensors; head not tied", 0),
     ("ernie4.5:0.3b", 360_748_032, f"{COUNTED} an evaluation's log; head tied", 0),
     ("mamba:2.8b", 2_768_345_600, '"Number of parameters" of the authors\' benchmark script; head tied', 0),
+    ("mamba2:7b", 7_285_403_648, "Mistral's announcement of Codestral Mamba; head not tied", 0),
+    ("lfm2:1.2b", 1_170_340_608, "the table of sizes on LFM2's model cards; head tied", 0),
+    ("lfm2:700m", 742_489_344, "the table of sizes on LFM2's model cards; head tied", 0),
+    ("lfm2:350m", 354_483_968, "the table of sizes on LFM2's model cards; head tied", 0),
+    (
+        "qwen3-next:80b-a3b",
+        79_674_391_296,
+        "n_params of llama.cpp for Qwen3-Coder-Next, which has its sizes; without the layer that drafts",
+        0,
+    ),
+    ("granite-hybrid:h-micro", 3_191_396_096, f"{GGUF}; head tied", 0),
+    ("granite-hybrid:h-small", 32_207_337_984, f"{REGISTERS}; head tied", 0),
+    ("nemotron-h:nano-9b-v2", 8_888_227_328, f"{REGISTERS}; head not tied", 0),
     ("mamba:130m", 129_135_360, "a table of sizes of state-spaces' checkpoints; head tied", 0),
+    ("modernbert:base", 149_655_232, f"{REGISTERS}; head tied", 0),
+    ("modernbert:large", 395_881_664, f"{REGISTERS}; head tied", 0),
     ("bert:base", 109_514_298, f"{COUNTED} scripts for BertForMaskedLM, without a pooler; head tied", 0),
     # The checkpoint's pooler, a matrix and a bias of width 384, is not what sentence vectors are made with.
     ("bert:minilm", 22_713_216, f"{COUNTED} a test of all-MiniLM-L6-v2, with its pooler; no head", 384 * 385),

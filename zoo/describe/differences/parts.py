@@ -138,6 +138,7 @@ UNTOLD = (
     *(("cross", name) for name in ("scale", "heads", "head_dim", "output_bias")),  # as those of the mixer
     ("router", "experts"),  # as many as there are
     ("norm", "eps"),
+    ("mixer", "eps"),
 )
 
 
@@ -205,7 +206,7 @@ def part_changes(
     if before is None and after is not None:
         yield message("{new} is added to {place}.", new=capital(replaced(after)), place=place)
     elif after is None and before is not None:
-        yield f"No layer has {article(word)}."
+        yield f"No layer has {article(word)}." if place == "each layer" else _sentence(place, f"no {word}")
     elif before is not None and after is not None:
         yield from _changes(before, after, place, word, sizes)
 

@@ -1,0 +1,77 @@
+"""The layer of Falcon-H1 and its two scaled parts. Axes: B batch, T length, D width, H heads, P width of a head, E channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from zoo.blocks.feedforward import GatedMLP
+from zoo.blocks.layer import CachedLayer
+from zoo_falcon_h1 import specs
+from zoo_mamba2.block import StateSpace
+
+
+class ParallelMixers(CachedLayer):
+    """Two residual sums: of both mixers, which read the same, and of the feed-forward (section 2.1).
+
+           ┌─ mixer ──┐
+    x ─┬─ norm        + ─ + ─┬─ norm ─ feed-forward ─ + ─
+       │   └─ memory ─┘   │  └─────────────────────── ┘
+       └───────────────── ┘
+    """
+
+    spec: specs.ParallelMixers
+
+    def __init__(self, spec: specs.ParallelMixers, *, dim: int, index: int = 0, **parts: nn.Module) -> None:
+        super().__init__(spec, index)
+        self.mixer_norm, self.mixer, self.memory = (parts[name] for name in ("mixer_norm", "mixer", "memory"))
+        self.feedforward_norm, self.feedforward = parts["feedforward_norm"], parts["feedforward"]
+
+    def __call__(self, x: mx.array, mask: Any, cache: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
+        """`mask` and `cache` are by part."""
+        return self.add("feedforward", self.add("mixer", x, mask, cache))
+
+    def add(self, name: str, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
+        """One residual sum: both mixers' for "mixer", the feed-forward's for "feedforward"."""
+        return x + (self.mixed(x, *inputs) if name == "mixer" else self.feedforward(self.feedforward_norm(x)))
+
+    def mixed(self, x: mx.array, mask: Any, cache: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
+        """What both mixers add, each with its input and output scaled."""
+        h, spec = self.mixer_norm(x), self.spec
+        seen = self.mixer(h * spec.mixer_scales[0], mask["mixer"], cache["mixer"])
+        kept = self.memory(h * spec.memory_scales[0], mask["memory"], cache["memory"])
+        return seen * spec.mixer_scales[1] + kept * spec.memory_scales[1]
+
+
+class ScaledStateSpace(StateSpace):
+    """Mamba-2's mixer, each of its five projections multiplied by its number."""
+
+    spec: specs.ScaledStateSpace
+
+    def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """The gate (B, T, H·P), what is convolved (B, T, E), and dt before its softplus (B, T, H): (B, T, D) ->."""
+        gate, mixed, dt = super().project(x)
+        spec, shared = self.spec, self.spec.groups * self.spec.state
+        ends = [spec.inner, spec.inner + shared]
+        parts = zip(mx.split(mixed, ends, axis=-1), spec.scales[1:4], strict=True)
+        mixed = mx.concatenate([part * scale for part, scale in parts], axis=-1)
+        return gate * spec.scales[0], mixed, dt * spec.scales[4]
+
+    def gated(self, y: mx.array, gate: mx.array) -> mx.array:  # (B, T, H·P) twice -> (B, T, H·P)
+        if self.spec.eps is not None and self.spec.norm_first:
+            return self.norm(y) * self.opened(gate)
+        return super().gated(y, gate)
+
+
+class ScaledMLP(GatedMLP):
+    """down(activation(gate(x) · scales₀) · up(x)) · scales₁."""
+
+    def __init__(self, spec: specs.ScaledMLP, *, dim: int, index: int = 0) -> None:
+        super().__init__(spec, dim=dim, index=index)
+        self.scales = spec.scales
+
+    def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, D)
+        hidden = self.activation(self.gate(x) * self.scales[0]) * self.up(x)
+        return self.down(hidden) * self.scales[1]

@@ -1,0 +1,168 @@
+"""Mamba-2, told as a difference from Mamba: a state a head, updated in chunks by matrix products. Imports no mlx."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from zoo.architecture import Architecture, Block, Depthwise, Drawing, ModuleProbe, Preset, Rename, hookimpl
+from zoo.errors import RecipeError
+from zoo.recipe import ACTIVATIONS, Matrix, Spec
+from zoo_mamba import mamba, weights
+
+CHUNK = 64  # tokens that are read by one product of matrices: of the computation, not of the model
+
+
+@dataclass(frozen=True)
+class StateSpace(Spec):
+    """A convolution over the last `kernel` tokens, then a state (`head_dim`, `state`) for each of `heads` heads.
+
+    dt, B and C say how much of a head's state stays, what enters it and what is read from it; the heads of a group share B
+    and C (Dao and Gu, 2024, section 7). `eps` is of the norm before the output (None: no norm). Parameters besides the
+    projections: `dt_bias`, `A_log` and `D`, (H,) each, and `gain`, the norm's.
+    """
+
+    kind, name = "mixer", "mamba2"
+    recurrent: ClassVar[bool] = True
+    chunks: ClassVar[tuple[int, ...]] = (CHUNK,)
+    heads: int
+    head_dim: int
+    state: int
+    groups: int
+    kernel: int = 4
+    activation: str = field(default="silu", metadata={"choices": ACTIVATIONS})
+    bias: bool = False
+    output_bias: bool = False
+    kernel_bias: bool = True
+    eps: float | None = 1e-5
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.heads % self.groups:
+            raise RecipeError(f"groups: {self.groups} does not divide heads, {self.heads}")
+
+    @property
+    def inner(self):
+        """The width of all heads together."""
+        return self.heads * self.head_dim
+
+    @property
+    def channels(self):
+        """How many channels are convolved: the heads' values, and each group's B and C."""
+        return self.inner + 2 * self.groups * self.state
+
+    def own_parameters(self, dim):
+        convolution = self.channels * (self.kernel + self.kernel_bias)
+        return (
+            super().own_parameters(dim) + convolution + 3 * self.heads + self.inner * (self.eps is not None)
+        )
+
+    def matrices(self, dim):
+        return (
+            Matrix("input", dim, self.inner + self.channels + self.heads, bias=self.bias),
+            Matrix("output", self.inner, dim, bias=self.output_bias),
+        )
+
+    def state_size(self, dim):
+        return self.channels * (self.kernel - 1) + self.inner * self.state
+
+
+def mamba2(config):
+    """Mamba with another mixer (Dao and Gu, 2024, section 7)."""
+    refuse_step_limits(config)
+    config.ignore("chunk_size")  # it changes no logit
+    base = mamba(config.with_defaults(tie_word_embeddings=False, state_size=128))
+    same = ("state", "kernel", "activation", "bias", "kernel_bias")
+    return base.change_layers(
+        mixer=StateSpace(
+            heads=config.count("num_heads"),
+            head_dim=config.count("head_dim"),
+            groups=config.count("n_groups", 8),
+            output_bias=config.flag("use_bias", False),
+            eps=config.number("layer_norm_epsilon", 1e-5),
+            **{name: getattr(base.layers[0].mixer, name) for name in same},
+        )
+    )
+
+
+def refuse_step_limits(config):
+    """ConfigError for limits of dt other than none, which JSON spells in two ways."""
+    if config.get("time_step_limit") not in (None, [0.0, float("inf")], [0.0, {"__float__": "Infinity"}]):
+        raise config.error("time_step_limit", "is not implemented")
+
+
+def state_space_of(config, inner, kind=StateSpace, **fields):
+    """The mixer of width `inner` of a model that has attention too, from its keys `mamba_…`; other fields are given."""
+    refuse_step_limits(config)
+    config.ignore("mamba_chunk_size")  # it changes no logit
+    heads = config.count("mamba_n_heads", 128)
+    head_dim = inner // heads
+    if config.get("mamba_d_head", "auto") not in ("auto", head_dim) or heads * head_dim != inner:
+        raise config.error("mamba_n_heads", f"times mamba_d_head must be the width, {inner}")
+    return kind(
+        heads=heads,
+        head_dim=head_dim,
+        state=config.count("mamba_d_state", 256),
+        groups=config.count("mamba_n_groups", 1),
+        kernel=config.count("mamba_d_conv", 4),
+        activation=config.activation("hidden_act", "silu"),
+        bias=config.flag("mamba_proj_bias", False),
+        kernel_bias=config.flag("mamba_conv_bias", True),
+        **fields,
+    )
+
+
+NAMES = {
+    "in_proj.*": "input.*",
+    "conv1d.bias": "convolution.bias",
+    "norm.weight": "gain",
+    "out_proj.*": "output.*",
+}
+NAMES |= {name: name for name in ("dt_bias", "A_log", "D")}
+
+
+def mixer_weights(source="backbone.layers.{i}.mixer.", target="layers.{i}.mixer.", axis=1, kind=Depthwise):
+    """The rules of a mixer, between two prefixes; `axis` is where the convolution's one input channel stands."""
+    convolution = kind(source + "conv1d.weight", target + "convolution.weight", axis=axis)
+    return (convolution, *(Rename(source + theirs, target + ours) for theirs, ours in NAMES.items()))
+
+
+# Of `mixer_weights` and Mamba's rules, which share some, the first of two that fit takes a tensor.
+HF, MLX = (tuple(dict.fromkeys((*mixer_weights(axis=axis), *weights(axis)))) for axis in (1, 2))
+
+CODESTRAL = dict(vocab_size=32768, hidden_size=4096, num_hidden_layers=64, num_heads=128, head_dim=64)
+CODESTRAL |= dict(state_size=128, n_groups=8, tie_word_embeddings=False)
+TINY = dict(vocab_size=256, hidden_size=32, num_hidden_layers=2, num_heads=4, head_dim=16, state_size=6)
+TINY |= dict(n_groups=2)
+
+
+@hookimpl
+def zoo_blocks():
+    yield Block(StateSpace, "zoo_mamba2.block:StateSpace", "state space with one decay a head (SSD)")
+
+
+@hookimpl
+def zoo_drawings():
+    yield Drawing(StateSpace, "zoo_mamba2.drawing:state_space")
+
+
+@hookimpl
+def zoo_probes():
+    yield ModuleProbe("zoo_mamba2.block:StateSpace", "zoo_mamba2.probe:StateSpaceProbe")
+
+
+@hookimpl
+def zoo_architectures():
+    yield Architecture(
+        name="mamba2",
+        base="mamba",
+        summary="Mamba with one decay a head, so that chunks of tokens are products of matrices",
+        model_types=("mamba2",),
+        recipe=mamba2,
+        weights=HF,
+        mlx_weights=MLX,
+        presets=(
+            Preset("7b", hub="mistralai/Mamba-Codestral-7B-v0.1", config=CODESTRAL, licence="Apache-2.0"),
+            Preset("tiny", config=TINY),
+        ),
+        references=("Dao and Gu, 2024, arXiv:2405.21060",),
+        published="2024-05",
+    )

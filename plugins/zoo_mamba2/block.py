@@ -1,0 +1,142 @@
+"""Mamba-2's mixer, and the recurrence of its state space, a chunk of tokens at a time.
+
+`dt`, `A`, `B`, `C` and `D` are the paper's names. Axes: B batch, T length, L tokens of a chunk, D width, H heads, P width of a
+head, N state, G groups, E channels that are convolved.
+"""
+
+from __future__ import annotations
+
+import math
+
+import mlx.core as mx
+import mlx.nn as nn
+
+import zoo_mamba2 as specs
+from zoo.blocks.activation import activation
+from zoo.blocks.convolution import Convolution, tokens_only
+from zoo.cache import CachePolicy, StateCache
+
+
+class StateSpace(nn.Module):
+    """output(norm(silu(gate) · (SSM(A, B, C, dt)(x) + D · x))), x convolved (Dao and Gu, 2024, section 7, figure 6)."""
+
+    def __init__(self, spec: specs.StateSpace, *, dim: int, index: int = 0) -> None:
+        super().__init__()
+        self.spec = spec
+        self.input = nn.Linear(dim, spec.inner + spec.channels + spec.heads, bias=spec.bias)
+        self.convolution = Convolution(spec.channels, spec.kernel, spec.kernel_bias)
+        self.dt_bias, self.A_log, self.D = mx.zeros(spec.heads), mx.zeros(spec.heads), mx.ones(spec.heads)
+        if spec.eps is not None:
+            self.gain = mx.ones(spec.inner)
+        self.output = nn.Linear(spec.inner, dim, bias=spec.output_bias)
+        self.activation, self.silu = activation(spec.activation), activation("silu")
+
+    def make_cache(self, policy: CachePolicy | None = None) -> StateCache:
+        """A cache of the last K − 1 values before the convolution, and of the state."""
+        return StateCache(2, policy)
+
+    def initialise(self, key: mx.array) -> None:
+        """Initialise for training: A of −1 to −16, dt of 0.001 to 0.1, spread evenly in log (the authors' code)."""
+        spec, keys = self.spec, mx.random.split(key, 3)
+        self.A_log = mx.log(mx.random.uniform(1.0, 16.0, (spec.heads,), key=keys[0]))
+        dt = mx.exp(mx.random.uniform(math.log(0.001), math.log(0.1), (spec.heads,), key=keys[1]))
+        self.dt_bias = dt + mx.log(-mx.expm1(-dt))  # softplus of this is `dt`
+        spread, weight = spec.kernel**-0.5, self.convolution.weight
+        self.convolution.weight = mx.random.uniform(-spread, spread, weight.shape, key=keys[2])
+
+    def __call__(
+        self, x: mx.array, mask: mx.array | None = None, cache: StateCache | None = None
+    ) -> mx.array:  # (B, T, D) -> (B, T, D); mask (B, T)
+        (batch, length, _), dtype = x.shape, x.dtype
+        before, state = (None, None) if cache is None else (cache[0], cache[1])
+        gate, mixed, dt = self.project(x)
+        mixed, before = self.convolve(mixed, before, mask)
+        x, B, C = self.select(mixed)
+        y, state = self.scan(
+            x, tokens_only(self.step(dt), mask), B, C, state
+        )  # a dt of 0 leaves the state as it was
+        if cache is not None:
+            cache[0], cache[1] = before, state
+            cache.advance(length)
+        y = y.swapaxes(1, 2).reshape(batch, length, -1)
+        return self.output(self.gated(y, gate.astype(mx.float32)).astype(dtype))
+
+    def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """The gate (B, T, H·P), what is convolved (B, T, E), and dt before its softplus (B, T, H): (B, T, D) ->."""
+        spec = self.spec
+        gate, mixed, dt = mx.split(self.input(x), [spec.inner, spec.inner + spec.channels], axis=-1)
+        return gate, mixed, dt
+
+    def convolve(
+        self, x: mx.array, before: mx.array | None, mask: mx.array | None
+    ) -> tuple[mx.array, mx.array]:  # (B, T, E) -> (B, T, E), (B, K − 1, E)
+        """What enters the state space, with B and C, and the values before the convolution that the next call needs."""
+        x, before = self.convolution(tokens_only(x, mask), before, mask)
+        return tokens_only(self.activation(x), mask), before  # the convolution's bias is no token's either
+
+    def select(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """x (B, H, T, P), B and C (B, G, T, N) in float32: (B, T, E) ->."""
+        spec, ends = self.spec, self.spec.inner + self.spec.groups * self.spec.state
+        parts = mx.split(x.astype(mx.float32), [spec.inner, ends], axis=-1)
+        counts = (spec.heads, spec.groups, spec.groups)
+        heads = (
+            part.reshape(*part.shape[:2], n, -1).swapaxes(1, 2) for part, n in zip(parts, counts, strict=True)
+        )
+        x, B, C = heads
+        return x, B, C
+
+    def step(self, dt: mx.array) -> mx.array:  # (B, T, H) -> (B, T, H)
+        """How far a token moves each head's state, above zero."""
+        return mx.logaddexp(dt.astype(mx.float32) + self.dt_bias, 0.0)  # softplus
+
+    def scan(
+        self, x: mx.array, dt: mx.array, B: mx.array, C: mx.array, state: mx.array | None
+    ) -> tuple[
+        mx.array, mx.array
+    ]:  # (B, H, T, P), (B, T, H), (B, G, T, N) twice, (B, H, P, N) -> (B, H, T, P), (B, H, P, N)
+        """The state space's output and D · x, and the last state."""
+        dt, rate, B, C = self.shared(dt, B, C)
+        y, state = scan(x * dt[..., None], rate, B, C, state)
+        return y + self.D[:, None, None] * x, state
+
+    def shared(self, dt: mx.array, B: mx.array, C: mx.array) -> tuple[mx.array, mx.array, mx.array, mx.array]:
+        """Of every head: dt and dt · A (B, H, T), and its group's B and C (B, H, T, N)."""
+        dt, each = dt.swapaxes(1, 2), self.spec.heads // self.spec.groups
+        rate = dt * -mx.exp(self.A_log.astype(mx.float32))[:, None]
+        return dt, rate, mx.repeat(B, each, axis=1), mx.repeat(C, each, axis=1)
+
+    def gated(self, y: mx.array, gate: mx.array) -> mx.array:  # (B, T, H·P) twice -> (B, T, H·P)
+        """The norm of what the gate lets through; without a norm, that alone."""
+        opened = y * self.opened(gate)
+        return opened if self.spec.eps is None else self.norm(opened)
+
+    def opened(self, gate: mx.array) -> mx.array:  # (B, T, H·P) -> (B, T, H·P)
+        """The gate of the state space's output."""
+        return self.silu(gate)
+
+    def norm(self, y: mx.array) -> mx.array:  # (B, T, H·P) -> (B, T, H·P)
+        """RMSNorm of each group by itself."""
+        grouped = y.reshape(*y.shape[:2], self.spec.groups, -1)
+        return mx.fast.rms_norm(grouped, None, self.spec.eps).reshape(y.shape) * self.gain
+
+
+def scan(
+    x: mx.array, rate: mx.array, B: mx.array, C: mx.array, state: mx.array | None, chunk: int = specs.CHUNK
+) -> tuple[mx.array, mx.array]:
+    """h_t = exp(rate_t) h_(t−1) + x_t ⊗ B_t and y_t = h_t C_t, a chunk at a time (Dao and Gu, 2024, section 6).
+
+    x (B, H, T, P), rate (B, H, T) ≤ 0, B and C (B, H, T, N), state (B, H, P, N) or None for zeros; gives y (B, H, T, P) and
+    the last state.
+    """
+    outputs = []
+    state = mx.zeros((*x.shape[:2], x.shape[3], B.shape[3])) if state is None else state
+    for start in range(0, x.shape[2], chunk):
+        xc, rc, Bc, Cc = (array[:, :, start : start + chunk] for array in (x, rate, B, C))
+        total = mx.cumsum(rc, axis=-1)  # (B, H, L): the log of what is left of the state before the chunk
+        since = total[..., :, None] - total[..., None, :]  # (B, H, L, L): of what token s wrote, at token t
+        kept = mx.exp(mx.where(mx.tri(rc.shape[2], dtype=mx.bool_), since, -mx.inf))
+        within = (Cc @ Bc.swapaxes(-1, -2) * kept) @ xc  # (B, H, L, P): like attention without a softmax
+        outputs.append(within + mx.exp(total)[..., None] * (Cc @ state.swapaxes(-1, -2)))
+        left = mx.exp(total[..., -1:] - total)[..., None]  # (B, H, L, 1): of each token's, at the end
+        state = mx.exp(total[..., -1])[..., None, None] * state + (xc * left).swapaxes(-1, -2) @ Bc
+    return outputs[0] if len(outputs) == 1 else mx.concatenate(outputs, axis=2), state

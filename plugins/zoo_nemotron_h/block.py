@@ -1,0 +1,32 @@
+"""Nemotron-H's layer of a feed-forward. Axes: B batch, T length, D width."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+
+import zoo_nemotron_h as specs
+from zoo.blocks.layer import CachedLayer
+
+
+class FeedForwardLayer(CachedLayer):
+    """x + feedforward(norm(x)); nothing of it is cached."""
+
+    def __init__(
+        self,
+        spec: specs.FeedForwardLayer,
+        *,
+        dim: int,
+        index: int = 0,
+        feedforward: nn.Module,
+        feedforward_norm: nn.Module,
+    ) -> None:
+        super().__init__(spec, index)
+        self.feedforward, self.feedforward_norm = feedforward, feedforward_norm
+
+    def __call__(
+        self, x: mx.array, mask: Any = None, cache: Any = None
+    ) -> mx.array:  # (B, T, D) -> (B, T, D)
+        return x + self.feedforward(self.feedforward_norm(x))
