@@ -38,7 +38,7 @@ def run(language: str) -> str:
         answer = zoo.generate(loaded, prompt, max_tokens=TOKENS).text.strip()
         first = re.split(r"(?<=[.。])", answer)[0]
         shown += [("$ zoo run llama \\", "ink"), (f'  "{prompt}"', "ink"), (first, "accent")]
-    parts = [rect(0.5, 0.5, WIDTH - 1, HEIGHT - 1, fill="var(--ground)", radius=8)]
+    parts = [rect(1, 1, WIDTH - 2, HEIGHT - 2, fill="var(--ground)", radius=8)]
     return picture(
         [*parts, *(mono(EDGE, 24 + index * 18, words, colour) for index, (words, colour) in enumerate(shown))]
     )
@@ -87,7 +87,7 @@ def build(language: str) -> str:
     lines = [
         piece for line in ast.unparse(tree).replace("    ", "  ").splitlines() for piece in wrapped(line)
     ]
-    parts = [rect(0.5, 0.5, WIDTH - 1, HEIGHT - 1, fill="var(--ground)", radius=8)]
+    parts = [rect(1, 1, WIDTH - 2, HEIGHT - 2, fill="var(--ground)", radius=8)]
     top = (HEIGHT - len(lines) * 18) / 2 + 13
     parts += [
         mono(EDGE, top + index * 18, line, "accent" if index == len(lines) - 1 else "ink")
