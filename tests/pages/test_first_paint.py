@@ -26,7 +26,12 @@ class Needed(HTMLParser):
         given = dict(attributes)
         if tag == "link" and given.get("rel") == "stylesheet":
             self.waited.append(given["href"])
-        elif tag == "script" and given.get("src") and not LATER & given.keys() and given.get("type") != "module":
+        elif (
+            tag == "script"
+            and given.get("src")
+            and not LATER & given.keys()
+            and given.get("type") != "module"
+        ):
             self.waited.append(given["src"])
         elif tag == "img" and not given.get("src", "data:").startswith("data:"):
             self.pictures.append(given["src"])
@@ -71,7 +76,10 @@ def test_the_heaviest_pages_with_the_pictures_of_their_first_screen(visit):
     ("text", "waited"),
     [
         ('<link rel="stylesheet" href="a.css"><script src="b.js"></script>', ["a.css", "b.js"]),
-        ('<script defer src="b.js"></script><script type="module" src="c.js"></script><link rel="icon" href="d">', []),
+        (
+            '<script defer src="b.js"></script><script type="module" src="c.js"></script><link rel="icon" href="d">',
+            [],
+        ),
     ],
 )
 def test_what_is_fetched_later_does_not_count(text, waited):
