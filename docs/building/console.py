@@ -63,6 +63,7 @@ class Shell:
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "COLUMNS": str(WIDTH),
+            **{name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")},
             **({"PYTHONPATH": self.path} if self.path else {}),
         }
         ended = subprocess.run(
