@@ -6,11 +6,11 @@ from importlib.metadata import metadata
 from pathlib import Path
 
 # Pages are read by a process a core: with a thread a core, too, these would only wait for each other.
-for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(name, "1")
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
-from building.project_urls import REPOSITORY, SITE, project_url
+from building.project_urls import REPOSITORY, SITE, project_url  # noqa: E402
 
 chinese = tags.has("zh")  # noqa: F821  (Sphinx gives it)
 project = "zoo"
