@@ -1,12 +1,15 @@
-"""The role `{page}`: a link to another page in this language, else to the English one, which is marked as English.
+"""Links between languages: one from a Chinese page to an English page says that it leads to English.
 
-As in {page}`the tutorial <plugins/tutorial>`, the page is named from the root, with an anchor if need be.
+The role `{page}` links to a page in this language, else to the English one: in {page}`the tutorial <plugins/tutorial>` the
+page is named from the root, with an anchor if need be. Other links from Chinese pages to English ones are marked, too, and
+lead to the Chinese page once there is one.
 """
 
 from __future__ import annotations
 
 import re
 from html import escape
+from typing import Any
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxRole
@@ -16,6 +19,11 @@ from building.build_cache import DOCS
 from building.directive import html
 
 MARK = "（英文）"
+ENGLISH = re.compile(
+    r'<a(?P<before>(?: [^<>]*?)?) href="(?P<up>(?:\.\./)+)(?P<name>[\w/.-]+)\.html(?P<anchor>#[^"]*)?"(?P<after>[^<>]*)>'
+    r"(?P<words>.*?)</a>",
+    re.DOTALL,
+)
 TARGET = re.compile(r"(.+?)\s*<([^<>#]+)(#[^<>]+)?>", re.DOTALL)
 
 
@@ -37,6 +45,32 @@ def link(here: str, text: str, language: str) -> str:
     return f'<a class="reference internal" href="{escape(address)}" hreflang="en">{escape(words)}{mark}</a>'
 
 
+def marked(page: str, body: str) -> str:
+    """The HTML of a Chinese page with its links to English pages marked; those with a Chinese twin lead there."""
+
+    def mark(found: re.Match[str]) -> str:
+        up, name, anchor, words = found["up"], found["name"], found["anchor"] or "", found["words"]
+        if up.count("../") <= page.count("/") or name.startswith(
+            "code/"
+        ):  # Chinese, or code, which has no language
+            return found[0]
+        rest = f"{found['before']}{found['after']}"
+        if not anchor and (DOCS / "zh" / f"{name}.md").is_file():
+            target = relative_uri(f"{page}.html", f"{name}.html")
+            return f'<a{rest} href="{target}">{words.replace(MARK, "")}</a>'
+        language = "" if "hreflang" in rest else ' hreflang="en"'
+        mark = "" if MARK[1:-1] in words or "<svg" in words else f'<span class="zoo-english">{MARK}</span>'
+        return f'<a{rest} href="{up}{name}.html{anchor}"{language}>{words}{mark}</a>'
+
+    return ENGLISH.sub(mark, body)
+
+
+def mark_links(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Mark the links of a Chinese page."""
+    if app.config.zoo_language == "zh" and "body" in context:
+        context["body"] = marked(page, context["body"])
+
+
 class PageRole(SphinxRole):
     """A link. Its failure is an error that names the page and the line."""
 
@@ -48,5 +82,6 @@ class PageRole(SphinxRole):
 
 
 def setup(app: object) -> None:
-    """Add the role."""
+    """Add the role and the marks."""
     app.add_role("page", PageRole())  # type: ignore[attr-defined]
+    app.connect("html-page-context", mark_links)  # type: ignore[attr-defined]

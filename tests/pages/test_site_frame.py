@@ -149,6 +149,27 @@ def test_a_link_from_chinese_to_an_english_page_is_marked(built):
         link("paths", "x <nowhere>", "en")
 
 
+def test_every_link_from_chinese_to_an_english_page_is_marked(built):
+    from building.page_link import marked
+
+    mark = '<span class="zoo-english">（英文）</span>'
+    assert marked("tour/a", '<a class="x" href="../../lab/no-such.html#b">实验</a>') == (
+        f'<a class="x" href="../../lab/no-such.html#b" hreflang="en">实验{mark}</a>'
+    )
+    assert mark not in marked("index", '<a href="../plugins/hooks.html">钩子（英文）</a>')
+    for kept in (
+        '<a href="../compare/index.html">对比</a>',
+        '<a href="../../code/zoo/weights.html#line-3">代码</a>',
+        '<a href="https://example.org/a.html">外部</a>',
+    ):
+        assert marked("tour/a", kept) == kept
+    assert (
+        marked("tour/a", '<a href="../../compare/pairs.html">成对（英文）</a>')
+        == '<a href="../compare/pairs.html">成对</a>'
+    )
+    assert marked("tour/a", "<article><a href='x'></a></article>") == "<article><a href='x'></a></article>"
+
+
 def test_the_words_of_the_theme_are_chinese(built):
     page = read(built("zh"), "tour/tokens")
     seen = re.sub(r"<(script|style)\b.*?</\1>|<!--.*?-->", " ", page.partition("<body>")[2], flags=re.DOTALL)
