@@ -44,7 +44,7 @@ nightly: $(VENV)/.test $(VENV)/.pages $(VENV)-parity/.installed docs/_build/html
 	$(BIN)/pytest -n auto --dist worksteal -m nightly tests/pages
 
 docs: $(VENV)/.docs  ## the site, in English and Chinese, with every example executed
-	$(BIN)/pytest -q tests/docs/examples_of_the_interface.py
+	$(BIN)/pytest -q -n auto --dist worksteal tests/docs/examples_of_the_interface.py
 	$(BIN)/sphinx-build -W -E -q -j $(JOBS) -b html -d docs/_build/doctrees/en docs docs/_build/html
 	$(BIN)/sphinx-build -W -E -q -j $(JOBS) -b html -d docs/_build/doctrees/zh -c docs -t zh docs/zh docs/_build/html/zh
 

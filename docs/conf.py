@@ -1,16 +1,23 @@
 """How Sphinx builds these pages: in English from this folder, and with `-t zh` in Chinese from `zh`."""
 
+import os
 import sys
-from importlib.metadata import version as installed
+from importlib.metadata import metadata
 from pathlib import Path
 
+# Pages are read by a process a core: with a thread a core, too, these would only wait for each other.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 sys.path.insert(0, str(Path(__file__).parent))
+
+from building.project_urls import REPOSITORY, SITE, project_url  # noqa: E402
 
 chinese = tags.has("zh")  # noqa: F821  (Sphinx gives it)
 project = "zoo"
 author = "The zoo authors"
 copyright = f"2026, {author}"
-version = release = installed("mlx-zoo")
+about = metadata("mlx-zoo")
+version = release = about["Version"]
 language = "zh_CN" if chinese else "en"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "building"]
 exclude_patterns = ["_build", "building", "figures"]
@@ -23,6 +30,12 @@ python_maximum_signature_line_length = 88
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "zoo"
+html_favicon = "_static/favicon.svg"
+# The address of the site, where the package's metadata names it: previews of links and the page for 404 need it.
+html_baseurl = project_url(about.get_all("Project-URL"), SITE)
+if html_baseurl:
+    html_baseurl = f"{html_baseurl.rstrip('/')}/{'zh/' if chinese else ''}"
+zoo_repository = project_url(about.get_all("Project-URL"), REPOSITORY)
 html_static_path = ["_static"]
 html_copy_source = False
 html_use_index = False
@@ -39,4 +52,4 @@ html_sidebars = {
     ]
 }
 zoo_language = "zh" if chinese else "en"
-zoo_generated = ["architectures/"]  # pages that are written when the docs are built, in both languages
+zoo_generated = ["architectures/", "search"]  # pages that both languages have without a source

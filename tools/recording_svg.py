@@ -1,6 +1,6 @@
 """Lines of a terminal as one animated SVG: keyframes of style sheets, no script, every text selectable.
 
-The still picture, where motion is not wanted, is the last view.
+The still picture, where motion is not wanted, is the last view. The moving one begins near the end of the first view.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ CELL, ROW, SIZE, EDGE = 6, 12, 10, 10  # width and height of a cell, size of the
 LETTER_BASE = 9  # of a row, from its top
 GLIDE = 0.7  # seconds in which the view moves
 SAME = 0.03  # seconds: what is written within them appears together
+FIRST = 1.9  # seconds of the first view that the picture begins with, so that it is not empty before it moves
 STYLES = {
     "bold": "font-weight:700",
     "dim": "fill:var(--quiet)",
@@ -83,7 +84,8 @@ def picture(
     columns, rows, prompt = size
     width, height = columns * CELL, rows * ROW
     bursts = _bursts(lines)
-    sheet = [_sheet(views[-1].top * ROW, seconds)]
+    begin = max(0.0, views[1].when - FIRST) if len(views) > 1 else 0.0
+    sheet = [_sheet(views[-1].top * ROW, seconds, begin)]
     drawn = []
     for number, (moment, cells) in enumerate(bursts):
         hidden = "0%{opacity:0}" if moment else ""
@@ -209,8 +211,8 @@ def _share(moment: float, seconds: float) -> str:
     return f"{100 * moment / seconds:.2f}%"
 
 
-def _sheet(last: int, seconds: float) -> str:
-    """Colours, letters, what all animations share, and the still view."""
+def _sheet(last: int, seconds: float, begin: float) -> str:
+    """Colours, letters, what all animations share, among it the second with which they begin, and the still view."""
     styles = "".join(f".zoo-recording .{name}{{{style}}}" for name, style in STYLES.items())
     used = ("ground", "ink", "quiet", "edge", "accent")
     light, dark = (properties({name: theme[name] for name in used}) for theme in (LIGHT, DARK))
@@ -221,7 +223,8 @@ def _sheet(last: int, seconds: float) -> str:
         ".zoo-recording text{fill:var(--ink)}.zoo-recording .ground{fill:var(--ground)}"
         ".zoo-recording .frame{fill:var(--ground);stroke:var(--edge)}.zoo-recording .cursor{fill:var(--quiet)}"
         f"{styles}.zoo-recording .c{{opacity:0}}.zoo-recording .camera{{transform:translateY(-{last}px)}}"
-        f".zoo-recording .b,.zoo-recording .c,.zoo-recording .camera{{animation:{seconds:.2f}s step-end infinite}}"
+        f".zoo-recording .b,.zoo-recording .c,.zoo-recording .camera"
+        f"{{animation:{seconds:.2f}s step-end -{begin:.2f}s infinite}}"
         "@media (prefers-reduced-motion:reduce){.zoo-recording .b,.zoo-recording .c,.zoo-recording .camera"
         "{animation:none}}"
     )

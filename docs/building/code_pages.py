@@ -5,6 +5,7 @@ The pages are those of the English build; Chinese ones lead there.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
@@ -109,7 +110,9 @@ def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
         text = (ROOT / path).read_text(encoding="utf-8")
         formatter = HtmlFormatter(linespans="line", wrapcode=True)
         body = highlight(text, PythonLexer(), formatter)
-        yield f"code/{name}", {"title": path.as_posix(), "body": body}, "code.html"
+        lead = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+        about = {"title": path.as_posix(), "about": escape(lead), "body": body}
+        yield f"code/{name}", about, "code.html"
 
 
 def uncoloured(text: str) -> str:

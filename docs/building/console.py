@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 
 from building.build_cache import ROOT, cached_result
+from building.command_server import AVAILABLE, CommandServer
 from building.directive import ZooDirective, boxed, literal, page_data
 from building.page_package import installed
 
@@ -51,34 +53,51 @@ class Shell:
             self.path = installed(self.page, Path(self.folder.name))
         folder = Path(self.folder.name)
         words = shlex.split(line, comments=True)
-        if {"|", ">"} & set(words):
-            words = ["sh", "-c", line]
-        elif words[0] == "zoo":
-            words = [sys.executable, "-m", "zoo", *words[1:]]
-        elif words[0] == "python":
-            words[0] = sys.executable
         environment = {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(folder),
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "COLUMNS": str(WIDTH),
+            **{name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")},
             **({"PYTHONPATH": self.path} if self.path else {}),
         }
-        ended = subprocess.run(
-            words,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=SECONDS,
-        )
+        ended = ended_process(words, line, folder, environment)
         out, err = (
             text.replace(str(folder), "~").replace(f"{ROOT}/", "") for text in (ended.stdout, ended.stderr)
         )
         return {"out": out, "err": err, "code": ended.returncode}
+
+
+def ended_process(
+    words: list[str], line: str, folder: Path, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """How a line ended: a command of the zoo by the server of commands, where that finds all that it needs."""
+    piped = bool({"|", ">"} & set(words))
+    if words[0] == "zoo" and not piped and AVAILABLE and "PYTHONPATH" not in environment:
+        return server(os.getpid()).run(words[1:], folder, environment)
+    if piped:
+        words = ["sh", "-c", line]
+    elif words[0] == "zoo":
+        words = [sys.executable, "-m", "zoo", *words[1:]]
+    elif words[0] == "python":
+        words[0] = sys.executable
+    return subprocess.run(
+        words,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=SECONDS,
+    )
+
+
+@cache
+def server(process: int) -> CommandServer:
+    """The server of commands of a process, by its id: a forked one must not share its parent's."""
+    return CommandServer(SECONDS)
 
 
 class Console(ZooDirective):

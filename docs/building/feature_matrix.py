@@ -14,7 +14,7 @@ from building.family import Member, members
 from building.task_filter import task_filter
 from zoo.checkpoint.quantization_settings import AFFINE_BITS, FLOAT_MODES
 from zoo.describe import Sheet
-from zoo.describe.facts.fact import ABSENT, amount
+from zoo.describe.facts.fact import ABSENT, parameter_count
 from zoo.describe.facts.memory import cache_sizes, weights_of
 from zoo.describe.facts.structure import position_text, scaling_text
 from zoo.describe.language import in_language
@@ -59,7 +59,7 @@ def features(one: Member, language: str) -> dict[str, Entry]:
 
     found = {name: Entry(joined(_texts(sheet, name))) for name in READ}
     total = sheet.value("parameters.total")
-    found["parameters total"] = Entry(amount(total).rstrip(), total)
+    found["parameters total"] = Entry(parameter_count(total), total)
     found["positions"] = Entry(joined(_positions(recipe)))
     found["experts"] = _experts(sheet, words)
     found["tied"] = Entry(

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from furo.navigation import get_navigation_tree
+
+def collapse(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Let the theme make a list that is open at this page only: it would make one of all pages, for each page anew."""
+    if "toctree" in context:
+        whole = context["toctree"]
+        context["toctree"] = lambda **options: whole(**options | {"collapse": True})
 
 
-def change(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """Replace the theme's list, which has all pages on every page, and give its headings a level.
+def give_levels(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Give the headings of the list a level.
 
     The theme says that they are headings, and not of which level: a screen reader could not place them.
     """
-    if "toctree" in context:
-        found = context["toctree"](collapse=True, titles_only=True, maxdepth=-1, includehidden=True)
-        tree = get_navigation_tree(found)
-        context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
+    tree = context.get("furo_navigation_tree", "")
+    context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
 
 
 def setup(app: Any) -> None:
-    """Change the list after the theme has made it."""
-    app.connect("html-page-context", change, priority=900)
+    """Change the list before and after the theme makes it."""
+    app.connect("html-page-context", collapse, priority=400)
+    app.connect("html-page-context", give_levels, priority=900)

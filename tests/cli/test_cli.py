@@ -150,7 +150,7 @@ def test_list_show_compare_plugins_doctor(command):
     for name in ("gpt", "gpt2", "gpt2-postln", "llama", "mistral", "qwen2", "qwen3"):
         assert any(line.split()[0] == name for line in listed.splitlines())
     shown = command("show", "llama").stdout
-    assert "8.03 G" in shown and "Touvron" in shown and "500,000" in shown
+    assert "8.03 B" in shown and "Touvron" in shown and "500,000" in shown
     compared = json.loads(command("compare", "gpt2", "gpt2-postln", "--all", "--json").stdout)
     assert compared["models"] == ["gpt2:small", "gpt2-postln:small"]
     fields = {row["name"]: row for row in compared["fields"]}

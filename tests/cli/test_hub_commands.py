@@ -235,7 +235,7 @@ def test_presets_are_listed_with_size_memory_and_licence():
     assert list(rows) == sorted(rows, key=lambda name: rows[name]["parameters"])
     shown = CliRunner().invoke(cli, ["list", "--presets"]).stdout
     assert re.search(r"(?m)^smollm2 +answers in English +135 M +269 MB +[0-9.]+ MB +Apache-2.0$", shown)
-    assert re.search(r"(?m)^mistral:7b +generate +7.24 G +– +– +Apache-2.0$", shown)
+    assert re.search(r"(?m)^mistral:7b +generate +7.24 B +– +– +Apache-2.0$", shown)
     assert CliRunner().invoke(cli, ["list", "--presets", "--all"]).exit_code == 2
 
 

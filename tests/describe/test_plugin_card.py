@@ -18,7 +18,7 @@ def test_a_variants_card_tells_the_difference_from_its_base():
     assert text.startswith("**prefix-lm**: LLaMA with bidirectional attention over the prompt")
     assert "| task | generate |" in text and "| reads `model_type` | prefix-lm |" in text
     assert "What differs from `llama`:\n\n- The prompt's tokens see each other both ways;" in text
-    assert "| parameters | 6.74 G |\n" in text
+    assert "| parameters | 6.74 B |\n" in text
     assert "| Objective | What it asks for | Tasks and causalities |" in text and "| `answer` |" in text
     assert "rms_norm" not in text and "| heads |" not in text and "this memory" not in text
 

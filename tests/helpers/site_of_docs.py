@@ -1,11 +1,13 @@
 """The built docs as tests see them: where they are, which pages there are, and what a page's HTML links to."""
 
+from collections import Counter
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
 SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
-MADE = ("genindex", "search", "py-modindex")  # by Sphinx
+MADE = ("genindex", "search", "py-modindex", "404")  # without a source of their own
+LIVE = ("_static/live/", "live/")  # the models that run in the page
 
 
 class Links(HTMLParser):
@@ -41,3 +43,16 @@ def pages(code=False):
         for path in all_pages()
         if path.stem not in MADE and (code or "code" not in path.relative_to(SITE).parts)
     ]
+
+
+def bytes_by_kind():
+    """The bytes of the site's files by kind: "live" is what the models that run in the page are made of."""
+    found = Counter()
+    for path in SITE.rglob("*"):
+        if path.is_file():
+            name = path.relative_to(SITE).as_posix().removeprefix("zh/")
+            live = name.startswith(LIVE) and path.suffix != ".html"
+            folder = name.split("/")[1] if name.startswith("_static/") and name.count("/") > 1 else ""
+            kind = "code pages" if name.startswith("code/") else f"{folder} {path.suffix}".strip()
+            found["live" if live else kind] += path.stat().st_size
+    return found

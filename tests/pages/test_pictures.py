@@ -40,6 +40,25 @@ def test_a_recording_is_small_and_has_a_still_view(name):
     assert "<script" not in svg and "<title" in svg and "<desc" in svg
 
 
+@pytest.mark.parametrize("name", ["recording.svg", "real_model.svg"])
+def test_a_recording_begins_with_a_full_view(name, visit):
+    page = visit(PICTURES / name)
+    seen = page.evaluate(
+        """() => {
+          for (const one of document.getAnimations()) { one.pause(); one.currentTime = 0; }
+          const view = document.querySelector("svg > svg").getBoundingClientRect();
+          const shown = [...document.querySelectorAll(".b text")].filter((text) => {
+            const { top, bottom } = text.getBoundingClientRect();
+            return getComputedStyle(text.parentNode).opacity === "1" && bottom > view.top && top < view.bottom;
+          });
+          const typing = [...document.querySelectorAll(".c")].some((one) => getComputedStyle(one).opacity === "1");
+          return [shown.map((text) => text.textContent), typing];
+        }"""
+    )
+    assert len(seen[0]) > 10 and any("zoo run" in text for text in seen[0])
+    assert not seen[1], "a command is being typed"
+
+
 def test_a_recorder_wraps_styles_and_places_letters_as_a_terminal_does(recording):
     written = [(0.5, "\x1b[1mbold\x1b[0m and 中国\r\n"), (0.9, "x" * recording.COLUMNS + "y")]
     lines = recording.lines(written)

@@ -94,6 +94,10 @@ def test_what_cannot_be_asked_is_refused():
 def test_texts_are_made_for_people():
     assert [amount(n) for n in (5, 1_234, 1_049_728, 8_030_261_248)] == ["5 ", "1.23 k", "1.05 M", "8.03 G"]
     assert [amount(n) for n in (999_499, 999_999, 1.4e12)] == ["999 k", "1 M", "1.4 T"]
+    assert text_of(8_030_261_248, "parameters") == "8.03 B" and text_of(8_030_261_248, "FLOPs") == "8.03 G"
+    assert (
+        text_of(1_049_728, "parameters") == "1.05 M" and text_of(1_040_000_000_000, "parameters") == "1.04 T"
+    )
     assert text_of(131072, "tokens") == "131,072" and text_of(1_240_000_000, "bytes") == "1.24 GB"
     assert text_of(True) == "yes" and text_of(None) == "–" and text_of(1e-6) == "1e-06"
     assert text_of((1, 1, 2)) == "1 ×2, 2 ×1" and text_of((1, 2) * 4) == "1 ×4, 2 ×4 in turn"

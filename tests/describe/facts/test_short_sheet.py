@@ -26,7 +26,7 @@ def test_every_architecture_has_some_fifteen_rows_that_leave_no_fact_out(name):
 
 def test_facts_that_belong_together_share_a_row():
     rows, _ = lines("llama")
-    assert rows["parameters"].text == "8.03 G"
+    assert rows["parameters"].text == "8.03 B"
     assert rows["heads"].text == "32, 8 key/value, width 128"
     assert rows["norm"].text == "RMSNorm, before each part"
     assert rows["cache"].text == "131 kB a token, 537 MB at 4,096 tokens"
@@ -37,7 +37,7 @@ def test_facts_that_belong_together_share_a_row():
 
 def test_layers_are_named_once_for_all_facts_of_a_row():
     rows, _ = lines("deepseek-v3")
-    assert rows["parameters"].text == "671 G, 36.6 G used for a token"
+    assert rows["parameters"].text == "671 B, 36.6 B used for a token"
     assert rows["experts"].text == (
         "256, 8 used for a token, width 2,048, a shared one of width 2,048; in 58 of 61 layers"
     )

@@ -124,7 +124,9 @@ def text_of(value: Value, unit: str = "") -> str:
         return value
     if unit == "bytes":
         return f"{amount(value)}B"
-    if unit in ("parameters", "FLOPs", "numbers"):
+    if unit == "parameters":
+        return parameter_count(value)
+    if unit in ("FLOPs", "numbers"):
         return amount(value).rstrip()
     if unit in MEASURED_UNITS:
         return message(f"{{n}} {unit}", n=f"{value:,.0f}" if value >= 100 else f"{value:.3g}")
@@ -152,6 +154,11 @@ def amount(number: float) -> str:
         if number >= size * 0.9995:
             return f"{_three(number / size)} {unit}"
     return f"{number:.3g} " if isinstance(number, float) and not number.is_integer() else f"{int(number)} "
+
+
+def parameter_count(number: float) -> str:
+    """Parameters as the field counts them, billions with a B: 8.03 B."""
+    return amount(number).rstrip().replace("G", "B")
 
 
 def billions(number: float) -> Message:

@@ -1,0 +1,96 @@
+"""The way into the site: the start page, installation, the paths, and the Chinese lists of English pages."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+READER = 238  # words a minute that adults read silently (Brysbaert, 2019)
+
+
+def page(name):
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def links(text):
+    """The pages that a page links to, from its own folder or by the role `{page}`, in order."""
+    return re.findall(r"\]\(([\w/.-]+?)\.md(?:#[^)]*)?\)|\{page\}`[^`<]*<([^>#]+)", text)
+
+
+def linked(name):
+    """The same as paths from the root of a language."""
+    folder = Path(name).parent.as_posix().removeprefix("zh").strip("./")
+    found = []
+    for own, named in links(page(name)):
+        path = named or "/".join(part for part in (folder, own) if part)
+        while ".." in path:
+            path = re.sub(r"(?:^|[^/]+/)\.\./", "", path, count=1)
+        found.append(path)
+    return found
+
+
+def test_the_start_page_begins_with_two_commands_of_the_readme():
+    shown = re.findall(r"^\$ (.+?)(?:\s{2,}#.*)?$", page("index.md").partition("zoo-doors")[0], re.MULTILINE)
+    assert len(shown) == 2
+    for command in shown:
+        assert re.search(rf"^    {re.escape(command)}(?:\s|$)", README, re.MULTILINE), command
+
+
+@pytest.mark.parametrize("name", ["index.md", "zh/index.md"])
+def test_the_first_screen_speaks_to_three_readers_with_pictures(name):
+    doors = page(name).partition("zoo-doors")[2].partition("`````")[0]
+    pictures = re.findall(r"```\{drawing\} start (\w+)\n:alt: (.+)\n", doors)
+    assert [kind for kind, _ in pictures] == ["run", "look", "build"]
+    assert all(len(words) > 20 for _, words in pictures)
+
+
+def test_the_pictures_hold_what_the_model_says_and_the_code_that_runs():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(DOCS)
+        from figures.start import COLUMNS, draw
+    run, look, build = (draw("en", name) for name in ("run", "look", "build"))
+    assert ">Beijing.<" in run and ">北京。<" in run and "␣Bei" in look
+    lines = re.findall(r"<text [^>]*>([^<]*)</text>", build)
+    assert lines[0] == "def mistral(config):" and lines[-1].endswith("window=sliding_window(config)))")
+    assert all(len(line) <= COLUMNS for line in lines)
+
+
+def test_the_paths_are_the_same_in_both_languages_and_lead_to_pages_that_are_there():
+    english, chinese = linked("paths.md"), linked("zh/paths.md")
+    assert english == chinese and len(english) > 30
+    assert [name for name in english if not (DOCS / f"{name}.md").is_file()] == []
+
+
+def test_the_first_path_can_be_read_in_an_hour():
+    hour = page("paths.md").partition("## In an hour")[2].partition("After it")[0]
+    words = 0
+    for name, _ in links(hour):
+        text = re.sub(r"```.*?```|\$\$.*?\$\$", " ", page(f"{name}.md"), flags=re.DOTALL)
+        words += len(text.split())
+    assert 3_000 < words < 60 * READER
+
+
+@pytest.mark.parametrize("folder", ["guides", "plugins", "reference"])
+def test_the_chinese_page_of_a_section_names_all_its_pages(folder):
+    there = {path.stem for path in (DOCS / folder).glob("*.md")} - {"index"}
+    named = {name.removeprefix(f"{folder}/") for name in linked(f"zh/{folder}/index.md")}
+    assert there - named == set()
+
+
+def test_every_extra_has_its_words():
+    pytest.importorskip("sphinx")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(DOCS)
+        from building.extras import declared, rows
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert declared() == project["optional-dependencies"]
+    for language in ("en", "zh"):
+        shown = rows(declared(), language)
+        assert {row[0] for row in shown} == {f"<code>{name}</code>" for name in declared()}
+        assert ["<code>plots</code>", shown[3][1], "<code>matplotlib</code>"] in shown
+    with pytest.raises(ValueError, match="differ in: another"):
+        rows(declared() | {"another": []}, "en")
