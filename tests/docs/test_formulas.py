@@ -37,7 +37,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 T, D, H, K = 5, 12, 4, 6  # tokens, width, heads, width of a head
 SUBJECTS = (
     *("attention", "cache", "diffusion", "embedding", "feedforward", "norms", "output", "positions"),
-    *("recurrence", "training"),
+    *("quantization", "recurrence", "training"),
 )
 
 
@@ -326,3 +326,13 @@ def test_a_pass_of_masked_diffusion_is_that_of_the_strategy(formulas):
         x = formulas.diffusion.unmask(lambda ids: head(backbone(ids[None]))[0], x, mask, 2)
         assert x.tolist() == expected[0].tolist()
     assert start.tolist()[2:] == [mask] * 6 and mask not in x.tolist()
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+def test_quantization_is_that_of_the_kernel(formulas, bits):
+    w = normal(1, 64)
+    packed, scale, offset = mx.quantize(w, group_size=64, bits=bits)
+    expected = mx.dequantize(packed, scale, offset, group_size=64, bits=bits)
+    found = formulas.quantization.quantize(w[0], scale[0, 0], offset[0, 0], bits)
+    same(found, expected[0], f"{bits} bits", 1e-6)
+    assert len(set(found.tolist())) <= 2**bits
