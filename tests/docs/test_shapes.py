@@ -9,7 +9,7 @@ import pytest
 import zoo
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = sorted(path.stem for path in (DOCS / "tour").glob("*.md") if path.stem != "questions")
+PAGES = sorted(path.stem for path in (DOCS / "tour").glob("*.md") if path.stem not in ("kinds", "questions"))
 STRIP = re.compile(r"^```\{shapes\} ([\w -]+)\n((?::\w+: ?.*\n)*)```$", re.MULTILINE)
 TEXT = "The capital city of China is"
 
@@ -97,6 +97,13 @@ def test_each_page_of_the_tour_has_a_strip_that_marks_one_of_its_stages(shapes, 
     assert not at or "zoo-shapes-here" in drawn
     linked = set(re.findall(r'href="([\w-]+)\.html"', drawn))
     assert page not in linked and linked <= set(PAGES)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_page_on_kinds_has_a_strip_of_each_of_the_three(shapes, language):
+    path = (DOCS if language == "en" else DOCS / "zh") / "tour" / "kinds.md"
+    models = [models for models, _ in STRIP.findall(path.read_text(encoding="utf-8"))]
+    assert models == ["bert", "llama", "transformer"]
 
 
 def test_a_stage_that_a_strip_does_not_have_is_an_error_that_lists_them(shapes):
