@@ -49,4 +49,4 @@ def by_kind() -> dict[str, list[str]]:
 
 def names(kind: str, language: str = "en") -> str:
     """The architectures of a kind, as they are called on the command line."""
-    return ("、" if language == "zh" else ", ").join(f"`{name}`" for name in by_kind()[kind])
+    return ("、" if language == "zh" else ", ").join(by_kind()[kind])
