@@ -336,3 +336,28 @@ def test_quantization_is_that_of_the_kernel(formulas, bits):
     found = formulas.quantization.quantize(w[0], scale[0, 0], offset[0, 0], bits)
     same(found, expected[0], f"{bits} bits", 1e-6)
     assert len(set(found.tolist())) <= 2**bits
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_each_formula_is_shown_on_a_page_of_the_tour(formulas, language):
+    folder = (DOCS if language == "en" else DOCS / "zh") / "tour"
+    text = "\n".join(path.read_text(encoding="utf-8") for path in folder.glob("*.md"))
+    for subject in SUBJECTS:
+        module = getattr(formulas, subject)
+        own = [
+            name for name, one in vars(module).items() if getattr(one, "__module__", "") == module.__name__
+        ]
+        assert own
+        for name in own:
+            assert text.count(f"{{code-of}} formulas.{subject}:{name}\n") == 1, name
+
+
+def test_the_lines_of_a_formula_are_few_and_fit_on_a_page(formulas):
+    from inspect import getsource
+
+    for subject in SUBJECTS:
+        module = getattr(formulas, subject)
+        for one in vars(module).values():
+            if getattr(one, "__module__", "") == module.__name__:
+                lines = getsource(one).splitlines()[2:]  # after the name and what it says of itself
+                assert len(lines) <= 10 and max(map(len, lines)) < 100, one.__name__
