@@ -111,7 +111,8 @@ AXES = {
 }
 SAID = {
     "en": {
-        "label": "Shapes: where this page is",
+        "here": "Shapes: where this page is",
+        "shapes": "Shapes",
         "colon": ": ",
         "layers": "{count} layers",
         "of": "Numbers of {model} for “{text}”",
@@ -119,7 +120,8 @@ SAID = {
         "state": "state numbers of a channel",
     },
     "zh": {
-        "label": "形状：本页所在的位置",
+        "here": "形状：本页所在的位置",
+        "shapes": "形状",
         "colon": "：",
         "layers": "{count} 层",
         "of": "数字取自 {model}，文本为“{text}”",
@@ -164,10 +166,8 @@ def rows(models: list[str], text: str, phase: str = "", masks: int = 0) -> list[
             *rows_of(model, {"T": count}, "decode", "decode"),
         ]
     if model == "transformer":
-        return rows_of(
-            model,
-            {"S": count, "T": cached_result(lambda: written_count(model, text), "written", model, text)},
-        )
+        written = cached_result(lambda: written_count(model, text), "written", model, text)
+        return rows_of(model, {"S": count, "T": written})
     if masks:
         return rows_of(model, {"T": count + masks, "L": masks})
     several = bool(others)
@@ -192,7 +192,8 @@ def strip(found: list[Row], at: str, page: str, language: str, caption: str) -> 
         name = f' aria-label="{escape(title)}"' if title else ""
         lines.append(f"<div>{head}<ol{name}>{inside}</ol></div>")
     legend = escape(f"{caption}{words['colon']}{axes_of(found, language)}")
-    return f'<nav class="zoo-shapes" aria-label="{words["label"]}">{"".join(lines)}<p>{legend}</p></nav>'
+    label = words["here"] if at else escape(f"{words['shapes']}{words['colon']}{caption}")
+    return f'<nav class="zoo-shapes" aria-label="{label}">{"".join(lines)}<p>{legend}</p></nav>'
 
 
 def items(row: Row, at: str, page: str, language: str, marked: bool) -> tuple[str, bool]:
@@ -217,9 +218,8 @@ def item(stage: Stage, sizes: dict[str, int], here: bool, current: bool, page: s
     name = f"<b>{escape(NAMES[language][stage.name])}</b>"
     shape = "" if stage.name == "text" else shown(stage.axes)
     numbers = shape and shown(f"{sizes[axis]:,}" if axis in sizes else axis for axis in stage.axes)
-    inside = (
-        name + (f"<i>{shape}</i>" if shape else "") + (f"<span>{numbers}</span>" if numbers != shape else "")
-    )
+    inside = f"{name}<i>{shape}</i>" if shape else name
+    inside += f"<span>{numbers}</span>" if numbers != shape else ""
     title = f' title="{escape(stage.address)}"' if stage.address else ""
     mark = ' class="zoo-shapes-here"' if here else ""
     mark += ' aria-current="step"' if current else ""
@@ -235,12 +235,7 @@ def shown(axes: Any) -> str:
 
 def axes_of(found: list[Row], language: str) -> str:
     """What each symbol stands for, of those that the strip has."""
-    used: dict[str, set[int]] = {}
-    for row in found:
-        for stage in row.stages:
-            for axis in stage.axes:
-                if axis in row.sizes:
-                    used.setdefault(axis, set()).add(row.sizes[axis])
+    used = {axis for row in found for stage in row.stages for axis in stage.axes if axis in row.sizes}
     recurrent = any("E" in row.sizes for row in found)
     named = AXES[language] | ({"N": SAID[language]["state"]} if recurrent else {})
     comma = "，" if language == "zh" else ", "
