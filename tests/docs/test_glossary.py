@@ -22,14 +22,45 @@ def entries(language):
     return found
 
 
+def page_of(language, text):
+    """The page that an entry leads to, and the section; nothing where it is another language's page."""
+    if found := re.search(r"\]\(((?:tour|compare|plugins|guides)/[\w-]+\.md)(?:#([^)]+))?\)", text):
+        return PAGES[language].parent / found[1], found[2]
+    return None
+
+
 @pytest.mark.parametrize("language", PAGES)
 def test_each_entry_leads_to_a_page_and_stands_once(language):
     terms = [term for names, _ in entries(language) for term in names]
     assert len(terms) == len(set(terms)) > 60
     for names, text in entries(language):
-        assert re.search(r"\]\((?:tour|compare|plugins|guides)/[\w-]+\.md\)|href=\"\.\./plugins/", text), (
-            names
-        )
+        assert page_of(language, text) or re.search(r"href=\"\.\./plugins/", text), names
+
+
+@pytest.mark.parametrize("language", PAGES)
+def test_the_page_that_an_entry_leads_to_has_its_term(language):
+    for names, text in entries(language):
+        if found := page_of(language, text):
+            page, section = found
+            words = {re.sub(r" \(.*\)$", "", name) for name in names}
+            if language == "zh" and (latin := re.search(r"（([^）]*)）", text)):
+                words |= set(latin[1].split("，"))  # a term of the language that most papers are in
+            shown = page.read_text(encoding="utf-8").lower()
+            assert any(word.lower() in shown for word in words), f"{names}: {page}"
+            headings = re.findall(r"^#+ (.*)$", shown, re.MULTILINE)
+            slugs = [re.sub(r"[^\w -]", "", heading).strip().replace(" ", "-") for heading in headings]
+            assert section is None or section in slugs, f"{names}: {page} has no section {section}"
+
+
+ABBREVIATIONS = ("MHA", "MQA", "GQA", "MLA", "FFN", "MoE", "LN", "SSM", "RoPE")
+
+
+@pytest.mark.parametrize("language", PAGES)
+@pytest.mark.parametrize("word", ABBREVIATIONS)
+def test_an_abbreviation_is_a_term_and_is_written_where_it_is_explained(language, word):
+    [text] = [text for names, text in entries(language) if word in names]
+    page, _ = page_of(language, text)
+    assert re.search(rf"(?<![A-Za-z]){word}(?![A-Za-z])", page.read_text(encoding="utf-8")), page
 
 
 def test_both_languages_have_the_same_entries_in_the_same_order():

@@ -115,7 +115,21 @@ def test_a_page_is_accessible(name, theme, width, visit):
 
 @pytest.mark.parametrize(
     ("place", "words", "leads"),
-    [("", "causal mask", "tour/attention"), ("zh/", "因果掩码", "tour/attention")],
+    [
+        ("", "causal mask", "tour/attention"),
+        ("zh/", "因果掩码", "tour/attention"),
+        *(
+            (place, words, leads)
+            for place in ("", "zh/")
+            for words, leads in (
+                ("MHA", "tour/attention.html"),
+                ("GQA", "tour/attention-variants"),
+                ("MLA", "tour/attention-variants"),
+                ("MoE", "tour/experts"),
+                ("quantization", "tour/real-model"),
+            )
+        ),
+    ],
 )
 def test_search_finds_a_page(place, words, leads, served, browser):
     page = browser.new_page()
