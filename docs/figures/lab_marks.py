@@ -113,7 +113,10 @@ def _steps(least: float) -> Iterator[float]:
 
 def tick_words(values: Sequence[float]) -> dict[float, str]:
     """Ticks with the words for them."""
-    return {value: f"{value:,.0f}" if abs(value) >= 1000 else f"{round(value, 9):g}" for value in values}
+    return {
+        value: (f"{value:,.0f}" if abs(value) >= 1000 else f"{round(value, 9):g}").replace("-", "−")
+        for value in values
+    }
 
 
 def powers(first: float, last: float) -> list[float]:
