@@ -43,6 +43,6 @@ def test_links_lead_to_chinese_pages_or_say_english(name):
 
 
 def test_every_guide_is_there_and_listed():
-    assert GUIDES == sorted(path.name for path in (DOCS / "guides").glob("*.md"))
+    assert sorted(path.name for path in (DOCS / "guides").glob("*.md")) == GUIDES
     listed = page("index.md", "zh")
     assert all(f"\n{name.removesuffix('.md')}\n" in listed for name in GUIDES if name != "index.md")
