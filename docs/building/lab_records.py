@@ -74,4 +74,4 @@ def at_step(name: str, arm: str, curve: str, place: int) -> str:
 
 def span(values: Sequence[float], digits: int) -> str:
     """The least and the largest of values: "1.5 – 2.0"."""
-    return f"{min(values):.{digits}f} – {max(values):.{digits}f}"
+    return f"{min(values):.{digits}f}–{max(values):.{digits}f}"

@@ -27,7 +27,7 @@ def value(figures: Figures, name: str, unit: str) -> str:
     low, high = (format_value(end, unit) for end in (min(runs), max(runs)))
     if low.partition(" ")[2] == high.partition(" ")[2]:
         low = low.partition(" ")[0]
-    return f"{text} ({low} – {high})"
+    return f"{text} ({low}–{high})"
 
 
 def ratio(own: Figures, other: Figures, name: str) -> str:
@@ -38,14 +38,14 @@ def ratio(own: Figures, other: Figures, name: str) -> str:
     pairs = zip(own.get("runs", ()), other.get("runs", ()), strict=False)
     rounds = [one[name] / two[name] for one, two in pairs if one.get(name) and two.get(name)]
     text = f"{mine / theirs:.2f} ×"
-    return f"{text} ({min(rounds):.2f} – {max(rounds):.2f})" if len(rounds) > 1 else f"{text} (one run)"
+    return f"{text} ({min(rounds):.2f}–{max(rounds):.2f})" if len(rounds) > 1 else f"{text} (one run)"
 
 
 def quotient(figures: Figures, name: str, by: str) -> str:
     """One metric divided by another of the same runs, with the range over the runs."""
     rounds = [run[name] / run[by] for run in figures["runs"]]
     text = f"{figures[name] / figures[by]:.1f}"
-    return f"{text} ({min(rounds):.1f} – {max(rounds):.1f})" if len(rounds) > 1 else f"{text} (one run)"
+    return f"{text} ({min(rounds):.1f}–{max(rounds):.1f})" if len(rounds) > 1 else f"{text} (one run)"
 
 
 def rows(found: Mapping[str, Any]) -> list[list[str]]:

@@ -70,7 +70,7 @@ def curves(found: ExperimentRecord, chart: Chart, said: Callable[[str], str], la
     for panel in dict.fromkeys(arm.values.get(chart.panel) for arm in arms):
         axes = _axes(x_range, y_range, log2 if chart.log_x else identity, y_scale, y_ticks)
         words = axis_of(curve.label, curve.unit, language)
-        title(axes, f"{words} · {panel} {said(chart.panel)}" if chart.panel else words)
+        title(axes, f"{words} · {said(f'{panel} {chart.panel}')}" if chart.panel else words)
         axes.frame("", x_ticks, y_ticks, axis_of(curve.along, curve.along_unit, language))
         shown = [arm for arm in arms if not chart.panel or arm.values.get(chart.panel) == panel]
         for arm in shown:

@@ -165,16 +165,16 @@ def test_tables_of_benchmarks_have_ranges(draw):
         return {"load_seconds": ordered[len(runs) // 2], "runs": [{"load_seconds": run} for run in runs]}
 
     own, peer = engine(1.0, 2.0, 3.0), engine(2.0, 2.0, 4.0)
-    assert value(own, "load_seconds", "s") == "2 s (1 – 3 s)"
+    assert value(own, "load_seconds", "s") == "2 s (1–3 s)"
     assert value(engine(2.0), "load_seconds", "s") == "2 s (one run)"
     assert value({}, "load_seconds", "s") == "–"
-    assert value(engine(0.5, 1.5, 1.0), "load_seconds", "s") == "1 s (500 ms – 1.5 s)"
-    assert ratio(own, peer, "load_seconds") == "1.00 × (0.50 – 1.00)"
+    assert value(engine(0.5, 1.5, 1.0), "load_seconds", "s") == "1 s (500 ms–1.5 s)"
+    assert ratio(own, peer, "load_seconds") == "1.00 × (0.50–1.00)"
     assert ratio(own, {}, "load_seconds") == "–"
     assert level(5) == "94 %" and level(3) == "75 %"
     both = {"long": 4.0, "short": 2.0, "runs": [{"long": 4.0, "short": 2.0}, {"long": 4.0, "short": 1.0}]}
-    assert quotient(both, "long", "short") == "2.0 (2.0 – 4.0)"
+    assert quotient(both, "long", "short") == "2.0 (2.0–4.0)"
     assert rows({"engines": {"zoo": own, "peer": peer}}) == [
         ["", "zoo", "peer", "zoo / peer"],
-        ["loading", "2 s (1 – 3 s)", "2 s (2 – 4 s)", "1.00 × (0.50 – 1.00)"],
+        ["loading", "2 s (1–3 s)", "2 s (2–4 s)", "1.00 × (0.50–1.00)"],
     ]
