@@ -14,14 +14,17 @@ def level(runs: int) -> str:
 
 
 def value(figures: Figures, name: str, unit: str) -> str:
-    """A metric with its unit and the range of its runs: "1.2 s (1.1 s – 1.4 s)"; a count that is always the same, alone."""
+    """A metric with its unit and the range of its runs: "1.2 s (1.1–1.4 s)".
+
+    Alone are counts and bytes, which are nearly the same in each run, and numbers whose runs are not on record.
+    """
     from zoo_bench.command import format_value
 
     found = figures.get(name)
     text = format_value(found, unit)
-    runs = [run[name] for run in figures.get("runs", ()) if run.get(name) is not None]
-    if found is None or not unit or unit == "bytes":
+    if found is None or not unit or unit == "bytes" or "runs" not in figures:
         return text
+    runs = [run[name] for run in figures["runs"] if run.get(name) is not None]
     if len(runs) < 2:
         return f"{text} (one run)"
     low, high = (format_value(end, unit) for end in (min(runs), max(runs)))
