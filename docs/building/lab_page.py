@@ -145,7 +145,7 @@ def _method(found: ExperimentRecord) -> str:
     return (
         f"{described(found)}\n\nSettings: {_settings(found, 'en')}. {len(found.runs)} runs in {found.seconds / 60:.1f} minutes "
         f"on {versions['machine']}{busy}; mlx {versions['mlx']}, {versions['backend']}, {versions['blas']}. "
-        f"`{_file(found)}` has every run."
+        f"{_file(found, '..')} has every run."
     )
 
 
@@ -167,12 +167,14 @@ def _method_in_chinese(found: ExperimentRecord) -> str:
         f"各次运行中相同。{compared}整个区间都在论断所说的一侧，论断成立；完全不在那一侧，则与论断相反；其余情况未能判断。每条论断单独"
         f"判断，没有按论断的个数作校正。\n\n设置：{_settings(found, 'zh')}。共 {len(found.runs)} 次运行，用时 "
         f"{found.seconds / 60:.1f} 分钟，机器为 {machine}{busy}；mlx {versions['mlx']}，{versions['backend']}，{versions['blas']}。"
-        f"每次运行的数据在 `{_file(found)}` 中。"
+        f"每次运行的数据在 {_file(found, '../..')} 中。"
     )
 
 
-def _file(found: ExperimentRecord) -> str:
-    return f"docs/records/lab/{found.experiment}.json"
+def _file(found: ExperimentRecord, docs: str) -> str:
+    """A link to the record's file; `docs` is the way from the page to the folder of the docs."""
+    path = f"records/lab/{found.experiment}.json"
+    return f"{{download}}`docs/{path} <{docs}/{path}>`"
 
 
 def _settings(found: ExperimentRecord, language: str) -> str:
