@@ -2,7 +2,7 @@
 
     python tools/measure_pockets.py [NAME …]
 
-Held-out text in bits a byte, and speed: medians of several runs, each in a process of its own, in turn. With names only
+Held-out text in bits a byte, and speed: several runs, each in a process of its own, in turn, and their medians. With names only
 these are measured, and the others stay in the record. The machine should do nothing else: the record says what its load was.
 """
 
@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,11 @@ def held_out_bits(name: str) -> float | None:
     return round(bits_a_byte(load(name, dtype="float32"), held_out()), 5)
 
 
+def rounded(figures: Mapping[str, float | None]) -> dict[str, float | None]:
+    """The figures in four digits after the point; None where a model does not do it."""
+    return {key: None if figures[key] is None else round(figures[key], 4) for key in FIGURES}
+
+
 def report(done: int, whole: int) -> None:
     """How far it is, on the error stream."""
     print(f"\r{done} of {whole} runs", end="" if done < whole else "\n", file=sys.stderr, flush=True)
@@ -64,7 +69,8 @@ def main(names: Sequence[str]) -> None:
     after = os.getloadavg()[0]
     figures = old.get("pockets", {}) | {
         one.source: {"bits_per_byte": held_out_bits(one.source)}
-        | {key: value if (value := getattr(one, key)) is None else round(value, 4) for key in FIGURES}
+        | rounded({key: getattr(one, key) for key in FIGURES})
+        | {"runs": [rounded(run) for run in one.runs]}
         for one in taken
     }
     record = {

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from building.build_cache import DOCS
+from building.lab_words import word
 
-UNITS = {
-    "nats a token": "纳特每词元",
-    "bits a byte": "比特每字节",
-    "percentage points": "百分点",
-    "µs a token": "微秒每词元",
-    "ms": "毫秒",
-    "times": "倍",
-    "times its even share": "倍平均份额",
-    "%": "%",
-}
 WORDS = re.compile(
     r"(?P<what>.+? )?(?P<mean>[+−]?[\d.e-]+) (?P<unit>[^,\d]+), "
     r"interval (?P<low>\S+) to (?P<high>\S+), (?P<runs>\d+) runs"
@@ -45,6 +37,22 @@ def finding(name: str, number: int, verdict: str) -> str:
     return found.words
 
 
+def difference(name: str, arm: str, other: str, metric: str, language: str = "en") -> str:
+    """The difference of two arms of an experiment with its interval, in words, where no claim was made about it."""
+    from zoo_lab.plan import Claim
+    from zoo_lab.report import measured
+
+    words = measured(record(name), Claim("", metric, {arm: 1, other: -1}, "near"))
+    return in_chinese(words) if language == "zh" else words
+
+
+def mean(name: str, arm: str, metric: str) -> str:
+    """The mean of a metric of an arm with half its interval: "1.234 ± 0.012"."""
+    from zoo_lab.report import text_of
+
+    return text_of(record(name).interval(arm, metric))
+
+
 def in_chinese(words: str) -> str:
     """The words of a finding in Chinese."""
     found = WORDS.fullmatch(words)
@@ -52,5 +60,18 @@ def in_chinese(words: str) -> str:
         raise ValueError(f"no Chinese for: {words}")
     what = "相差" if found["what"] == "difference " else "为"
     space = "" if found["unit"] == "%" else " "
-    unit, low, high, runs = UNITS[found["unit"]], found["low"], found["high"], found["runs"]
+    unit, low, high, runs = word(found["unit"], "zh"), found["low"], found["high"], found["runs"]
     return f"{what} {found['mean']}{space}{unit}，区间 {low} 至 {high}，{runs} 次运行"
+
+
+def at_step(name: str, arm: str, curve: str, place: int) -> str:
+    """The mean of a curve of an arm over its runs at its point `place`, with half its interval; −1 is the last point."""
+    from zoo.inspect.interval import interval
+    from zoo_lab.report import text_of
+
+    return text_of(interval([run.curves[curve][place][1] for run in record(name).runs if run.arm == arm]))
+
+
+def span(values: Sequence[float], digits: int) -> str:
+    """The least and the largest of values: "1.5 – 2.0"."""
+    return f"{min(values):.{digits}f}–{max(values):.{digits}f}"

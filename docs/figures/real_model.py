@@ -43,11 +43,11 @@ def speeds() -> dict[str, dict[str, Any]]:
 
 
 def speed_rows(found: dict[str, Any], metrics: Sequence[str]) -> list[list[str]]:
-    """A row for each engine of a record: its name, and these metrics with their units."""
-    from zoo_bench.command import format_value
+    """A row for each engine of a record: its name, and these metrics with their units and the ranges of their runs."""
+    from figures.bench_tables import value
     from zoo_bench.workloads import metric_named
 
     return [
-        [engine, *(format_value(figures.get(name), metric_named(name).unit) for name in metrics)]
+        [engine, *(value(figures, name, metric_named(name).unit) for name in metrics)]
         for engine, figures in found["engines"].items()
     ]

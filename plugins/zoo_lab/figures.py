@@ -13,7 +13,8 @@ from typing import Any
 
 from zoo.errors import ZooError
 from zoo.files.writing import GENERATOR, make_folder, output_file
-from zoo.inspect.interval import Interval, interval
+from zoo.inspect.interval import Interval
+from zoo_lab.chart_values import arm_x, curve_points, drawn_arms, drawn_charts, label
 from zoo_lab.plan import Chart
 from zoo_lab.record import ArmRecord, ExperimentRecord, file_name
 from zoo_lab.report import axes_text
@@ -30,18 +31,13 @@ APART = 0.012  # of an axis's width: how far the bars of two lines at one x stan
 Placed = tuple[float, float, str]  # a point, and the name to write beside it
 
 
-def label(chart: Chart, arm: ArmRecord) -> str:
-    """The name of an arm's line: its series where several arms are points of one, or panels repeat it."""
-    return arm.line if chart.kind == "points" or chart.panel else arm.name
-
-
 def curves(
     axis: Any, record: ExperimentRecord, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
 ) -> list[Placed]:
     """A line an arm, through the means at each x, on a band of their intervals."""
     curve = next(curve for curve in record.curves if curve.name == chart.y)
     for arm in arms:
-        points = _curve(record, chart, arm)
+        points = curve_points(record, chart, arm)
         name, style = label(chart, arm), _style(lines, label(chart, arm))
         xs, means = [x for x, _ in points], [found.value for _, found in points]
         axis.plot(xs, means, label=name, markersize=3.5, linewidth=1.6, **style)
@@ -49,7 +45,7 @@ def curves(
         if bounds:
             axis.fill_between(*zip(*bounds, strict=True), color=style["color"], alpha=0.18, linewidth=0)
     if chart.log_x:
-        _ticks(axis, sorted({x for arm in arms for x, _ in _curve(record, chart, arm)}))
+        _ticks(axis, sorted({x for arm in arms for x, _ in curve_points(record, chart, arm)}))
     axis.set_xlabel(textwrap.fill(curve.along_axis, WIDE))
     axis.set_ylabel(textwrap.fill(curve.axis, BROAD))
     return []
@@ -67,7 +63,7 @@ def points(
             (x, y, arm.name)
             for arm in arms
             if arm.line == name
-            and (x := _x(record, chart, arm))
+            and (x := arm_x(record, chart, arm))
             and (y := record.interval(arm.name, chart.y))
         ]
         found.sort(key=lambda point: point[0].value)
@@ -125,24 +121,6 @@ def _style(lines: Sequence[str], name: str) -> dict[str, Any]:
         "marker": MARKERS[number % len(MARKERS)],
         "linestyle": DASHES[number % len(DASHES)],
     }
-
-
-def _curve(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> list[tuple[float, Interval]]:
-    """The points of an arm's curve: at each x the mean of its runs with the interval."""
-    values: dict[float, list[float]] = {}
-    for run in record.runs:
-        if run.arm == arm.name:
-            for x, y in run.curves.get(chart.y, ()):
-                values.setdefault(x, []).append(y)
-    return [(x, interval(values[x])) for x in sorted(values)]
-
-
-def _x(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> Interval | None:
-    """The x of an arm: the mean of a metric, or a value of the arm."""
-    if any(metric.name == chart.x for metric in record.metrics):
-        return record.interval(arm.name, chart.x)
-    value = arm.values.get(chart.x)
-    return Interval(float(value), None, None, 1) if isinstance(value, int | float) else None
 
 
 def _bars(found: Sequence[Interval]) -> list[list[float]]:
@@ -274,11 +252,6 @@ def draw(
     return written
 
 
-def drawn_charts(record: ExperimentRecord) -> list[Chart]:
-    """The charts with measurements."""
-    return [chart for chart in record.charts if _drawn_arms(record, chart)]
-
-
 def _write(figure: Any, path: Path, title: str, overwrite: bool) -> None:
     """Write a figure, whole or not at all; an SVG has a title for screen readers."""
     metadata = {"Date": None, "Creator": GENERATOR} if path.suffix == ".svg" else {"Software": GENERATOR}
@@ -291,19 +264,11 @@ def _write(figure: Any, path: Path, title: str, overwrite: bool) -> None:
             part.write_text(start + opening.rstrip() + named, encoding="utf-8")
 
 
-def _drawn_arms(record: ExperimentRecord, chart: Chart) -> list[ArmRecord]:
-    """The arms with measurements for a chart."""
-    if chart.kind == "curves":
-        return [arm for arm in record.arms if _curve(record, chart, arm)]
-    arms = [arm for arm in record.arms if record.interval(arm.name, chart.y) is not None]
-    return [arm for arm in arms if chart.kind == "dots" or _x(record, chart, arm) is not None]
-
-
 def _figure(record: ExperimentRecord, chart: Chart) -> Any:
     """One chart as a figure, a panel above the other; it needs no display."""
     from matplotlib.figure import Figure
 
-    arms = _drawn_arms(record, chart)
+    arms = drawn_arms(record, chart)
     panels = list(dict.fromkeys(arm.values.get(chart.panel) for arm in arms)) if chart.panel else [None]
     lines = list(dict.fromkeys(label(chart, arm) for arm in arms))
     # An arm has one colour in all figures of its record.

@@ -1,4 +1,4 @@
-"""Writes an experiment's record as a JSON file and as text: verdicts on claims, a conclusion, tables, a Markdown page.
+"""Writes an experiment's record as a JSON file and as text: verdicts on claims, a conclusion, a table of the arms.
 
 All of it is computed from the record's numbers, and the file has the intervals and the conclusion too. Imports no mlx.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from zoo.errors import ZooError
 from zoo.files.reading import read_object_at
 from zoo.files.writing import write_output
-from zoo.inspect.interval import LEVEL, Interval, contrast, interval
+from zoo.inspect.interval import LEVEL, Interval, contrast
 from zoo_lab.plan import Chart, Claim, Curve, Metric
 from zoo_lab.record import (
     ArmRecord,
@@ -29,11 +28,11 @@ from zoo_lab.record import (
 
 SEEN, CONTRARY, NOT_SHOWN, NOT_MEASURED = "seen", "contrary", "not shown", "not measured"
 SAID = {
-    CONTRARY: "The opposite was seen of",
-    NOT_SHOWN: "Not shown, one way or the other",
+    CONTRARY: "Contradicted",
+    NOT_SHOWN: "Not shown",
     NOT_MEASURED: "Not measured",
 }
-FEW = 6  # arms, of which a description of a figure tells every value
+POINTS = "percentage points"  # the unit of a difference of percentages
 
 
 @dataclass(frozen=True)
@@ -76,6 +75,11 @@ def _finding(record: ExperimentRecord, claim: Claim) -> Finding:
     return Finding(claim, _verdict(claim, value), value, _words(record, claim, value))
 
 
+def measured(record: ExperimentRecord, claim: Claim) -> str:
+    """What was measured for a claim, in words."""
+    return _finding(record, claim).words
+
+
 def _verdict(claim: Claim, value: Interval) -> str:
     """SEEN when the whole interval lies where the claim says, CONTRARY when none of it does, else NOT_SHOWN."""
     low, high, margin = value.low, value.high, claim.margin
@@ -91,8 +95,9 @@ def _verdict(claim: Claim, value: Interval) -> str:
 
 
 def _words(record: ExperimentRecord, claim: Claim, value: Interval) -> str:
-    unit = record.metric(claim.metric).unit
     signed = sum(claim.contrast.values()) == 0
+    unit = record.metric(claim.metric).unit
+    unit = POINTS if signed and unit == "%" else unit
     what = "difference" if signed else record.metric(claim.metric).label
     text = f"{what} {number(value.value, signed)}{f' {unit}' if unit else ''}"
     if value.low is None or value.high is None:
@@ -108,7 +113,7 @@ def number(value: float, signed: bool = False) -> str:
 
 
 def conclusion(record: ExperimentRecord) -> str:
-    """In a sentence or two, how many of the claims the numbers bear out, and which they do not."""
+    """In a sentence or two, how many of the claims were seen, and which were not."""
     if record.settings.get("quick"):
         return "A quick run: it shows that everything runs, and nothing about the question."
     found = findings(record)
@@ -120,7 +125,7 @@ def conclusion(record: ExperimentRecord) -> str:
         return (
             "It showed nothing: no claim's interval lies wholly on the side that it expects, or on the other."
         )
-    parts = [f"{sum(finding.verdict == SEEN for finding in found)} of {len(found)} claims were seen."]
+    parts = [f"Claims seen: {sum(finding.verdict == SEEN for finding in found)} of {len(found)}."]
     for verdict, said in SAID.items():
         if texts := [finding.claim.text for finding in found if finding.verdict == verdict]:
             parts.append(f"{said}: {'; '.join(texts)}.")
@@ -135,9 +140,10 @@ def method(record: ExperimentRecord) -> str:
         else "Differences of arms have the degrees of freedom of Welch and Satterthwaite."
     )
     return (
-        f"Each arm has {record.seeds} runs, which differ by {record.repeated}. Means, with Student's {100 * LEVEL:.0f} % "
-        f"intervals. {compared} A claim is seen when the whole interval lies where it says, contradicted when none of it "
-        "does, and otherwise not shown. Each claim is judged by itself: no correction is made for their number."
+        f"Each arm has {record.seeds} runs, which differ by {record.repeated}. Numbers are means with Student's "
+        f"{100 * LEVEL:.0f} % intervals; a number without one was the same in all runs. {compared} A claim is seen when the "
+        "whole interval lies where it says, contradicted when none of it does, and otherwise not shown. Each claim is judged "
+        "by itself: no correction is made for their number."
     )
 
 
@@ -175,93 +181,6 @@ def axes_text(record: ExperimentRecord, chart: Chart) -> str:
         return f"{axis} of each arm"
     names = {metric.name: metric.axis for metric in record.metrics}
     return f"{axis} against {names.get(chart.x, chart.x)}"
-
-
-def alt_text(record: ExperimentRecord, chart: Chart) -> str:
-    """The text alternative of a figure: its axes, and each arm's value, or the extremes where there are many."""
-    found = [(arm.name, ends) for arm in record.arms if (ends := _values(record, chart, arm))]
-    values = [(f"{name}: {text_of(interval(ends))}", sum(ends) / len(ends)) for name, ends in found]
-    texts = [text for text, _ in values]
-    if len(values) > FEW:
-        lowest, highest = (extreme(values, key=lambda value: value[1])[0] for extreme in (min, max))
-        texts = [f"lowest {lowest}", f"highest {highest}"]
-    where = ", at the right end" if chart.kind == "curves" else ""
-    return f"{axes_text(record, chart)}{where}. {'; '.join(texts)}"
-
-
-def _values(record: ExperimentRecord, chart: Chart, arm: ArmRecord) -> list[float]:
-    """The values of an arm's runs in a figure; of a curve its last point."""
-    if chart.kind != "curves":
-        return record.values(arm.name, chart.y)
-    curves = (run.curves.get(chart.y) for run in record.runs if run.arm == arm.name)
-    return [curve[-1][1] for curve in curves if curve]
-
-
-def page(record: ExperimentRecord, figures: Sequence[str], data: str, code: str = "") -> str:
-    """The page of one record.
-
-    `figures` are its figures and `code` shows how the experiment is made, both as Markdown; `data` is the link to the record.
-    """
-    sources = "; ".join(map(_linked, record.references))
-    loads = [run.load for run in record.runs if run.load is not None]
-    busy = f", load {min(loads):.1f} to {max(loads):.1f} meanwhile" if loads else ""
-    settings = "; ".join(
-        f"{key.replace('_', ' ')} {_text(value)}" for key, value in record.settings.items() if key != "quick"
-    )
-    versions = record.versions
-    how = (
-        f"Settings: {settings}. {len(record.runs)} runs in {record.seconds / 60:.1f} minutes on {versions['machine']}"
-        f"{busy}; mlx {versions['mlx']}, {versions['backend']}, {versions['blas']}."
-    )
-    marks = {SEEN: "✓", CONTRARY: "✗"}
-    judged = [[f"{marks.get(f.verdict, '–')} {f.verdict}", f.claim.text, f.words] for f in findings(record)]
-    parts = [
-        f"# {record.experiment}",
-        f"**{record.question}**",
-        conclusion(record),
-        "## Expected",
-        f"{record.expected} ({sources})" if sources else record.expected,
-        "## Measured",
-        *figures,
-        _table(rows(record)),
-        "## Claims",
-        _table([["", "said beforehand", "measured"], *judged]),
-        "## How it was run",
-        method(record),
-        f"{how} [The record]({data}) has every run.",
-        f"```text\n$ zoo lab {record.experiment}\n```",
-        code,
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def line(record: ExperimentRecord) -> str:
-    """The experiment in one line of a list: a link to its page, the question, how many claims were seen."""
-    found = findings(record)
-    seen = sum(finding.verdict == SEEN for finding in found)
-    shown = f" *{seen} of {len(found)} claims were seen.*" if found else ""
-    return f"- [{record.experiment}]({file_name(record.experiment)}.md): {record.question}{shown}"
-
-
-def _linked(reference: str) -> str:
-    """A reference, arXiv's as a link."""
-    text, _, number = reference.partition(" arXiv:")
-    return f"[{text.rstrip(',')}](https://arxiv.org/abs/{number})" if number else reference
-
-
-def _table(lines: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown; "" without rows."""
-    if len(lines) < 2:
-        return ""
-    head, *body = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    drawn = [head, ["---"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in drawn)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 FORMAT = 1

@@ -11,8 +11,6 @@ ROOT = Path(__file__).parents[2]
 MADE = (
     "docs/architectures/",
     "docs/zh/architectures/",
-    "docs/lab/",
-    "docs/zh/lab/",
     "docs/plugins/examples/",
     "docs/_build/",
 )

@@ -27,17 +27,6 @@ def test_a_figure_is_well_formed_in_both_languages_and_says_it_in_them(figure, n
         assert min(map(float, re.findall(r'font-size="([\d.]+)"', drawn))) >= 12
 
 
-def test_a_figure_of_the_lab_takes_the_colours_of_the_page_and_has_identifiers_of_its_own(figure):
-    one, other = (figure("lab_chart").draw("en", name) for name in ("norm-loss", "norm-time"))
-    for drawn in (one, other):
-        ElementTree.fromstring(drawn)
-        assert "var(--quiet)" in drawn and "#767676" not in drawn and "<style" not in drawn
-        names = set(re.findall(r'\bid="([^"]+)"', drawn))
-        used = set(re.findall(r'href="#([^"]+)"', drawn)) | set(re.findall(r"url\(#([^)]+)\)", drawn))
-        assert used and used <= names
-    assert not set(re.findall(r'\bid="([^"]+)"', one)) & set(re.findall(r'\bid="([^"]+)"', other))
-
-
 def test_what_follows_changes_no_earlier_cost_and_the_false_capital_costs_most(figure):
     shift = figure("training_shift")
     (true, right), (false, wrong) = map(shift.costs, shift.SENTENCES)

@@ -1,5 +1,6 @@
 """What is concluded follows from the numbers, whatever the claims say."""
 
+from zoo_lab.plan import Metric
 from zoo_lab.record import RunRecord
 from zoo_lab.report import conclusion, findings, method, number
 
@@ -11,8 +12,8 @@ def verdicts(record):
 def test_a_difference_beyond_its_interval_is_seen_and_its_opposite_contradicted(made_up):
     record = made_up([1.0, 1.01, 0.99], [2.0, 2.01, 1.99])
     assert verdicts(record) == ["seen", "contrary", "contrary"]
-    assert "1 of 3 claims were seen" in conclusion(record)
-    assert "The opposite was seen of: a is higher; they are near" in conclusion(record)
+    assert "Claims seen: 1 of 3." in conclusion(record)
+    assert "Contradicted: a is higher; they are near" in conclusion(record)
 
 
 def test_the_same_claims_turn_around_with_the_numbers(made_up):
@@ -74,3 +75,9 @@ def test_numbers_have_three_digits_and_a_true_minus():
         "1.2e-05",
     ]
     assert number(0.5, signed=True) == "+0.5"
+
+
+def test_a_difference_of_percentages_is_in_percentage_points(made_up):
+    record = made_up([10.0, 11.0, 9.0], [20.0, 21.0, 19.0])
+    record.metrics = (Metric("loss", "right answers", "%"),)
+    assert findings(record)[0].words.startswith("difference −10 percentage points, interval ")

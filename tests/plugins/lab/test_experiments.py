@@ -1,6 +1,5 @@
 """The zoo's own experiments: every arm can be run, and the records in the documentation are theirs."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from zoo.assemble import assemble
 from zoo.host.registry import default_registry
 from zoo_lab import training
 from zoo_lab.plan import Scale, Trial
-from zoo_lab.report import findings, read
+from zoo_lab.report import read
 from zoo_lab.run import plan_of
 
 ROOT = Path(__file__).parents[3]
@@ -87,13 +86,6 @@ def test_a_quick_training_learns_and_measures():
     assert 1 <= result.numbers["busiest"] <= 4  # of 8, of which 2 are used
 
 
-def page_tool():
-    spec = importlib.util.spec_from_file_location("lab_page", ROOT / "tools" / "lab_page.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_documented_record_is_whole_and_of_this_experiment(name):
     record, experiment = read(RECORDS / f"{name}.json"), default_registry().table(Experiment).require(name)
@@ -112,23 +104,3 @@ def test_norms_are_compared_in_trainings_long_enough_for_depth():
     shallow, *_, deep = sorted({arm.values["layers"] for arm in record.arms})
     two, twelve = (record.interval(f"Pre-LN, warm-up, {n} layers", "loss") for n in (shallow, deep))
     assert twelve.value <= two.value
-
-
-def test_the_pages_are_made_from_the_records():
-    pages = page_tool().pages()
-    assert {f"{name}.md" for name in EXPERIMENTS} | {"index.md"} == set(pages)
-    assert {path.name for path in (ROOT / "docs" / "lab").iterdir()} == set(pages), "run tools/lab_page.py"
-    for name, text in pages.items():
-        assert (ROOT / "docs" / "lab" / name).read_text(encoding="utf-8") == text, "run tools/lab_page.py"
-        for line in text.splitlines():
-            if line.startswith("```{drawing} lab_chart "):
-                assert (RECORDS / f"{line.split()[-1]}.svg").is_file()
-
-
-def test_the_list_has_a_line_for_each_experiment():
-    index = page_tool().pages()["index.md"]
-    for name in EXPERIMENTS:
-        (line,) = [line for line in index.splitlines() if line.startswith(f"- [{name}]({name}.md): ")]
-        record = read(RECORDS / f"{name}.json")
-        seen = sum(finding.verdict == "seen" for finding in findings(record))
-        assert f"{seen} of {len(record.claims)} claims" in line and record.question in line

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import pytest
 
 from zoo.errors import ZooError
-from zoo_lab.figures import draw, drawn_charts
-from zoo_lab.record import ArmRecord, RunRecord
-from zoo_lab.report import alt_text, line, page, read, save
+from zoo_lab.chart_values import drawn_charts
+from zoo_lab.figures import draw
+from zoo_lab.report import read, save
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -60,26 +60,6 @@ def test_without_matplotlib_the_extra_is_named(made_up, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ZooError, match=r"mlx-zoo\[plots\]"):
         draw(made_up([1.0], [2.0]), tmp_path)
-
-
-def test_a_page_has_what_was_asked_measured_and_seen(made_up):
-    record = made_up([1.0, 1.01, 0.99], [2.0, 2.01, 1.99])
-    text = page(record, ["a figure"], "records/made-up.json", "its code")
-    assert text.startswith("# made-up\n\n**Is a lower than b?**") and text.endswith("its code\n")
-    assert "[Somebody, 2020](https://arxiv.org/abs/2001.00001)" in text
-    assert "a figure" in text and "[The record](records/made-up.json)" in text
-    assert "| a | 1.000 ± 0.025 |" in text and "| ✓ seen | a is lower |" in text
-    assert line(record) == "- [made-up](made-up.md): Is a lower than b? *1 of 3 claims were seen.*"
-
-
-def test_a_figure_is_told_by_its_values_or_the_extremes_of_many(made_up):
-    record = made_up([1.0, 3.0], [4.0, 6.0])
-    curves, rows, _ = record.charts
-    assert alt_text(record, rows) == "loss (nats) of each arm. a: 2 ± 13; b: 5 ± 13"
-    assert alt_text(record, curves).endswith("a line an arm, at the right end. a: 2 ± 13; b: 5 ± 13")
-    record.arms = tuple(ArmRecord(name) for name in ("a", *"cdefg", "b"))
-    record.runs += [RunRecord(name, 0, {"loss": 3.0}, {}, 1.0) for name in "cdefg"]
-    assert alt_text(record, rows) == "loss (nats) of each arm. lowest a: 2 ± 13; highest b: 5 ± 13"
 
 
 def test_names_of_crowded_points_cover_neither_each_other_nor_the_points():

@@ -1,0 +1,180 @@
+"""The pages of the lab: the same in both languages, whole in both, with a word on every claim that was not seen."""
+
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+NAMES = sorted(path.stem for path in (DOCS / "records" / "lab").glob("*.json"))
+SECTIONS = {
+    "en": ("Expected", "How it was run", "Measured", "Claims", "What this shows", "What this does not show"),
+    "zh": ("预期", "实验方法", "测量结果", "论断", "说明了什么", "没有说明什么"),
+}
+UNEXPECTED = {"en": "What was not expected", "zh": "出乎意料之处"}
+
+
+@pytest.fixture(scope="module")
+def lab():
+    """The modules of `building` on the lab, by name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(DOCS)
+        from building import lab_page, lab_records, lab_words
+
+        yield {"page": lab_page, "records": lab_records, "words": lab_words}
+
+
+@pytest.fixture
+def draw(monkeypatch):
+    """The function that draws a chart of the lab."""
+    monkeypatch.syspath_prepend(DOCS)
+    from figures import lab_chart
+
+    yield lab_chart.draw
+    for name in [name for name in sys.modules if name.partition(".")[0] == "figures"]:
+        del sys.modules[name]
+
+
+def page(name, language):
+    return (DOCS / ("zh" if language == "zh" else "") / "lab" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def sections(name, language):
+    """The text of each section by its heading."""
+    parts = re.split(r"^## (.+)$", page(name, language), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def cited(text):
+    """The claims that a text tells of, by number."""
+    return {int(number) for number in re.findall(r"\{finding\}`\S+ (\d+) [a-z ]+`", text)}
+
+
+@pytest.mark.parametrize("name", [*NAMES, "index"])
+def test_both_languages_run_and_show_the_same(name):
+    def computed(text):
+        directives = re.findall(r"^```\{([^}]+)\}([^\n]*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        values = (value.replace(', "zh")', ")") for value in re.findall(r"\{py\}`(.+?)`", text))
+        return directives, sorted(values), sorted(re.findall(r"\{finding\}`([^`]+)`", text))
+
+    assert computed(page(name, "en")) == computed(page(name, "zh"))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_ends_with_what_the_result_shows_and_what_not(name, language):
+    found = sections(name, language)
+    order = [heading for heading in found if heading in SECTIONS[language]]
+    assert order == list(SECTIONS[language])
+    assert all(len(found[heading].split("\n- ")) > 1 for heading in SECTIONS[language][-2:])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_verdict_is_told_and_what_was_not_seen_is_discussed(name, lab):
+    from zoo_lab.report import findings
+
+    for language in ("en", "zh"):
+        found, whole = sections(name, language), page(name, language)
+        verdicts = {
+            number: one.verdict for number, one in enumerate(findings(lab["records"].record(name)), start=1)
+        }
+        seen = {number for number, verdict in verdicts.items() if verdict == "seen"}
+        assert seen <= cited(found[SECTIONS[language][4]])
+        odd = cited(found.get(UNEXPECTED[language], ""))
+        assert {number for number, verdict in verdicts.items() if verdict == "contrary"} <= odd
+        told = cited(whole)
+        untold = {number: verdict for number, verdict in verdicts.items() if number not in told}
+        assert len(untold) <= (1 if name == "norm-placement" else 0), untold
+
+
+def test_every_finding_of_a_page_has_the_verdict_of_the_record(lab):
+    for name in NAMES:
+        for language in ("en", "zh"):
+            for found in re.findall(r"\{finding\}`([^`]+)`", page(name, language)):
+                experiment, number, verdict = found.split(maxsplit=2)
+                assert lab["records"].finding(experiment, int(number), verdict)
+
+
+def test_every_experiment_is_listed(lab):
+    assert sorted(lab["page"].experiments()) == NAMES
+    for language in ("en", "zh"):
+        index, listed = page("index", language), lab["page"].listed(language)
+        for name in NAMES:
+            assert f"\n{name}\n" in index and f"- [{name}]({name}.md)" in listed
+    assert "1 seen, 1 contradicted, 1 not shown" in lab["page"].tally("heads", "en")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_part_of_a_page_has_chinese(name, lab):
+    for part, made in lab["page"].PARTS.items():
+        english, chinese = made(name, "en"), made(name, "zh")
+        assert english != chinese, part
+        prose = re.sub(r"`[^`]*`|\[[^\]]*\]\([^)]*\)|```.*?```", "", chinese, flags=re.DOTALL)
+        assert not re.search(r"[a-z]+ [a-z]+ [a-z]+", prose), part
+        assert english.count(" ± ") == chinese.count(" ± ")
+
+
+def test_a_text_without_chinese_is_named(lab):
+    with pytest.raises(ValueError, match=r"no Chinese in lab_words\.toml for: a new arm"):
+        lab["words"].word("a new arm", "zh")
+    assert lab["words"].word("a new arm", "en") == "a new arm"
+
+
+def test_charts_are_in_the_colours_of_the_page_with_text_as_text(draw, lab):
+    from zoo_lab.chart_values import drawn_charts
+
+    for name in NAMES:
+        for chart in drawn_charts(lab["records"].record(name)):
+            english, chinese = (draw(language, name, chart.name) for language in ("en", "zh"))
+            for drawn in (english, chinese):
+                ElementTree.fromstring(drawn)
+                widths = [float(width) for width in re.findall(r'viewBox="0 0 ([\d.]+)', drawn)]
+                assert max(widths) <= 352  # a phone's, so that letters keep their size
+                assert min(map(float, re.findall(r'font-size="([\d.]+)"', drawn))) >= 12
+                colours = re.findall(r"(?:fill|stroke):([^;\"]+)", drawn) + re.findall(
+                    r'fill="([^"]+)"', drawn
+                )
+                assert all(colour == "none" or colour.startswith("var(--") for colour in colours)
+            assert english != chinese
+
+
+def test_a_chart_shows_every_run_or_interval(draw, lab):
+    record = lab["records"].record("norm")
+    drawn = draw("en", "norm", "loss")
+    assert drawn.count('r="2.6"') == len(record.runs)  # faint dots
+    assert drawn.count("<path") == len(record.arms)  # bars
+    assert "LayerNorm" in drawn and "held-out loss (nats a token)" in drawn
+    with pytest.raises(ValueError, match="norm has no chart 'losses', only loss, time, curves"):
+        draw("en", "norm", "losses")
+
+
+def test_the_failed_trainings_learned_how_frequent_tokens_are_and_no_more(lab):
+    """The page says so; the numbers of the text are those of `building.lab_corpus`."""
+    record = lab["records"].record("norm-placement")
+    losses = record.values("Post-LN, no warm-up, 12 layers", "loss")
+    assert sum(loss > 5 for loss in losses) == 2 and max(losses) - sorted(losses)[1] < 0.01
+
+
+def test_tables_of_benchmarks_have_ranges(draw):
+    from figures.bench_tables import level, quotient, ratio, rows, value
+
+    def engine(*runs):
+        ordered = sorted(runs)
+        return {"load_seconds": ordered[len(runs) // 2], "runs": [{"load_seconds": run} for run in runs]}
+
+    own, peer = engine(1.0, 2.0, 3.0), engine(2.0, 2.0, 4.0)
+    assert value(own, "load_seconds", "s") == "2 s (1–3 s)"
+    assert value(engine(2.0), "load_seconds", "s") == "2 s (one run)"
+    assert value({}, "load_seconds", "s") == "–"
+    assert value(engine(0.5, 1.5, 1.0), "load_seconds", "s") == "1 s (500 ms–1.5 s)"
+    assert ratio(own, peer, "load_seconds") == "1.00 × (0.50–1.00)"
+    assert ratio(own, {}, "load_seconds") == "–"
+    assert level(5) == "94 %" and level(3) == "75 %"
+    both = {"long": 4.0, "short": 2.0, "runs": [{"long": 4.0, "short": 2.0}, {"long": 4.0, "short": 1.0}]}
+    assert quotient(both, "long", "short") == "2.0 (2.0–4.0)"
+    assert rows({"engines": {"zoo": own, "peer": peer}}) == [
+        ["", "zoo", "peer", "zoo / peer"],
+        ["loading", "2 s (1–3 s)", "2 s (2–4 s)", "1.00 × (0.50–1.00)"],
+    ]
