@@ -95,7 +95,6 @@ def description(loaded: Any) -> dict[str, Any]:
 
 def special(loaded: Any) -> dict[str, Any]:
     """The ids of special tokens by their use; `eos` are all that end a text."""
-    from zoo.errors import ZooError
     from zoo.generation.loop.prompt import mask_id
 
     names = ("bos_token", "pad_token", "mask_token")

@@ -38,8 +38,7 @@ export function sample(logits, { temperature = 0, topK: k = 0, topP: p = 1, minP
   ].filter(Boolean);
   const steps = [{ name: "model", setting: null, row: logits }];
   for (const [name, setting, narrow] of asked) steps.push({ name, setting, row: narrow(steps.at(-1).row) });
-  const last = steps.at(-1).row, noise = temperature ? gumbel(drawKey(seed, step), last.length) : null;
-  const token = likeliest(noise ? last.map((x, id) => x + noise[id]) : last, 1)[0];
+  const last = steps.at(-1).row, token = temperature ? draw(softmax(last), uniform(drawKey(seed, step))) : likeliest(last, 1)[0];
   return { token, ...chosen(logits, token, steps) };
 }
 
@@ -84,7 +83,11 @@ function drawKey(seed, step) {
   }
   return use;
 }
-// The likeliest after Gumbel noise, −log(−log u), is a draw in proportion to the probabilities (Gumbel, 1954).
-function gumbel(key, count) {
-  return Float32Array.from(randomBits(key, count), (bits) => -Math.log(-Math.log(Math.min(bits / 4294967295, 1 - 2 ** -24))));
+const uniform = (key) => Math.min(Math.fround(randomBits(key, 1)[0] / 4294967295), 1 - 2 ** -24);
+
+// The first token up to which the probabilities sum to more than u, a number of [0, 1) in which all are equally likely.
+function draw(probabilities, u) {
+  let sum = 0, found = 0;
+  for (let id = 0; id < probabilities.length && sum <= u; id++) if (probabilities[id]) sum += probabilities[(found = id)];
+  return found;
 }
