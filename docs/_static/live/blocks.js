@@ -54,25 +54,25 @@ function joined(kept, fresh) {
 }
 
 // softmax(Q Kᵀ · scale + mask) V for each head (Vaswani et al., 2017, equation 1), heads merged and projected: -> (T, D).
-// `seen(t)` is the range of keys that query t may see. H/G heads share the keys of one (Ainslie et al., 2023).
+// Query t sees the first `seen(t)` keys. H/G heads share the keys of one (Ainslie et al., 2023).
 export function attend(run, path, spec, queries, keys, values, seen) {
   for (const [name, x] of Object.entries({ queries, keys, values })) run.note(`${path}.${name}`, x);
   const [heads, count, width] = queries.shape, length = keys.shape[1], shared = heads / keys.shape[0], scale = spec.scale ?? width ** -0.5;
   const pattern = tensor([heads, count, length]), mixed = tensor(queries.shape), q = queries.data, k = keys.data, p = pattern.data;
   for (let h = 0; h < heads; h++) for (let t = 0; t < count; t++) {
-    const [from, to] = seen(t), row = (h * count + t) * length, group = Math.floor(h / shared) * length, own = (h * count + t) * width;
+    const to = seen(t), row = (h * count + t) * length, group = Math.floor(h / shared) * length, own = (h * count + t) * width;
     let most = -Infinity, total = 0;
-    for (let s = from; s < to; s++) {
+    for (let s = 0; s < to; s++) {
       let score = 0;
       for (let i = 0, at = (group + s) * width; i < width; i++) score += q[own + i] * k[at + i];
       most = Math.max(most, (p[row + s] = score * scale));
     }
-    for (let s = from; s < to; s++) total += p[row + s] = Math.exp(p[row + s] - most);
-    for (let s = from; s < to; s++) {
+    for (let s = 0; s < to; s++) total += p[row + s] = Math.exp(p[row + s] - most);
+    for (let s = 0; s < to; s++) {
       const weight = (p[row + s] /= total);
       for (let i = 0, at = (group + s) * width; i < width; i++) mixed.data[own + i] += weight * values.data[at + i];
     }
-    run.computed.scores += 2 * (to - from) * width;
+    run.computed.scores += 2 * to * width;
   }
   run.note(`${path}.pattern`, pattern);
   return run.linear(`${path}.output`, merge(run.note(`${path}.heads`, mixed, "head")));
@@ -135,8 +135,7 @@ export const blocks = {
     if (spec.key_norm) keys = run.block(`${path}.key_norm`, spec.key_norm, keys);
     if (spec.rope) [queries, keys] = [queries, keys].map((y) => rotate(y, spec.rope, state.offset));
     [keys, values] = run.remember(path, (kept) => [joined(kept?.[0], keys), joined(kept?.[1], values)]);
-    const length = keys.shape[1], first = (t) => (spec.window ? Math.max(t + 1 - spec.window, 0) : 0);
-    return attend(run, path, spec, queries, keys, values, (t) => (state.causal ? [first(state.offset + t), state.offset + t + 1] : [0, length]));
+    return attend(run, path, spec, queries, keys, values, (t) => (state.causal ? state.offset + t + 1 : keys.shape[1]));
   },
 
   // down(f(up(x))) (Vaswani et al., 2017, 3.3), and down(f(gate(x)) · up(x)) (Shazeer, 2020, equation 6): (T, D) -> (T, D)

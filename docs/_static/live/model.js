@@ -5,10 +5,20 @@ import { likeliest, product, rowsOf, softmax, tensor } from "./tensor.js";
 // A recipe's layers: equal ones in a row are written once.
 const layersOf = (tower) => tower.layers.flatMap((each) => (each.repeat ? Array(each.repeat).fill(each.layer) : [each]));
 
+// What a recipe may say and these scripts do not do.
+function refuse(name, recipe) {
+  JSON.stringify(recipe, (field, value) => {
+    const other = field === "residual_scale" ? value !== 1 : ["parallel", "scaling", "relative", "window", "inclusive", "shared_gate"].includes(field) && value;
+    if (other) throw new Error(`${name}: the page runs no model with ${field} ${JSON.stringify(value)}`);
+    return value;
+  });
+}
+
 export class Model {
   // `about` is model.json: name, task, recipe, special ids and texts; `blocks` maps the names of blocks to functions.
   constructor(about, tokenizer, weights, blocks) {
     Object.assign(this, about, { tokenizer, weights, blocks });
+    refuse(about.name, about.recipe);
     for (const [, tower] of towersOf(this.recipe)) tower.layers = layersOf(tower).map((layer) => structuredClone(layer));
   }
 
@@ -28,15 +38,22 @@ export class Model {
 
   // The encoder's run over a source, which `run` takes as `source`.
   encode(ids, options = {}) {
-    const run = new Run(this, ids, { ...options, cache: undefined });
+    const run = this.begin(ids, { ...options, cache: undefined });
     run.memory = run.tower("encoder", run.recipe.encoder, ids);
     return run.end("encode");
   }
 
+  begin(ids, options) {
+    const run = new Run(this, ids, options), length = run.start + run.T;
+    if (!run.T) throw new Error("there is no token to read");
+    if (length > this.context) throw new Error(`${length} tokens are more than the context of ${this.context}`);
+    return run;
+  }
+
+  // The logits (T, V) of a text, or of a target with its `source`: ids, or the run of `encode`. `recipe` may be another one
+  // for the same weights; `off` are addresses whose values are zero; with a `cache` the ids continue those before.
   run(ids, options = {}) {
-    const run = new Run(this, ids, options), source = options.source;
-    if (!ids.length) throw new Error("there is no token to read");
-    if (run.start + ids.length > this.context) throw new Error(`${run.start + ids.length} tokens are more than the context of ${this.context}`);
+    const run = this.begin(ids, options), source = options.source;
     if (this.kind === "encoder-decoder") {
       run.source = source.memory ? source : this.encode(source, options);
       run.logits = run.tower("decoder", run.recipe.decoder, ids, run.source.memory).data;

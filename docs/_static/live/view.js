@@ -55,11 +55,10 @@ function aboutOf(model, address) {
 
 // The values of passes that continue each other: rows one after the other, columns of later tokens zero.
 function joinedValues(model, runs) {
-  const last = runs.at(-1);
-  if (runs.length === 1) return last.values;
-  return new Map([...last.values].map(([address, value]) => {
-    const { axes } = aboutOf(model, address), along = axes.indexOf("T"), parts = runs.map((run) => run.values.get(address));
-    if (along < 0 || parts.some((part) => !part)) return [address, value];
+  if (runs.length === 1) return runs[0].values;
+  return new Map([...new Set(runs.flatMap((run) => [...run.values.keys()]))].map((address) => {
+    const parts = runs.map((run) => run.values.get(address)).filter(Boolean), value = parts.at(-1), along = aboutOf(model, address).axes.indexOf("T");
+    if (along < 0) return [address, value];
     const shape = value.shape.with(along, parts.reduce((sum, part) => sum + part.shape[along], 0)), whole = tensor(shape, new value.data.constructor(shape.reduce((a, b) => a * b, 1)));
     const outer = shape.slice(0, along).reduce((a, b) => a * b, 1), inner = shape.slice(along + 1).reduce((a, b) => a * b, 1);
     let row = 0;
@@ -88,7 +87,7 @@ function summaryOf(model, address, value, tracks, language) {
   const { axes, unit, noted, summary } = aboutOf(model, address), rows = asRows(value, axes), whole = value.data instanceof Uint32Array;
   const axis = ["T", "S", "M"].find((name) => axes.includes(name)), name = axis === "M" ? "source" : trackNameOf(tracks, address);
   const track = axis && value.shape[axes.indexOf(axis)] === tracks.find((each) => each.name === name).read ? name : "";
-  const norm = whole ? null : rounded(mean(rows.map((row) => Math.hypot(...row))), 6);
+  const norm = whole ? null : rounded(mean(rows.map((row) => Math.sqrt(row.reduce((sum, x) => sum + x * x, 0)))), 6);
   return { address, name: LAYER.exec(address)?.[2] ?? (LAYER.test(address) ? "output" : address), track, shape: value.shape, dtype: whole ? "uint32" : "float32",
     axes: axes.join(" "), unit, summary: summary[language] ?? "", noted, norm, strip: stripOf(rows, STREAM.test(address) ? BINS : FEWER) };
 }
