@@ -32,10 +32,7 @@ PROMPTS = {
         "en": ["The capital city of China is", "The capital of Japan is"],
         "zh": ["中国的首都是", "法国位于"],
     },
-    "translate": dict.fromkeys(
-        ("en", "zh"),
-        ["My mother drinks tea.", "The doctor is reading a book.", "I love NLP because it is interesting."],
-    ),
+    "translate": {"en": ENGLISH, "zh": ENGLISH},
 }
 COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # of GPT-2

@@ -494,6 +494,8 @@ def test_a_view_is_the_one_that_the_zoo_builds(run, name, language):
     if name == "bert":  # its candidates are in `masks`
         found.pop("text"), wanted.pop("text")
         found.pop("settings"), wanted.pop("settings")
+    for one in found["unmasking"]:
+        del one["next"]
     for each in (found, wanted):
         for summary in each["after"]:
             if summary["address"].endswith("head"):  # the zoo computes the logits of the last token alone

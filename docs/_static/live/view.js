@@ -11,7 +11,7 @@ const mean = (xs) => xs.reduce((a, b) => a + b, 0) / (xs.length || 1);
 // The view of the passes `runs`, in order, an encoder's first. `prompt` is the number of tokens that were given, `choices` how
 // each token after them was chosen (sampler.js), `masks` and `unmasking` what masks.js gives, `language` that of the summaries.
 export function view(model, runs, { prompt, choices = [], masks = [], unmasking = [], settings = {}, language = "en", lens = 5 } = {}) {
-  const passes = runs.flatMap((run) => (run.source && !runs.includes(run.source) ? [run.source, run] : [run]));
+  const passes = [...new Set(runs.flatMap((run) => (run.source ? [run.source, run] : [run])))];
   const encoded = passes.filter((run) => run.kind === "encode").slice(-1), own = passes.filter((run) => run.kind !== "encode");
   const joined = own.some((run) => run.cache) ? own.filter((run) => run.cache) : own.slice(-1), last = joined.at(-1);
   const read = joined.flatMap((run) => run.ids), name = encoded.length ? "target" : "text";
