@@ -28,7 +28,8 @@ export const blocks = {
       for (const e of experts) gates.data[t * spec.experts + e] = (probabilities[t][e] / total) * spec.scale;
     });
     const indices = run.note(`${path}.indices`, tensor(shape, Uint32Array.from(chosen.flat())));
-    const weigh = (from) => tensor(shape, Float32Array.from(chosen.flatMap((experts, t) => experts.map((e) => from.data[t * spec.experts + e]))));
+    const own = ({ data }) => (expert, at) => data[Math.floor(at / spec.top_k) * spec.experts + expert];
+    const weigh = (all) => tensor(shape, Float32Array.from(indices.data, own(all)));
     run.note(`${path}.weights`, weigh(gates));
     return { indices, weights: weigh(run.note(`${path}.gates`, gates, "expert", 1)) };
   },
@@ -44,7 +45,7 @@ export const blocks = {
       };
       const given = rows(x, places.map((at) => Math.floor(at / each))); // (N, D)
       const hidden = multiply(map(through("gate", given), ACTIVATIONS[spec.activation]), through("up", given)); // (N, F)
-      const made = rowsOf(through("down", hidden), dim);
+      const made = rowsOf(through("down", hidden));
       places.forEach((at, row) => y.data.set(made[row], at * dim));
     }
     return y;

@@ -5,11 +5,12 @@ import { likeliest, product, rowsOf, softmax, tensor } from "./tensor.js";
 // A recipe's layers: equal ones in a row are written once.
 const layersOf = (tower) => tower.layers.flatMap((each) => (each.repeat ? Array(each.repeat).fill(each.layer) : [each]));
 
-// What a recipe may say and these scripts do not do.
+// Parts of recipes that these scripts do not run.
+const REFUSED = ["parallel", "scaling", "relative", "window", "inclusive", "shared_gate"];
 function refuse(name, recipe) {
   JSON.stringify(recipe, (field, value) => {
-    const other = field === "residual_scale" ? value !== 1 : ["parallel", "scaling", "relative", "window", "inclusive", "shared_gate"].includes(field) && value;
-    if (other) throw new Error(`${name}: the page runs no model with ${field} ${JSON.stringify(value)}`);
+    if (field === "residual_scale" ? value !== 1 : REFUSED.includes(field) && value)
+      throw new Error(`${name}: the page runs no model with ${field} ${JSON.stringify(value)}`);
     return value;
   });
 }
@@ -70,7 +71,10 @@ export class Model {
     };
     const tower = this.recipe.decoder ?? this.recipe, placement = tower.layers[0].placement === "pre" ? "post" : "pre";
     // A Post-LN layer gives normal vectors: there is no final norm after the last (zoo_gpt2).
-    change(`placement:${placement}`, (each) => Object.assign(each, { norm: null, layers: each.layers.map((layer) => ({ ...layer, placement })) }));
+    change(`placement:${placement}`, (each) => {
+      each.norm = null;
+      for (const layer of each.layers) layer.placement = placement;
+    });
     const added = { none: null, sinusoidal: { block: "position/sinusoidal", theta: 10000, interleaved: true, offset: 0 }, rotary: null };
     const rope = { block: "position/rope", theta: 10000, dims: null, interleaved: false, scaling: null };
     const present = tower.layers[0].mixer.rope ? "rotary" : (tower.embedding.positions?.block.split("/")[1] ?? "none");
@@ -95,7 +99,8 @@ export class Run {
     this.kind = kind;
     if (this.cache) {
       this.cache.length += this.T;
-      for (const [path, pair] of Object.entries(this.cache.layers)) if (!path.endsWith(".cross")) for (const { data } of pair) this.computed.cached += data.length;
+      const own = Object.keys(this.cache.layers).filter((path) => !path.endsWith(".cross")); // those of a source do not grow
+      this.computed.cached = own.flatMap((path) => this.cache.layers[path]).reduce((sum, { data }) => sum + data.length, 0);
     }
     if (this.logits) this.V = this.logits.length / this.T;
     return this;

@@ -44,13 +44,17 @@ export function sample(logits, { temperature = 0, topK: k = 0, topP: p = 1, minP
 
 function chosen(logits, token, steps) {
   const candidates = descending(logits), total = logsumexp(logits), last = steps.at(-1).row;
-  const left = likeliest(last, SHOWN_LAST).filter((id) => last[id] > -Infinity), shown = [...new Set([...candidates.slice(0, SHOWN), ...left, token])];
+  const left = likeliest(last, SHOWN_LAST).filter((id) => last[id] > -Infinity);
+  const shown = [...new Set([...candidates.slice(0, SHOWN), ...left, token])];
   const stages = steps.map(({ name, setting, row }) => {
-    const probabilities = softmax(row);
-    return { name, setting, kept: row.reduce((count, x) => count + (x > -Infinity), 0), probabilities: shown.map((id) => probabilities[id]) };
+    const probabilities = softmax(row), kept = row.reduce((count, x) => count + (x > -Infinity), 0);
+    return { name, setting, kept, probabilities: shown.map((id) => probabilities[id]) };
   });
-  const bits = logits.reduce((sum, x) => sum - (Math.exp(x - total) * (x - total)) / Math.LN2, 0);
-  return { rank: candidates.indexOf(token), logsumexp: total, entropy_bits: bits, candidates, logits: candidates.map((id) => logits[id]), rest_logits: [], rest_counts: [], shown, stages };
+  const bits = logits.reduce((sum, x) => sum - (Math.exp(x - total) * (x - total)) / Math.LN2, 0), rest = { rest_logits: [], rest_counts: [] };
+  // Every token is a candidate here: no others are left to stand in groups.
+  return {
+    rank: candidates.indexOf(token), logsumexp: total, entropy_bits: bits, candidates, logits: candidates.map((id) => logits[id]), ...rest, shown, stages,
+  };
 }
 
 // Threefry with 20 rounds on pairs of 32 bits (Salmon et al., 2011): the random bits of a key and a counter.
