@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -217,6 +218,9 @@ def test_what_a_page_loads_for_one_model_is_small(live_site, live_run, browser, 
     scripts = [live_site[0] / url.rpartition("/")[2] for url in loads if url.endswith(".js")]
     page.close()
     assert all(url.startswith((live_site[1], "data:")) for url in loads), loads
+    assert not re.search(
+        r"^ *//", "".join(script.read_text() for script in scripts), re.MULTILINE
+    )  # as served
     names = {script.name for script in scripts}
     assert ("experts.js" in names, "cross.js" in names) == (name == "mixtral", name == "transformer")
     assert ("masks.js" in names) == (name in ("bert", "llada"))
@@ -286,3 +290,43 @@ def test_a_recipe_with_what_the_page_does_not_do_is_refused_by_name(live_site, l
     (folder / "model.json").write_text(json.dumps(about))
     with pytest.raises(Exception, match=told):
         live_run(folder.name, "return model.run([5, 6]).T")
+
+
+@pytest.mark.parametrize(
+    ("language", "format", "error"),
+    (("zh", "html", None), ("en", "linkcheck", None), ("en", "html", OSError())),
+)
+def test_models_are_written_once_by_a_whole_build_of_the_english_site(
+    monkeypatch, tmp_path, language, format, error
+):
+    from types import SimpleNamespace
+
+    monkeypatch.syspath_prepend(DOCS)
+    from building import live
+
+    written = []
+    monkeypatch.setattr(live, "export", written.append)
+    app = SimpleNamespace(
+        outdir=tmp_path, builder=SimpleNamespace(format=format), config=SimpleNamespace(zoo_language=language)
+    )
+    live.write(app, error)
+    assert written == []
+    app.builder.format, app.config.zoo_language = "html", "en"
+    live.write(app, None)
+    assert written == [tmp_path / "_static" / "live"]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "building"]:
+        del sys.modules[name]
+
+
+def test_a_tokenizer_of_another_kind_is_not_exported(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
+    from building import live
+
+    file = json.loads((loaded("llama").folder / "tokenizer.json").read_text("utf-8"))
+    with pytest.raises(ValueError, match="byte-level BPE, with nothing before or after it"):
+        live.tokenizer(file | {"normalizer": {"type": "NFC"}})
+    file["pre_tokenizer"]["pretokenizers"][0] = {"type": "Digits"}
+    with pytest.raises(ValueError, match="has no Digits"):
+        live.tokenizer(file)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "building"]:
+        del sys.modules[name]

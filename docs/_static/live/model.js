@@ -56,6 +56,7 @@ export class Model {
   run(ids, options = {}) {
     const run = this.begin(ids, options), source = options.source;
     if (this.kind === "encoder-decoder") {
+      if (!source) throw new Error("there is no source to read");
       run.source = source.memory ? source : this.encode(source, options);
       run.logits = run.tower("decoder", run.recipe.decoder, ids, run.source.memory).data;
     } else run.logits = run.tower("", run.recipe, ids).data;

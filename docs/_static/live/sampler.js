@@ -52,9 +52,8 @@ function chosen(logits, token, steps) {
   });
   const bits = logits.reduce((sum, x) => sum - (Math.exp(x - total) * (x - total)) / Math.LN2, 0), rest = { rest_logits: [], rest_counts: [] };
   // Every token is a candidate here: no others are left to stand in groups.
-  return {
-    rank: candidates.indexOf(token), logsumexp: total, entropy_bits: bits, candidates, logits: candidates.map((id) => logits[id]), ...rest, shown, stages,
-  };
+  const own = { rank: candidates.indexOf(token), logsumexp: total, entropy_bits: bits, candidates, logits: candidates.map((id) => logits[id]) };
+  return { ...own, ...rest, shown, stages };
 }
 
 // Threefry with 20 rounds on pairs of 32 bits (Salmon et al., 2011): the random bits of a key and a counter.
