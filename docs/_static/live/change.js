@@ -7,7 +7,7 @@ const { el, share, visible } = globalThis.zooTrace;
 export function partsOf(recipe, say) {
   const stacks = recipe.encoder ? [["encoder.", recipe.encoder, "switch_encoder"], ["decoder.", recipe.decoder, "switch_decoder"]] : [["", recipe, "switch_layer"]];
   const rows = [];
-  for (const [prefix, stack, name] of stacks) layersOf(stack).forEach((layer, number) => {
+  for (const [prefix, stack, name] of stacks) stack.layers.forEach((layer, number) => {
     const address = `${prefix}layers.${number}`, title = say(name, { number });
     const attention = (part) => [...Array(layer[part].heads).keys()].map((head) => [`${address}.${part}.head.${head}`, say("head", { number: head })]);
     rows.push({ title, begins: true, heads: attention("mixer"), others: [[`${address}.mixer`, say("attention")], [`${address}.feedforward`, say("feedforward")], [address, say("whole")]] });
@@ -15,8 +15,7 @@ export function partsOf(recipe, say) {
   });
   return rows;
 }
-// A recipe writes equal layers once, with their number.
-export const layersOf = (stack) => stack.layers.flatMap((one) => Array(one.repeat ?? 1).fill(one.layer ?? one));
+export const addressesOf = (recipe, say) => partsOf(recipe, say).flatMap((row) => [...row.heads, ...row.others].map(([address]) => address));
 
 // The table of checkboxes; `off` is the set of addresses that are off, `changed` is called after each switch.
 export function drawSwitches(holder, recipe, off, say, changed) {
@@ -56,7 +55,7 @@ export function drawSwitches(holder, recipe, off, say, changed) {
   holder.replaceChildren(table);
   const show = () => grid.flat().forEach((input) => (input.checked = !off.has(input.dataset.address)));
   show();
-  return { show, known: new Set(grid.flat().map((input) => input.dataset.address)) };
+  return show;
 }
 
 // The likeliest tokens with their probabilities before and after a change.
