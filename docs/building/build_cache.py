@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -24,6 +26,18 @@ def cached_result(make: Callable[[], Any], *key: str) -> Any:
     FOLDER.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
     return value
+
+
+def cached_folder(make: Callable[[Path], None], *key: str) -> Path:
+    """The folder that `make` fills, given an empty one; kept as `cached_result` keeps values."""
+    path = FOLDER / hashlib.sha256("\0".join((digest(), *key)).encode()).hexdigest()
+    if not path.is_dir():
+        begun = path.with_suffix(f".{os.getpid()}")
+        shutil.rmtree(begun, ignore_errors=True)
+        begun.mkdir(parents=True)
+        make(begun)
+        begun.rename(path)  # whole or not at all
+    return path
 
 
 @cache

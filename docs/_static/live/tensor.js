@@ -1,0 +1,78 @@
+// Numbers: tensors, half floats, files of weights, products, softmax.
+//
+// A tensor is {shape, data}: `data` is a Float32Array, row after row. Sums are made in float64, as all of JavaScript's are.
+
+export const tensor = (shape, data = new Float32Array(shape.reduce((a, b) => a * b, 1))) => ({ shape, data });
+export const map = (x, f) => tensor(x.shape, x.data.map(f));
+export const add = (x, y) => tensor(x.shape, x.data.map((value, at) => value + y.data[at]));
+export const multiply = (x, y) => tensor(x.shape, x.data.map((value, at) => value * y.data[at]));
+
+// The number that 16 bits stand for (IEEE 754): a sign, 5 bits of exponent, 10 of fraction.
+function half(bits) {
+  const sign = bits >> 15 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024));
+}
+
+// The tensors of a safetensors file by name: the length of a JSON header in 8 bytes, the header, the numbers.
+export function readSafetensors(buffer) {
+  const start = 8 + Number(new DataView(buffer).getBigUint64(0, true)), found = {};
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, start - 8)));
+  const halves = Float32Array.from({ length: 65536 }, (_, bits) => half(bits));
+  delete header.__metadata__;
+  for (const [name, { dtype, shape, data_offsets: [from, to] }] of Object.entries(header)) {
+    if (dtype !== "F16") throw new Error(`${name}: is ${dtype}, and the page reads F16 only`);
+    found[name] = tensor(shape, Float32Array.from(new Uint16Array(buffer.slice(start + from, start + to)), (bits) => halves[bits]));
+  }
+  return found;
+}
+
+// x Wᵀ + b: (T, in), (out, in), (out) -> (T, out). A row of W is read once for four rows of x.
+export function product(x, weight, bias) {
+  const [outputs, inputs] = weight.shape, rows = x.data.length / inputs;
+  const y = tensor([...x.shape.slice(0, -1), outputs]), from = x.data, to = y.data, w = weight.data;
+  for (let row = 0; row < rows; row += 4) {
+    const left = Math.min(4, rows - row), a = row * inputs, step = (n) => (n < left ? n * inputs : 0), b = a + step(1), c = a + step(2), d = a + step(3);
+    for (let out = 0; out < outputs; out++) {
+      let p = 0, q = 0, r = 0, s = 0;
+      for (let i = 0, at = out * inputs; i < inputs; i++, at++) {
+        const each = w[at];
+        p += from[a + i] * each;
+        q += from[b + i] * each;
+        r += from[c + i] * each;
+        s += from[d + i] * each;
+      }
+      const plus = bias ? bias.data[out] : 0, place = row * outputs + out;
+      to[place] = p + plus;
+      if (left > 1) to[place + outputs] = q + plus;
+      if (left > 2) to[place + 2 * outputs] = r + plus;
+      if (left > 3) to[place + 3 * outputs] = s + plus;
+    }
+  }
+  return y;
+}
+
+// log Σ exp(x) of a row, without overflow.
+export function logsumexp(row) {
+  const most = row.reduce((a, b) => Math.max(a, b), -Infinity);
+  return most + Math.log(row.reduce((sum, x) => sum + Math.exp(x - most), 0));
+}
+export function softmax(row) {
+  const total = logsumexp(row);
+  return Float32Array.from(row, (x) => Math.exp(x - total));
+}
+
+export const rowsOf = ({ data, shape }, width = shape.at(-1)) => Array.from({ length: data.length / width }, (_, at) => data.subarray(at * width, (at + 1) * width));
+
+// The indices of the `count` largest numbers of a row, the largest first; of equal ones the first comes first.
+export function likeliest(row, count) {
+  const best = [];
+  for (let at = 0; at < row.length; at++) {
+    if (best.length === count && !(row[at] > row[best[count - 1]])) continue;
+    let place = best.length;
+    while (place && row[at] > row[best[place - 1]]) place--;
+    best.splice(place, 0, at);
+    if (best.length > count) best.pop();
+  }
+  return best;
+}
