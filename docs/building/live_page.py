@@ -14,12 +14,11 @@ from urllib.parse import quote, urlencode
 from docutils import nodes
 from jinja2 import Environment, StrictUndefined
 
-from building.build_cache import cached_result
 from building.directive import ZooDirective, html
+from building.live import MODELS, PROMPTS
 
 ASSETS = Path(__file__).parent / "live_assets"
 FOLDER = "live"  # of the page, and of its files within _static
-EXPLAINED = "explanations.json"
 # The sentences that explain a part of a model, as a trace's page has them.
 TEXTS = {"layers": ("layers", "attention", "feedforward", "experts"), "lens": ("lens",)}
 
@@ -29,11 +28,6 @@ def words(language: str) -> dict[str, Any]:
     """The texts of the page in a language, by name."""
     found: dict[str, Any] = json.loads((ASSETS / f"words.{language}.json").read_text(encoding="utf-8"))
     return found
-
-
-def models() -> tuple[str, ...]:
-    """The names of the models that run in the page."""
-    return tuple(words("en")["models"])
 
 
 def live_hash(name: str, **settings: Any) -> str:
@@ -63,59 +57,42 @@ class Live(ZooDirective):
             recorded=f"{top}tour/index.html",
             addresses={
                 "models": f"{english}_static/{FOLDER}/models/",
-                "trace": f"{top}_static/zoo-trace.js",
-                "explained": f"{top}_static/{FOLDER}/{EXPLAINED}",
-            },
+                            },
             models=[
                 {"name": name, "title": title, "about": about}
                 for name, (title, about) in text["models"].items()
             ],
-            data=as_data({**text, "prompts": prompts(self.language), "size": size()}),
+            data=as_data({**text, "prompts": prompts(self.language), "sizes": sizes()}),
         )
         return [html(filled)]
 
 
 def prompts(language: str) -> dict[str, list[str]]:
-    """The example prompts of each model."""
-    found: dict[str, dict[str, list[str]]] = json.loads(
-        (ASSETS / "prompts.json").read_text(encoding="utf-8")
-    )
-    common = found["models"]
-    return {name: common.get(name, common[""])[language] for name in models()}
+    """The example prompts of each model: those of its task."""
+    from zoo.host.registry import default_registry
+
+    found = default_registry().architectures
+    return {name: PROMPTS[found[name].task][language] for name in MODELS}
 
 
-def explained(language: str) -> dict[str, Any]:
-    """What a trace's page explains of each model, and the summaries of values, in a language."""
-    from zoo.describe.language import in_language
-    from zoo.inspect.trace_view.explanations import explanations
-    from zoo.loading import load
+def sizes() -> dict[str, float]:
+    """The size of each model's weights in half precision, in MB."""
+    from zoo.describe import describe
+    from zoo.host.registry import default_registry
 
-    return {
-        name: {part: in_language(text, language) for part, text in explanations(load(name)).items()}
-        for name in models()
-    }
+    registry = default_registry()
+    sheets = {name: describe(f"{name}:pocket", registry).sheet(registry) for name in MODELS}
+    return {name: round(2 * sheet.value("parameters.total") / 1e6, 1) for name, sheet in sheets.items()}
 
 
 def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Give the page its script and its style sheets."""
     if app.builder.format == "html" and 'class="zoo-live"' in context.get("body", ""):
-        app.add_css_file("zoo-trace.css")
         app.add_css_file(f"{FOLDER}/page.css")
         app.add_js_file(f"{FOLDER}/page.js", type="module")
-
-
-def write(app: Any, error: Exception | None) -> None:
-    """Write the explanations beside the scripts."""
-    if error is None and app.builder.format == "html":
-        language = app.config.zoo_language
-        texts = cached_result(lambda: explained(language), "live", language)
-        path = Path(app.outdir, "_static", FOLDER, EXPLAINED)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(texts, ensure_ascii=False), encoding="utf-8")
 
 
 def setup(app: Any) -> None:
     """Add the directive, and what its page needs."""
     app.add_directive("live", Live)
-    app.connect("html-page-context", add_files)
-    app.connect("build-finished", write)
+    app.connect("html-page-context", add_files, priority=600)  # after the styles of traces, which it changes

@@ -13,7 +13,8 @@ from docutils.parsers.rst import directives
 
 from building.build_cache import cached_result
 from building.directive import ZooDirective, html
-from building.live_page import FOLDER, live_hash, models, words
+from building.live import MODELS
+from building.live_page import FOLDER, live_hash, words
 
 SCRIPT, STYLE = "zoo-trace.js", "zoo-trace.css"
 CANDIDATES = (
@@ -50,7 +51,7 @@ class TraceDirective(ZooDirective):
 
     def live_link(self, name: str, prompt: str) -> str:
         """A link to the page that runs the model with this prompt and these settings; "" for a model that does not run there."""
-        if name not in models():
+        if name not in MODELS:
             return ""
         settings: dict[str, Any] = {"prompt": prompt}
         if temperature := self.options.get("temperature"):
@@ -84,8 +85,8 @@ def loaded(name: str) -> Any:
 
 
 def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """Give a page that has a trace its script and style sheet."""
-    if app.builder.format == "html" and 'class="zoo-trace"' in context.get("body", ""):
+    """Give a page that has a trace, or computes one, its script and style sheet."""
+    if app.builder.format == "html" and 'class="zoo-trace' in context.get("body", ""):
         app.add_js_file(SCRIPT)
         app.add_css_file(STYLE)
 

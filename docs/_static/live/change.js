@@ -17,14 +17,14 @@ export function partsOf(recipe, say) {
 }
 export const addressesOf = (recipe, say) => partsOf(recipe, say).flatMap((row) => [...row.heads, ...row.others].map(([address]) => address));
 
-// The table of checkboxes; `off` is the set of addresses that are off, `changed` is called after each switch.
-export function drawSwitches(holder, recipe, off, say, changed) {
+// The table of checkboxes; `offNow` gives the set of addresses that are off, `changed` is called after each switch.
+export function drawSwitches(holder, recipe, offNow, say, changed) {
   const rows = partsOf(recipe, say), most = Math.max(...rows.map((row) => row.heads.length)), grid = [];
   const names = [...Array(most).keys(), say("attention"), say("feedforward"), say("whole")];
   const box = ([address, name], row) => {
     const input = el("input", { type: "checkbox", "data-address": address, "aria-label": `${row.title}, ${name}`, tabindex: -1, title: address });
     input.addEventListener("change", () => {
-      input.checked ? off.delete(address) : off.add(address);
+      offNow()[input.checked ? "delete" : "add"](address);
       changed();
     });
     return input;
@@ -53,8 +53,7 @@ export function drawSwitches(holder, recipe, off, say, changed) {
     input.focus();
   };
   holder.replaceChildren(table);
-  const show = () => grid.flat().forEach((input) => (input.checked = !off.has(input.dataset.address)));
-  show();
+  const show = () => grid.flat().forEach((input) => (input.checked = !offNow().has(input.dataset.address)));
   return show;
 }
 
