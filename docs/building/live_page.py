@@ -55,6 +55,7 @@ class Live(ZooDirective):
             trace=trace,
             texts=TEXTS,
             recorded=f"{top}tour/index.html",
+            script=f"{top}_static/{FOLDER}/page.js",
             addresses={
                 "models": f"{english}_static/{FOLDER}/models/",
                             },
@@ -86,10 +87,9 @@ def sizes() -> dict[str, float]:
 
 
 def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """Give the page its script and its style sheets."""
+    """Give the page its style sheet, after those of traces, which it changes."""
     if app.builder.format == "html" and 'class="zoo-live"' in context.get("body", ""):
         app.add_css_file(f"{FOLDER}/page.css")
-        app.add_js_file(f"{FOLDER}/page.js", type="module")
 
 
 def setup(app: Any) -> None:

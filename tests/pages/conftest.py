@@ -1,12 +1,17 @@
 """A browser for tests of pages; these run with `make pages`, and not with the other tests."""
 
+import functools
 import shutil
 import sys
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
+
+from tests.helpers.site_of_docs import SITE
 
 DOCS = Path(__file__).parents[2] / "docs"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -62,6 +67,23 @@ def visit(browser):
         wide, room = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
         assert wide <= room, f"{page.url}: {wide} pixels wide in a window of {room}"
         page.close()
+
+
+@pytest.fixture(scope="session")
+def served():
+    """The address of the site on this machine: a page from a file may load no modules, and read no other file."""
+    handler = functools.partial(Quiet, directory=str(SITE))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Files, without a line on the terminal for each."""
+
+    def log_message(self, *arguments):
+        pass
 
 
 @pytest.fixture

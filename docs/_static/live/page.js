@@ -14,6 +14,7 @@ const say = (name, values = {}) => words[name].replace(/\{(\w+)\}/g, (_, key) =>
 const SAMPLING = { temperature: [0, 2], top_k: [0, 4096], top_p: [0.01, 1], min_p: [0, 1] };
 const FIRST = { model: "llama", prompt: "", variant: "", cache: "1", temperature: 0, top_k: 0, top_p: 1, min_p: 0, steps: 0, task: "" };
 const WAIT = 250; // ms after the last key
+const MASK = "[MASK]";
 const MOST = 64; // tokens that an address asks for
 let state, off, written, session, trace, engine, typing, ticket = 0;
 const models = new Map();
@@ -57,7 +58,7 @@ function showForm() {
   for (const input of form.elements.model) input.checked = input.value === state.model;
   const box = form.elements.prompt;
   if (box.value !== state.prompt) box.value = state.prompt;
-  find(".prompt .label").textContent = say({ bert: "masked", transformer: "source" }[state.model] ?? "prompt");
+  find(".asked label").textContent = say({ bert: "masked", transformer: "source" }[state.model] ?? "prompt");
   find(".examples").replaceChildren(...words.prompts[state.model].map((text) => el("button", { type: "button", onclick: () => { box.value = text; typed(0); } }, text)));
   const task = words.task_list.find((one) => one.name === state.task), told = find(".task");
   told.hidden = !task;
@@ -106,7 +107,8 @@ async function run() {
     session = begin(model);
     if (before !== model) showChange(model);
     show();
-    const count = session.text.length, tokens = say(count === 1 ? "tokens_one" : "tokens_many", { count });
+    const count = session.text.length + (session.source?.T ?? 0), tokens = say(count === 1 ? "tokens_one" : "tokens_many", { count });
+    if (model.kind === "encoder" && !session.masks.length) return tell(say("no_mask"));
     tell(say("ready", { model: title(), tokens, time: Math.round(performance.now() - began) }));
   } catch (error) {
     if (mine === ticket) fail(error.message);
@@ -147,6 +149,16 @@ function typed(wait = WAIT) {
   typing = setTimeout(run, wait);
 }
 
+// The text for another model: masks for BERT alone, an example where the last one was an example of another task.
+function promptFor(model) {
+  const kind = (name) => ({ bert: "masked", transformer: "source" })[name] ?? "prompt", from = kind(state.model), to = kind(model), { prompt } = state;
+  if (from === to) return prompt;
+  const isExample = words.prompts[state.model].includes(prompt), [start] = prompt.split(MASK), chinese = /[一-鿿]\s*$/.test(start);
+  if (to === "source" || (from === "source" && isExample)) return isExample ? words.prompts[model][0] : prompt;
+  if (to === "masked") return prompt.includes(MASK) ? prompt : `${start}${chinese ? "" : " "}${MASK}${chinese ? "。" : "."}`;
+  return start.trimEnd() || words.prompts[model][0];
+}
+
 // Everything that a run shows.
 function show() {
   const data = session.view(language), { model } = session, why = model.words[language];
@@ -175,7 +187,7 @@ function drawTrace(data) {
   if (trace) stop(trace);
   find(".tracks").replaceChildren();
   find(".scrub").replaceWith(find(".scrub").cloneNode(true)); // without the listeners of the last trace
-  trace = start(out, data, { ...TRACE, was_chosen: words.was_chosen });
+  trace = start(out, data, { ...TRACE, was_chosen: words.was_chosen, as_in_run: words.as_in_run });
   trace.onSettings = (chosen) => {
     for (const name of Object.keys(SAMPLING)) state[name] = chosen[name];
     session.settings = settings();
@@ -183,7 +195,7 @@ function drawTrace(data) {
     showSteps();
     writeAddress();
   };
-  trace.change({ step: data.passes.length - 1 - (data.unmasking.length ? 0 : 0), token: data.tracks.at(-1).read - 1 });
+  trace.change({ step: data.passes.length - 1, token: data.unmasking.at(-1)?.kept[0] ?? data.masks[0]?.position ?? data.tracks.at(-1).read - 1 });
   all(".map", out)[pressed]?.click();
   for (const box of all("details", out)) if (opened.includes(box.firstChild.textContent)) box.open = true;
   for (const canvas of all("canvas", out)) canvas.draw?.();
@@ -228,12 +240,9 @@ form.elements.prompt.addEventListener("keydown", (event) => {
   run();
 });
 for (const input of form.elements.model) input.addEventListener("change", () => {
-  const own = words.prompts[state.model], example = own.indexOf(state.prompt), next = words.prompts[input.value];
-  // An example of the last model gives way to one of the next; a text of the reader's own stays.
-  const prompt = example >= 0 ? next[next.indexOf(state.prompt)] ?? next[Math.min(example, next.length - 1)] : state.prompt;
   off = new Set();
   written = [];
-  Object.assign(state, { model: input.value, prompt, variant: "", steps: 0, task: "" });
+  Object.assign(state, { prompt: promptFor(input.value), model: input.value, variant: "", steps: 0, task: "" });
   showForm();
   run();
 });

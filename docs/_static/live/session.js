@@ -30,7 +30,7 @@ class Session {
     return false;
   }
   view(language) {
-    const { choices, masks, unmasking, settings, engine, model, runs } = this;
+    const { choices, masks, unmasking, settings, engine, model } = this, runs = this.source ? [this.source, ...this.runs] : this.runs;
     return engine.view(model, runs, { prompt: this.prompt?.length, choices, masks, unmasking, settings, language });
   }
   // The probabilities of the next token, or of the first mask, as the model runs and as it was trained.

@@ -2,7 +2,8 @@
 
 const { el, count } = globalThis.zooTrace;
 
-const millions = (n) => (n / 1e6).toFixed(n < 1e8 ? 2 : 0);
+const LANGUAGE = document.documentElement.lang.startsWith("zh") ? "zh" : "en";
+const amount = (n) => new Intl.NumberFormat(LANGUAGE, { notation: "compact", maximumSignificantDigits: 3 }).format(n); // 6.31M, 631万
 const ROWS = 12; // of the strip; of a longer text these are the last
 
 // `steps`: of each pass the positions that it computed and found in the cache, and its multiply-adds, both ways.
@@ -13,7 +14,7 @@ export function drawWork(holder, told, steps, cache, say) {
     const cells = Array.from({ length: positions + cached }, (_, at) => el("i", { class: at < cached ? "cached" : "" }));
     return el("tr", { "data-computed": positions, "data-cached": cached, "data-work": work },
       el("th", { scope: "row" }, number ? say("strip_step", { number }) : say("strip_prompt")),
-      el("td", {}, el("div", { class: "cellsof", role: "img", "aria-label": tells, title: tells }, ...cells)), el("td", { class: "number" }, `${millions(work)} M`));
+      el("td", {}, el("div", { class: "cellsof", role: "img", "aria-label": tells, title: tells }, ...cells)), el("td", { class: "number" }, amount(work)));
   };
   const names = ["", say("column_positions"), say("column_work")];
   holder.replaceChildren(el("table", {}, el("colgroup", {}, ...["first", "", "last"].map((name) => el("col", { class: name }))),
@@ -21,6 +22,6 @@ export function drawWork(holder, told, steps, cache, say) {
     el("tbody", {}, ...steps.map(row).slice(-ROWS))));
   const total = (name) => steps.reduce((sum, step) => sum + step[name].work, 0);
   const gap = Math.max(...steps.map((step) => step.gap));
-  told.textContent = say("totals", { with: millions(total("with")), without: millions(total("without")), gap: gap ? gap.toExponential(0) : count(0) });
+  told.textContent = say("totals", { with: amount(total("with")), without: amount(total("without")), gap: gap ? gap.toExponential(0) : count(0) });
   Object.assign(told.dataset, { with: total("with"), without: total("without") });
 }
