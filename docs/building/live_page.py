@@ -56,9 +56,7 @@ class Live(ZooDirective):
             texts=TEXTS,
             recorded=f"{top}tour/index.html",
             script=f"{top}_static/{FOLDER}/page.js",
-            addresses={
-                "models": f"{english}_static/{FOLDER}/models/",
-                            },
+            weights=f"{english}_static/{FOLDER}/models/",
             models=[
                 {"name": name, "title": title, "about": about}
                 for name, (title, about) in text["models"].items()

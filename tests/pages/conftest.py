@@ -80,7 +80,14 @@ def served():
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Files, without a line on the terminal for each."""
+    """Files, without a line on the terminal for each; nothing for the icon that a browser asks for by itself."""
+
+    def do_GET(self):
+        if self.path == "/favicon.ico":
+            self.send_response(204)
+            self.end_headers()
+        else:
+            super().do_GET()
 
     def log_message(self, *arguments):
         pass

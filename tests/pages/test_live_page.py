@@ -7,6 +7,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from mlx.utils import tree_flatten
 
 import zoo
 
@@ -167,7 +168,10 @@ def test_both_ways_to_generate_write_the_same_and_count_differently(live):
             page.click("[data-do=step]")
         tokens = page.locator(".chip.generated:not(.later)").all_inner_texts()
         steps = page.locator(".strips tbody tr")
-        found[way] = tokens, [int(steps.nth(at).get_attribute("data-computed")) for at in range(steps.count())]
+        found[way] = (
+            tokens,
+            [int(steps.nth(at).get_attribute("data-computed")) for at in range(steps.count())],
+        )
         page.click("[data-do=restart]")
         assert page.locator(".strips tbody tr").count() == 1
     assert found["1"][0] == found["0"][0] and len(found["1"][0]) == 3
@@ -182,8 +186,8 @@ def test_totals_are_the_sums_of_the_steps(live):
     told = page.locator(".totals")
     assert int(told.get_attribute("data-without")) == sum(work)
     assert work[0] < int(told.get_attribute("data-with")) < sum(work)
-    loaded = zoo.load("llama")
-    assert work[0] > 6 * loaded.recipe.count_parameters()  # each weight once a token, and attention
+    matrices = sum(one.size for _, one in tree_flatten(zoo.load("llama").model.parameters()) if one.ndim == 2)
+    assert 6 * matrices < work[0] < 6.1 * matrices  # each number of a matrix once a token, and attention
 
 
 def test_undo_takes_back_one_token(live):
@@ -240,7 +244,9 @@ def test_sliders_draw_the_next_token_again(live):
 def test_typing_runs_again_from_the_beginning(live):
     page = live(model="llama", prompt=PROMPT, steps=2)
     page.fill("textarea", "The capital city of Japan is")
-    page.wait_for_function("[...document.querySelectorAll('.chip')].some((chip) => chip.textContent.includes('Japan'))")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.chip')].some((chip) => chip.textContent.includes('Japan'))"
+    )
     assert page.locator(".chip.generated:not(.later)").count() == 0
     assert shown(page, "llama") == likeliest("llama", "The capital city of Japan is")
 
@@ -262,7 +268,9 @@ def test_a_text_that_cannot_be_read_is_one_line(text, said, live):
 def test_markup_in_a_prompt_is_text(live):
     hostile = "<img src=x onerror=alert(1)><b>&amp;</b>"
     page = live(model="llama", prompt=hostile)
-    assert "".join(page.locator(".chip.prompt").evaluate_all("chips => chips.map((chip) => chip.firstChild.data)")) == visible(hostile)
+    assert "".join(
+        page.locator(".chip.prompt").evaluate_all("chips => chips.map((chip) => chip.firstChild.data)")
+    ) == visible(hostile)
     assert page.locator(".zoo-live img, .zoo-live .chip b").count() == 0
     hostile_task = address("", task="<img>", off="<img>", variant="<img>", model="llama", prompt="a")
     page.evaluate("hash => { location.hash = hash }", hostile_task.partition("#")[2])
@@ -301,7 +309,9 @@ def test_everything_works_by_keyboard(visit, served):
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("The capital city of Japan is")
     page.keyboard.press("Enter")
-    page.wait_for_function("[...document.querySelectorAll('.chip')].some((chip) => chip.textContent.includes('Japan'))")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.chip')].some((chip) => chip.textContent.includes('Japan'))"
+    )
     tab_to("[data-do=step]")
     page.keyboard.press("Enter")
     assert page.locator(".chip.generated:not(.later)").count() == 1
