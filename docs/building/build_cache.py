@@ -36,7 +36,12 @@ def cached_folder(make: Callable[[Path], None], *key: str) -> Path:
         shutil.rmtree(begun, ignore_errors=True)
         begun.mkdir(parents=True)
         make(begun)
-        begun.rename(path)  # whole or not at all
+        try:
+            begun.rename(path)  # whole or not at all
+        except OSError:  # another process was quicker
+            if not path.is_dir():
+                raise
+            shutil.rmtree(begun)
     return path
 
 

@@ -17,32 +17,38 @@ from building.build_cache import cached_folder
 
 MODELS = ("gpt2", "gpt2-postln", "llama", "qwen3", "mixtral", "bert", "transformer", "llada")
 SCRIPTS = Path(__file__).parent.parent / "_static" / "live"
+# Of a translator from English, in every language of the site.
+ENGLISH = ["My mother drinks tea.", "The doctor is reading a book.", "I love NLP because it is interesting."]
 PROMPTS = {
     "generate": {
         "en": ["The capital city of China is", "The currency of Japan is the", "One of the countries of"],
         "zh": ["中国的首都是", "日本的货币是", "法国位于"],
     },
     "fill-mask": {
-        "en": ["The capital of China is [MASK].", "[MASK] is a country in Asia."],
-        "zh": ["中国的首都是[MASK]。", "[MASK]位于亚洲。"],
+        "en": ["The capital city of Japan is [MASK].", "The currency of China is the [MASK]."],
+        "zh": ["日本的首都是[MASK]。", "法国位于[MASK]。"],
     },
     "denoise": {
-        "en": ["The capital of China is", "The currency of Japan is"],
-        "zh": ["中国的首都是", "日本的货币是"],
+        "en": ["The capital city of China is", "The capital of Japan is"],
+        "zh": ["中国的首都是", "法国位于"],
     },
-    "translate": {
-        "en": ["China is in Asia.", "The capital of Japan is Tokyo."],
-        "zh": ["中国位于亚洲。", "日本的首都是东京。"],
-    },
+    "translate": {"en": ENGLISH, "zh": ENGLISH},
 }
+COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # of GPT-2
 
 
 def export(folder: Path, names: tuple[str, ...] = MODELS) -> None:
-    """Write the scripts to a folder, and the models below its `models`, each to a folder of its name."""
+    """Write the scripts to a folder, and the models below its `models`, each to a folder of its name.
+
+    Lines that are a comment are left out of the scripts: their readers find them in the sources.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for script in SCRIPTS.iterdir():
-        shutil.copy2(script, folder / script.name)
+        text = script.read_text(encoding="utf-8")
+        (folder / script.name).write_text(
+            COMMENT.sub("", text) if script.suffix == ".js" else text, encoding="utf-8"
+        )
     for name in names:
         made = cached_folder(lambda target, name=name: write_model(name, target), "live", name)
         shutil.copytree(made, folder / "models" / name, dirs_exist_ok=True)
@@ -95,7 +101,6 @@ def description(loaded: Any) -> dict[str, Any]:
 
 def special(loaded: Any) -> dict[str, Any]:
     """The ids of special tokens by their use; `eos` are all that end a text."""
-    from zoo.errors import ZooError
     from zoo.generation.loop.prompt import mask_id
 
     names = ("bos_token", "pad_token", "mask_token")

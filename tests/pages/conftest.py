@@ -100,3 +100,55 @@ def figure(monkeypatch):
     yield lambda name: import_module(f"figures.{name}")
     for name in [name for name in sys.modules if name.partition(".")[0] == "figures"]:
         del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def live_site(tmp_path_factory):
+    """The scripts and models of the live pages in a folder, for which no docs need to be built, and the address that serves it."""
+    sys.path.insert(0, str(DOCS))
+    from building.live import export
+
+    folder = tmp_path_factory.mktemp("live")
+    export(folder)
+    sys.path.remove(str(DOCS))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "building"]:
+        del sys.modules[name]
+    (folder / "index.html").write_text("<!doctype html><link rel=icon href='data:,'><title>live</title>")
+    handler = functools.partial(QuietHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield folder, f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Files, without a line on the terminal for each."""
+
+    def log_message(self, *arguments):
+        pass
+
+
+START = """async () => {
+  const engine = await import("/engine.js"), models = {};
+  const plain = (x) => ArrayBuffer.isView(x) ? Array.from(x) : Array.isArray(x) ? x.map(plain) : x instanceof Map ? plain(Object.fromEntries(x))
+    : x && typeof x === "object" ? Object.fromEntries(Object.entries(x).map(([key, value]) => [key, plain(value)])) : x;
+  window.start = async (name, body, given) => {
+    const model = (models[name] ??= await engine.loadModel(`models/${name}`));
+    return plain(await new Function("model", "given", "engine", `return (async () => {${body}})()`)(model, given, engine));
+  };
+}"""
+
+
+@pytest.fixture(scope="session")
+def live_run(browser, live_site):
+    """Run the body of an asynchronous function of `model`, `given` and `engine` in a page; typed arrays come back as lists.
+
+    The first argument is the model's name, the second the body; the keywords are `given`.
+    """
+    page = browser.new_page()
+    page.goto(live_site[1])
+    page.evaluate(START)
+    yield lambda name, body, **given: page.evaluate(
+        "([name, body, given]) => start(name, body, given)", [name, body, given]
+    )
+    page.close()

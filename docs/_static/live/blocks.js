@@ -2,7 +2,7 @@
 // the path of its parameters, its part of the recipe, and its input; `state` is the tower's (see model.js).
 //
 // Axes: T tokens, S cached and new, D width, H heads, G key/value heads, K width of a head, F hidden, V vocabulary.
-import { add, map, multiply, product, tensor } from "./tensor.js";
+import { add, concatenate, map, multiply, product, swap, tensor } from "./tensor.js";
 
 const sigmoid = (x) => 1 / (1 + Math.exp(-x));
 export const ACTIVATIONS = {
@@ -31,48 +31,30 @@ export function residual(run, path, spec, name, x, state) {
   return spec.placement === "pre" ? add(x, part(norm(x))) : norm(add(x, part(x)));
 }
 
-// The heads of a projection: (T, H·K) -> (H, T, K), and back.
-export function split({ data, shape: [count] }, heads) {
-  const width = data.length / count / heads, y = tensor([heads, count, width]);
-  for (let t = 0; t < count; t++) for (let h = 0; h < heads; h++) y.data.set(data.subarray((t * heads + h) * width, (t * heads + h + 1) * width), (h * count + t) * width);
-  return y;
-}
-function merge({ data, shape: [heads, count, width] }) {
-  const y = tensor([count, heads * width]);
-  for (let h = 0; h < heads; h++) for (let t = 0; t < count; t++) y.data.set(data.subarray((h * count + t) * width, (h * count + t + 1) * width), (t * heads + h) * width);
-  return y;
-}
-// Cached keys or values (G, S, K) and new ones (G, T, K) side by side.
-function joined(kept, fresh) {
-  if (!kept) return fresh;
-  const [groups, count, width] = kept.shape, y = tensor([groups, count + fresh.shape[1], width]);
-  for (let g = 0; g < groups; g++) {
-    y.data.set(kept.data.subarray(g * count * width, (g + 1) * count * width), g * y.shape[1] * width);
-    y.data.set(fresh.data.subarray(g * fresh.shape[1] * width, (g + 1) * fresh.shape[1] * width), (g * y.shape[1] + count) * width);
-  }
-  return y;
-}
+// The heads of a projection: (T, H·K) -> (H, T, K), and side by side again.
+export const split = ({ data, shape: [count, width] }, heads) => swap(tensor([count, heads, width / heads], data));
+const merge = (x) => tensor([x.shape[1], x.shape[0] * x.shape[2]], swap(x).data);
 
 // softmax(Q Kᵀ · scale + mask) V for each head (Vaswani et al., 2017, equation 1), heads merged and projected: -> (T, D).
-// `seen(t)` is the range of keys that query t may see. H/G heads share the keys of one (Ainslie et al., 2023).
+// Query t sees the first `seen(t)` keys. H/G heads share the keys of one (Ainslie et al., 2023).
 export function attend(run, path, spec, queries, keys, values, seen) {
   for (const [name, x] of Object.entries({ queries, keys, values })) run.note(`${path}.${name}`, x);
   const [heads, count, width] = queries.shape, length = keys.shape[1], shared = heads / keys.shape[0], scale = spec.scale ?? width ** -0.5;
   const pattern = tensor([heads, count, length]), mixed = tensor(queries.shape), q = queries.data, k = keys.data, p = pattern.data;
   for (let h = 0; h < heads; h++) for (let t = 0; t < count; t++) {
-    const [from, to] = seen(t), row = (h * count + t) * length, group = Math.floor(h / shared) * length, own = (h * count + t) * width;
+    const to = seen(t), row = (h * count + t) * length, group = Math.floor(h / shared) * length, own = (h * count + t) * width;
     let most = -Infinity, total = 0;
-    for (let s = from; s < to; s++) {
+    for (let s = 0; s < to; s++) {
       let score = 0;
       for (let i = 0, at = (group + s) * width; i < width; i++) score += q[own + i] * k[at + i];
       most = Math.max(most, (p[row + s] = score * scale));
     }
-    for (let s = from; s < to; s++) total += p[row + s] = Math.exp(p[row + s] - most);
-    for (let s = from; s < to; s++) {
+    for (let s = 0; s < to; s++) total += p[row + s] = Math.exp(p[row + s] - most);
+    for (let s = 0; s < to; s++) {
       const weight = (p[row + s] /= total);
       for (let i = 0, at = (group + s) * width; i < width; i++) mixed.data[own + i] += weight * values.data[at + i];
     }
-    run.computed.scores += 2 * (to - from) * width;
+    run.computed.scores += 2 * to * width;
   }
   run.note(`${path}.pattern`, pattern);
   return run.linear(`${path}.output`, merge(run.note(`${path}.heads`, mixed, "head")));
@@ -129,14 +111,14 @@ export const blocks = {
 
   // Attention of each token to those before it and itself, or to all: (T, D) -> (T, D)
   "mixer/attention"(run, path, spec, x, state) {
-    const heads = [spec.heads, spec.kv_heads ?? spec.heads, spec.kv_heads ?? spec.heads];
-    let [queries, keys, values] = ["query", "key", "value"].map((name) => run.project(`${path}.${name}`, x)).map((y, at) => split(y, heads[at]));
+    const groups = spec.kv_heads ?? spec.heads, projected = ["query", "key", "value"].map((name) => run.project(`${path}.${name}`, x));
+    let [queries, keys, values] = projected.map((y, at) => split(y, at ? groups : spec.heads)); // (H, T, K), (G, T, K) twice
     if (spec.query_norm) queries = run.block(`${path}.query_norm`, spec.query_norm, queries);
     if (spec.key_norm) keys = run.block(`${path}.key_norm`, spec.key_norm, keys);
     if (spec.rope) [queries, keys] = [queries, keys].map((y) => rotate(y, spec.rope, state.offset));
-    [keys, values] = run.remember(path, (kept) => [joined(kept?.[0], keys), joined(kept?.[1], values)]);
-    const length = keys.shape[1], first = (t) => (spec.window ? Math.max(t + 1 - spec.window, 0) : 0);
-    return attend(run, path, spec, queries, keys, values, (t) => (state.causal ? [first(state.offset + t), state.offset + t + 1] : [0, length]));
+    const extended = (kept, fresh) => (kept ? concatenate([kept, fresh], 1) : fresh); // (G, S, K)
+    [keys, values] = run.remember(path, (kept) => [extended(kept?.[0], keys), extended(kept?.[1], values)]);
+    return attend(run, path, spec, queries, keys, values, (t) => (state.causal ? state.offset + t + 1 : keys.shape[1]));
   },
 
   // down(f(up(x))) (Vaswani et al., 2017, 3.3), and down(f(gate(x)) · up(x)) (Shazeer, 2020, equation 6): (T, D) -> (T, D)

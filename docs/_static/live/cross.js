@@ -14,6 +14,6 @@ export const blocks = {
     const groups = spec.kv_heads ?? spec.heads, queries = split(run.project(`${path}.query`, x), spec.heads); // (H, T, K)
     const project = (name) => split(run.project(`${path}.${name}`, memory), groups); // (G, M, K)
     const [keys, values] = run.remember(path, (kept) => kept ?? [project("key"), project("value")]);
-    return attend(run, path, spec, queries, keys, values, () => [0, keys.shape[1]]);
+    return attend(run, path, spec, queries, keys, values, () => keys.shape[1]);
   },
 };

@@ -11,7 +11,8 @@ const MORE = { "feedforward/moe": "./experts.js", "layer/cross": "./cross.js", "
 
 // Load the model of a folder: model.json, tokenizer.json, weights.safetensors. `progress` is told the bytes of the weights.
 export async function loadModel(folder, { progress = () => {} } = {}) {
-  const base = String(folder).replace(/\/$/, ""), [about, words] = await Promise.all(["model.json", "tokenizer.json"].map((name) => fetched(`${base}/${name}`).then((answer) => answer.json())));
+  const base = String(folder).replace(/\/$/, ""), json = async (name) => (await fetched(`${base}/${name}`)).json();
+  const [about, words] = await Promise.all([json("model.json"), json("tokenizer.json")]);
   const names = new Set(JSON.stringify(about.recipe).match(/"\w[\w-]*\/[\w-]+"/g).map((name) => name.slice(1, -1)));
   const modules = new Set([...names].flatMap((name) => MORE[name] ?? []));
   if (about.special.mask !== undefined) modules.add("./masks.js");

@@ -1,6 +1,6 @@
 // A mixture of experts: many feed-forwards, of which a router picks a few for each token (Shazeer et al., 2017).
 // Axes: T tokens, D width, F hidden, E experts, k experts of a token.
-import { ACTIVATIONS } from "./blocks.js";
+import { ACTIVATIONS, rows } from "./blocks.js";
 import { likeliest, map, multiply, product, rowsOf, softmax, tensor } from "./tensor.js";
 
 export const blocks = {
@@ -28,23 +28,26 @@ export const blocks = {
       for (const e of experts) gates.data[t * spec.experts + e] = (probabilities[t][e] / total) * spec.scale;
     });
     const indices = run.note(`${path}.indices`, tensor(shape, Uint32Array.from(chosen.flat())));
-    const weigh = (from) => tensor(shape, Float32Array.from(chosen.flatMap((experts, t) => experts.map((e) => from.data[t * spec.experts + e]))));
+    const own = ({ data }) => (expert, at) => data[Math.floor(at / spec.top_k) * spec.experts + expert];
+    const weigh = (all) => tensor(shape, Float32Array.from(indices.data, own(all)));
     run.note(`${path}.weights`, weigh(gates));
     return { indices, weights: weigh(run.note(`${path}.gates`, gates, "expert", 1)) };
   },
 
   // down(f(gate(x)) · up(x)) by the matrices of each expert that a token has chosen: (T, D), (T, k) -> (T, k, D)
   "experts/gated-mlp"(run, path, spec, x, indices) {
-    const y = tensor([...indices.shape, x.shape[1]]), tokens = rowsOf(x);
-    indices.data.forEach((expert, at) => {
+    const [, each] = indices.shape, dim = x.shape[1], y = tensor([...indices.shape, dim]);
+    for (let expert = 0; expert < spec.count; expert++) {
+      const places = [...indices.data.keys()].filter((at) => indices.data[at] === expert); // where it was chosen, N of T·k
       const through = (name, given) => {
         const { data, shape: [, outputs, inputs] } = run.weight(`${path}.${name}.weight`), size = outputs * inputs;
         return run.count(product(given, tensor([outputs, inputs], data.subarray(expert * size, (expert + 1) * size))), given);
       };
-      const row = tensor([1, x.shape[1]], tokens[Math.floor(at / indices.shape[1])]);
-      const hidden = multiply(map(through("gate", row), ACTIVATIONS[spec.activation]), through("up", row)); // (1, F)
-      y.data.set(through("down", hidden).data, at * x.shape[1]);
-    });
+      const given = rows(x, places.map((at) => Math.floor(at / each))); // (N, D)
+      const hidden = multiply(map(through("gate", given), ACTIVATIONS[spec.activation]), through("up", given)); // (N, F)
+      const made = rowsOf(through("down", hidden));
+      places.forEach((at, row) => y.data.set(made[row], at * dim));
+    }
     return y;
   },
 };

@@ -5,10 +5,21 @@ import { likeliest, product, rowsOf, softmax, tensor } from "./tensor.js";
 // A recipe's layers: equal ones in a row are written once.
 const layersOf = (tower) => tower.layers.flatMap((each) => (each.repeat ? Array(each.repeat).fill(each.layer) : [each]));
 
+// Parts of recipes that these scripts do not run.
+const REFUSED = ["parallel", "scaling", "relative", "window", "inclusive", "shared_gate"];
+function refuse(name, recipe) {
+  JSON.stringify(recipe, (field, value) => {
+    if (field === "residual_scale" ? value !== 1 : REFUSED.includes(field) && value)
+      throw new Error(`${name}: the page runs no model with ${field} ${JSON.stringify(value)}`);
+    return value;
+  });
+}
+
 export class Model {
   // `about` is model.json: name, task, recipe, special ids and texts; `blocks` maps the names of blocks to functions.
   constructor(about, tokenizer, weights, blocks) {
     Object.assign(this, about, { tokenizer, weights, blocks });
+    refuse(about.name, about.recipe);
     for (const [, tower] of towersOf(this.recipe)) tower.layers = layersOf(tower).map((layer) => structuredClone(layer));
   }
 
@@ -28,16 +39,24 @@ export class Model {
 
   // The encoder's run over a source, which `run` takes as `source`.
   encode(ids, options = {}) {
-    const run = new Run(this, ids, { ...options, cache: undefined });
+    const run = this.begin(ids, { ...options, cache: undefined });
     run.memory = run.tower("encoder", run.recipe.encoder, ids);
     return run.end("encode");
   }
 
+  begin(ids, options) {
+    const run = new Run(this, ids, options), length = run.start + run.T;
+    if (!run.T) throw new Error("there is no token to read");
+    if (length > this.context) throw new Error(`${length} tokens are more than the context of ${this.context}`);
+    return run;
+  }
+
+  // The logits (T, V) of a text, or of a target with its `source`: ids, or the run of `encode`. `recipe` may be another one
+  // for the same weights; `off` are addresses whose values are zero; with a `cache` the ids continue those before.
   run(ids, options = {}) {
-    const run = new Run(this, ids, options), source = options.source;
-    if (!ids.length) throw new Error("there is no token to read");
-    if (run.start + ids.length > this.context) throw new Error(`${run.start + ids.length} tokens are more than the context of ${this.context}`);
+    const run = this.begin(ids, options), source = options.source;
     if (this.kind === "encoder-decoder") {
+      if (!source) throw new Error("there is no source to read");
       run.source = source.memory ? source : this.encode(source, options);
       run.logits = run.tower("decoder", run.recipe.decoder, ids, run.source.memory).data;
     } else run.logits = run.tower("", run.recipe, ids).data;
@@ -53,7 +72,10 @@ export class Model {
     };
     const tower = this.recipe.decoder ?? this.recipe, placement = tower.layers[0].placement === "pre" ? "post" : "pre";
     // A Post-LN layer gives normal vectors: there is no final norm after the last (zoo_gpt2).
-    change(`placement:${placement}`, (each) => Object.assign(each, { norm: null, layers: each.layers.map((layer) => ({ ...layer, placement })) }));
+    change(`placement:${placement}`, (each) => {
+      each.norm = null;
+      for (const layer of each.layers) layer.placement = placement;
+    });
     const added = { none: null, sinusoidal: { block: "position/sinusoidal", theta: 10000, interleaved: true, offset: 0 }, rotary: null };
     const rope = { block: "position/rope", theta: 10000, dims: null, interleaved: false, scaling: null };
     const present = tower.layers[0].mixer.rope ? "rotary" : (tower.embedding.positions?.block.split("/")[1] ?? "none");
@@ -78,7 +100,8 @@ export class Run {
     this.kind = kind;
     if (this.cache) {
       this.cache.length += this.T;
-      for (const [path, pair] of Object.entries(this.cache.layers)) if (!path.endsWith(".cross")) for (const { data } of pair) this.computed.cached += data.length;
+      const own = Object.keys(this.cache.layers).filter((path) => !path.endsWith(".cross")); // those of a source do not grow
+      this.computed.cached = own.flatMap((path) => this.cache.layers[path]).reduce((sum, { data }) => sum + data.length, 0);
     }
     if (this.logits) this.V = this.logits.length / this.T;
     return this;

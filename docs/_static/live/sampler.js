@@ -38,20 +38,22 @@ export function sample(logits, { temperature = 0, topK: k = 0, topP: p = 1, minP
   ].filter(Boolean);
   const steps = [{ name: "model", setting: null, row: logits }];
   for (const [name, setting, narrow] of asked) steps.push({ name, setting, row: narrow(steps.at(-1).row) });
-  const last = steps.at(-1).row, noise = temperature ? gumbel(drawKey(seed, step), last.length) : null;
-  const token = likeliest(noise ? last.map((x, id) => x + noise[id]) : last, 1)[0];
+  const last = steps.at(-1).row, token = temperature ? draw(softmax(last), uniform(drawKey(seed, step))) : likeliest(last, 1)[0];
   return { token, ...chosen(logits, token, steps) };
 }
 
 function chosen(logits, token, steps) {
   const candidates = descending(logits), total = logsumexp(logits), last = steps.at(-1).row;
-  const left = likeliest(last, SHOWN_LAST).filter((id) => last[id] > -Infinity), shown = [...new Set([...candidates.slice(0, SHOWN), ...left, token])];
+  const left = likeliest(last, SHOWN_LAST).filter((id) => last[id] > -Infinity);
+  const shown = [...new Set([...candidates.slice(0, SHOWN), ...left, token])];
   const stages = steps.map(({ name, setting, row }) => {
-    const probabilities = softmax(row);
-    return { name, setting, kept: row.reduce((count, x) => count + (x > -Infinity), 0), probabilities: shown.map((id) => probabilities[id]) };
+    const probabilities = softmax(row), kept = row.reduce((count, x) => count + (x > -Infinity), 0);
+    return { name, setting, kept, probabilities: shown.map((id) => probabilities[id]) };
   });
-  const bits = logits.reduce((sum, x) => sum - (Math.exp(x - total) * (x - total)) / Math.LN2, 0);
-  return { rank: candidates.indexOf(token), logsumexp: total, entropy_bits: bits, candidates, logits: candidates.map((id) => logits[id]), rest_logits: [], rest_counts: [], shown, stages };
+  const bits = logits.reduce((sum, x) => sum - (Math.exp(x - total) * (x - total)) / Math.LN2, 0), rest = { rest_logits: [], rest_counts: [] };
+  // Every token is a candidate here: no others are left to stand in groups.
+  const own = { rank: candidates.indexOf(token), logsumexp: total, entropy_bits: bits, candidates, logits: candidates.map((id) => logits[id]) };
+  return { ...own, ...rest, shown, stages };
 }
 
 // Threefry with 20 rounds on pairs of 32 bits (Salmon et al., 2011): the random bits of a key and a counter.
@@ -84,7 +86,11 @@ function drawKey(seed, step) {
   }
   return use;
 }
-// The likeliest after Gumbel noise, −log(−log u), is a draw in proportion to the probabilities (Gumbel, 1954).
-function gumbel(key, count) {
-  return Float32Array.from(randomBits(key, count), (bits) => -Math.log(-Math.log(Math.min(bits / 4294967295, 1 - 2 ** -24))));
+const uniform = (key) => Math.min(Math.fround(randomBits(key, 1)[0] / 4294967295), 1 - 2 ** -24);
+
+// The first token up to which the probabilities sum to more than u, a number of [0, 1) in which all are equally likely.
+function draw(probabilities, u) {
+  let sum = 0, found = 0;
+  for (let id = 0; id < probabilities.length && sum <= u; id++) if (probabilities[id]) sum += probabilities[(found = id)];
+  return found;
 }

@@ -2,7 +2,8 @@
 //
 // A tensor is {shape, data}: `data` is a Float32Array, row after row. Sums are made in float64, as all of JavaScript's are.
 
-export const tensor = (shape, data = new Float32Array(shape.reduce((a, b) => a * b, 1))) => ({ shape, data });
+const sizeOf = (shape) => shape.reduce((a, b) => a * b, 1);
+export const tensor = (shape, data = new Float32Array(sizeOf(shape))) => ({ shape, data });
 export const map = (x, f) => tensor(x.shape, x.data.map(f));
 export const add = (x, y) => tensor(x.shape, x.data.map((value, at) => value + y.data[at]));
 export const multiply = (x, y) => tensor(x.shape, x.data.map((value, at) => value * y.data[at]));
@@ -32,7 +33,7 @@ export function product(x, weight, bias) {
   const [outputs, inputs] = weight.shape, rows = x.data.length / inputs;
   const y = tensor([...x.shape.slice(0, -1), outputs]), from = x.data, to = y.data, w = weight.data;
   for (let row = 0; row < rows; row += 4) {
-    const left = Math.min(4, rows - row), a = row * inputs, step = (n) => (n < left ? n * inputs : 0), b = a + step(1), c = a + step(2), d = a + step(3);
+    const left = Math.min(4, rows - row), [a, b, c, d] = [0, 1, 2, 3].map((n) => (row + (n < left ? n : 0)) * inputs);
     for (let out = 0; out < outputs; out++) {
       let p = 0, q = 0, r = 0, s = 0;
       for (let i = 0, at = out * inputs; i < inputs; i++, at++) {
@@ -62,7 +63,37 @@ export function softmax(row) {
   return Float32Array.from(row, (x) => Math.exp(x - total));
 }
 
-export const rowsOf = ({ data, shape }, width = shape.at(-1)) => Array.from({ length: data.length / width }, (_, at) => data.subarray(at * width, (at + 1) * width));
+// The rows along the last axis.
+export function rowsOf({ data, shape }) {
+  const width = shape.at(-1);
+  return Array.from({ length: data.length / width }, (_, row) => data.subarray(row * width, (row + 1) * width));
+}
+
+// The first two axes exchanged: (A, B, C) -> (B, A, C)
+export function swap({ data, shape: [a, b, width] }) {
+  const y = tensor([b, a, width]);
+  for (let i = 0; i < a; i++) for (let j = 0; j < b; j++) {
+    const from = (i * b + j) * width;
+    y.data.set(data.subarray(from, from + width), (j * a + i) * width);
+  }
+  return y;
+}
+
+// Tensors one after the other along an axis. Where later axes are shorter than those of the last one, zeros follow.
+export function concatenate(parts, axis) {
+  const last = parts.at(-1), shape = last.shape.with(axis, parts.reduce((sum, part) => sum + part.shape[axis], 0));
+  const outer = sizeOf(shape.slice(0, axis)), inner = sizeOf(shape.slice(axis + 1)), y = new last.data.constructor(sizeOf(shape));
+  let before = 0; // rows of the axis
+  for (const { data, shape: own } of parts) {
+    const width = data.length / outer / own[axis];
+    for (let o = 0; o < outer; o++) for (let t = 0; t < own[axis]; t++) {
+      const from = (o * own[axis] + t) * width;
+      y.set(data.subarray(from, from + width), (o * shape[axis] + before + t) * inner);
+    }
+    before += own[axis];
+  }
+  return tensor(shape, y);
+}
 
 // The indices of the `count` largest numbers of a row, the largest first; of equal ones the first comes first.
 export function likeliest(row, count) {

@@ -79,8 +79,8 @@ export class Tokenizer {
 
   // A token as a view has it: zoo.inspect.trace_view.view.TraceToken.
   describe(id, origin = "prompt") {
-    const bytes = this.bytes(id), special = this.special.has(id) || this.vocab[id] === undefined;
-    return { id, token: this.token(id), text: special ? this.token(id) : decoded(bytes), bytes: Array.from(bytes, hex).join(""), special, origin };
+    const bytes = this.bytes(id), token = this.token(id), special = this.special.has(id) || this.vocab[id] === undefined;
+    return { id, token, text: special ? token : decoded(bytes), bytes: Array.from(bytes, hex).join(""), special, origin };
   }
 }
 const hex = (byte) => byte.toString(16).padStart(2, "0");

@@ -206,6 +206,7 @@ class ViewBuilder:
         of = "source" if rows == "M" else self.track_of(address)
         whole = bool(rows) and value.shape[axes.index(rows)] == self.read[of]
         stream = address in self.trace.streams
+        by_token = ["T" if axis == "M" else axis for axis in axes]
         return ValueSummary(
             address,
             name,
@@ -216,8 +217,8 @@ class ViewBuilder:
             about.unit,
             about.summary,
             address not in self.modules,
-            mean_norm(value, axes),
-            strip(value, ["T" if axis == "M" else axis for axis in axes], BINS if stream else FEWER),
+            mean_norm(value, by_token),
+            strip(value, by_token, BINS if stream else FEWER),
         )
 
     def layers(self) -> tuple[LayerView, ...]:
