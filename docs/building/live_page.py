@@ -55,7 +55,7 @@ class Live(ZooDirective):
             trace=trace,
             texts=TEXTS,
             recorded=f"{top}tour/index.html",
-            script=f"{top}_static/{FOLDER}/page.js",
+            script=f"{english}_static/{FOLDER}/page.js",
             weights=f"{english}_static/{FOLDER}/models/",
             models=[
                 {"name": name, "title": title, "about": about}

@@ -4,6 +4,7 @@ import functools
 import shutil
 import sys
 import threading
+from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
@@ -72,8 +73,14 @@ def visit(browser):
 @pytest.fixture(scope="session")
 def served():
     """The address of the site on this machine: a page from a file may load no modules, and read no other file."""
-    handler = functools.partial(Quiet, directory=str(SITE))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with serving(SITE) as address:
+        yield address
+
+
+@contextmanager
+def serving(folder):
+    """Serve a folder on this machine, at the address that is given."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
@@ -114,18 +121,8 @@ def live_site(tmp_path_factory):
     for name in [name for name in sys.modules if name.partition(".")[0] == "building"]:
         del sys.modules[name]
     (folder / "index.html").write_text("<!doctype html><link rel=icon href='data:,'><title>live</title>")
-    handler = functools.partial(QuietHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield folder, f"http://127.0.0.1:{server.server_address[1]}/"
-        server.shutdown()
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    """Files, without a line on the terminal for each."""
-
-    def log_message(self, *arguments):
-        pass
+    with serving(folder) as address:
+        yield folder, f"{address}/"
 
 
 START = """async () => {

@@ -13,7 +13,7 @@ import zoo
 
 PROMPT = "The capital city of China is"
 MASKED = "The capital city of [MASK] is Beijing."
-SOURCE = "The capital of Japan is Tokyo."
+SOURCE = "My mother drinks tea."
 MASKS = 8  # that masked diffusion begins with
 # Each model in a language, a width and a theme: every pair of values occurs.
 MODELS = {
