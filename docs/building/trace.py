@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from docutils.parsers.rst import directives
 
 from building.build_cache import cached_result
 from building.directive import ZooDirective, html
+from building.live import MODELS
+from building.live_page import FOLDER, live_hash, words
 
 SCRIPT, STYLE = "zoo-trace.js", "zoo-trace.css"
 CANDIDATES = (
@@ -44,7 +47,20 @@ class TraceDirective(ZooDirective):
         }
         key = json.dumps([name, prompt, parts, layers, settings])
         made = cached_result(lambda: embeddings(name, prompt, parts, layers, settings), "trace", key)
-        return [html(made[self.language])]
+        return [html(made[self.language] + self.live_link(name, prompt))]
+
+    def live_link(self, name: str, prompt: str) -> str:
+        """A link to the page that runs the model with this prompt and these settings; "" for a model that does not run there."""
+        if name not in MODELS:
+            return ""
+        settings: dict[str, Any] = {"prompt": prompt}
+        if temperature := self.options.get("temperature"):
+            settings["temperature"] = f"{temperature:g}"
+        if more := self.options.get("max-tokens", 1) - 1:  # the page shows one token more than it has written
+            settings["steps"] = more
+        top = "../" * self.env.docname.count("/")
+        address = f"{top}{FOLDER}/index.html{live_hash(name, **settings)}"
+        return f'<p class="zoo-place"><a href="{escape(address)}">{words(self.language)["try_live"]}</a></p>'
 
 
 def embeddings(
@@ -69,8 +85,8 @@ def loaded(name: str) -> Any:
 
 
 def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """Give a page that has a trace its script and style sheet."""
-    if app.builder.format == "html" and 'class="zoo-trace"' in context.get("body", ""):
+    """Give a page that has a trace, or computes one, its script and style sheet."""
+    if app.builder.format == "html" and 'class="zoo-trace' in context.get("body", ""):
         app.add_js_file(SCRIPT)
         app.add_css_file(STYLE)
 

@@ -4,12 +4,15 @@ import functools
 import shutil
 import sys
 import threading
+from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
+
+from tests.helpers.site_of_docs import SITE
 
 DOCS = Path(__file__).parents[2] / "docs"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -67,6 +70,36 @@ def visit(browser):
         page.close()
 
 
+@pytest.fixture(scope="session")
+def served():
+    """The address of the site on this machine: a page from a file may load no modules, and read no other file."""
+    with serving(SITE) as address:
+        yield address
+
+
+@contextmanager
+def serving(folder):
+    """Serve a folder on this machine, at the address that is given."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Files, without a line on the terminal for each; nothing for the icon that a browser asks for by itself."""
+
+    def do_GET(self):
+        if self.path == "/favicon.ico":
+            self.send_response(204)
+            self.end_headers()
+        else:
+            super().do_GET()
+
+    def log_message(self, *arguments):
+        pass
+
+
 @pytest.fixture
 def figure(monkeypatch):
     """A figure's module by its name."""
@@ -88,18 +121,8 @@ def live_site(tmp_path_factory):
     for name in [name for name in sys.modules if name.partition(".")[0] == "building"]:
         del sys.modules[name]
     (folder / "index.html").write_text("<!doctype html><link rel=icon href='data:,'><title>live</title>")
-    handler = functools.partial(QuietHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield folder, f"http://127.0.0.1:{server.server_address[1]}/"
-        server.shutdown()
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    """Files, without a line on the terminal for each."""
-
-    def log_message(self, *arguments):
-        pass
+    with serving(folder) as address:
+        yield folder, f"{address}/"
 
 
 START = """async () => {

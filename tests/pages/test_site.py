@@ -1,8 +1,5 @@
 """The docs as a reader's browser has them: every page, every link, both languages, both themes, two widths."""
 
-import functools
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -36,23 +33,6 @@ def looked_at():
         marks = [] if name in ordinary else [pytest.mark.nightly]
         for theme, width in (("light", 390), ("dark", 390), ("light", 1280), ("dark", 1280)):
             yield pytest.param(name, theme, width, marks=marks, id=f"{name}-{theme}-{width}")
-
-
-@pytest.fixture(scope="module")
-def served():
-    """The address of the site on this machine: from a file, a browser lets no script read the pages that search quotes."""
-    handler = functools.partial(Quiet, directory=str(SITE))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    """Files, without a line on the terminal for each."""
-
-    def log_message(self, *arguments):
-        pass
 
 
 def test_the_site_is_built():

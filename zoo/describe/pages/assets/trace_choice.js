@@ -90,14 +90,19 @@ function drawChoice(t, holder) {
   const { data } = t, settings = { ...data.settings }, body = el("tbody"), told = el("p", { class: "readout", role: "status" }), title = el("h3");
   const inputs = SLIDERS.map(([name, min, max, step]) => {
     const label = t.say(name), output = el("output"), input = el("input", { type: "range", name, min, max: Math.max(max, data.settings[name]), step, "aria-label": label });
-    input.addEventListener("input", () => { settings[name] = +input.value; update(); });
+    input.addEventListener("input", () => { settings[name] = +input.value; changed(); });
     return { name, input, output, box: el("label", {}, label, output, input) };
   });
-  const reset = el("button", { type: "button", class: "reset", onclick: () => { Object.assign(settings, data.settings); update(); } }, t.say("as_in_run"));
+  const reset = el("button", { type: "button", class: "reset", onclick: () => { Object.assign(settings, data.settings); changed(); } }, t.say("as_in_run"));
   const cols = [["name"], [""], ["share"], ["share"]].map(([name]) => el("col", { class: name }));
   const heads = ["token", "bar", "model", "after"].map((name, at) => el("th", { scope: "col", class: at > 1 ? "number" : "" }, t.say(`column_${name}`)));
   holder.append(title, el("div", { class: "controls" }, ...inputs.map((one) => one.box)), reset, told,
     el("table", { class: "bars" }, el("colgroup", {}, ...cols), el("thead", {}, el("tr", {}, ...heads)), body));
+  // A page that runs the model itself draws the last token again.
+  function changed() {
+    t.onSettings?.(settings);
+    update();
+  }
   function update() {
     for (const { name, input, output } of inputs) {
       input.value = settings[name];

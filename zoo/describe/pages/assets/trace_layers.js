@@ -106,7 +106,7 @@ function stripNumbers(t, stage) {
 }
 function stageDetails(t, stage) {
   const norm = stage.norm == null ? "" : t.say("mean_norm", { norm: short(stage.norm) }), unit = unitOf(t, stage);
-  const told = t.say(unit ? "summary_in" : "summary", { summary: `${stage.summary[0].toUpperCase()}${stage.summary.slice(1)}`, unit });
+  const told = t.say(unit ? "summary_in" : "summary", { summary: stage.summary.replace(/^./, (first) => first.toUpperCase()), unit });
   const box = lazily("", () => [el("p", {}, told), ...stripOf(t, stage)]);
   box.firstChild.append(el("code", {}, stage.address), ` ${stage.axes ? `(${stage.axes}) ` : ""}${stage.shape.join(" × ")}${norm}`);
   return box;

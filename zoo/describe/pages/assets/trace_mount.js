@@ -16,11 +16,22 @@ function mount(root, data, words) {
   return t;
 }
 
+const mounted = new Set();
+// A trace whose colours follow the page's theme for as long as it is on the page.
+function start(root, data, words = WORDS) {
+  const trace = mount(root, data, words);
+  mounted.add(trace);
+  return trace;
+}
+function themed() {
+  for (const trace of mounted) trace.root.isConnected ? trace.themed() : mounted.delete(trace);
+}
 function mountAll() {
-  const traces = [...document.querySelectorAll(".zoo-trace")].map((root) => mount(root, JSON.parse(root.querySelector("script.data").textContent), WORDS));
-  const themed = () => traces.forEach((trace) => trace.themed());
+  for (const data of document.querySelectorAll(".zoo-trace > script.data")) start(data.parentElement, JSON.parse(data.textContent));
   const switched = new MutationObserver(themed);
   for (const element of [document.documentElement, document.body]) switched.observe(element, { attributes: true, attributeFilter: ["data-theme"] });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themed);
 }
 document.readyState === "loading" ? document.addEventListener("DOMContentLoaded", mountAll) : mountAll();
+// For a page that computes its traces itself. `stop` ends one, so that another can be drawn in its place.
+globalThis.zooTrace = { start, stop: (trace) => mounted.delete(trace), words: WORDS, el, bars, share, visible, count };

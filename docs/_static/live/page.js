@@ -1,0 +1,266 @@
+// The live page: what the reader chose, and the run that follows from it. Engine and weights are fetched for the first run.
+
+import { addressesOf, drawCompared, drawSwitches } from "./change.js";
+import { room, sessionOf } from "./session.js";
+import { drawWork } from "./work.js";
+
+const { el, start, stop, share, visible, words: TRACE } = globalThis.zooTrace;
+const root = document.querySelector(".zoo-live"), out = root.querySelector(".live"), form = root.querySelector("form");
+const find = (selector, inside = root) => inside.querySelector(selector);
+const all = (selector, inside = root) => [...inside.querySelectorAll(selector)];
+const words = JSON.parse(find("script.words").textContent), language = root.lang.startsWith("zh") ? "zh" : "en";
+const say = (name, values = {}) => words[name].replace(/\{(\w+)\}/g, (_, key) => values[key]);
+
+const SAMPLING = { temperature: [0, 2], top_k: [0, 4096], top_p: [0.01, 1], min_p: [0, 1] };
+const FIRST = { model: "llama", prompt: "", variant: "", cache: "1", temperature: 0, top_k: 0, top_p: 1, min_p: 0, steps: 0, task: "" };
+const WAIT = 250; // ms after the last key
+const MASK = "[MASK]";
+const MOST = 64; // tokens that an address asks for
+let state, off, written, session, trace, engine, typing, ticket = 0;
+const models = new Map();
+
+// The address keeps the text, what is changed in the model, how tokens are chosen, and what was written.
+function readAddress() {
+  const asked = new URLSearchParams(location.hash.slice(1).replace(/\+/g, "%2B"));
+  state = { ...FIRST };
+  for (const name of ["model", "prompt", "variant", "cache", "task"]) state[name] = asked.get(name) ?? FIRST[name];
+  for (const [name, [low, high]] of Object.entries({ ...SAMPLING, steps: [0, MOST] })) {
+    const value = parseFloat(asked.get(name));
+    if (Number.isFinite(value)) state[name] = Math.min(Math.max(value, low), high);
+  }
+  if (!Object.hasOwn(words.models, state.model)) state.model = FIRST.model;
+  if (!asked.has("prompt")) state.prompt = words.prompts[state.model][0];
+  off = new Set((asked.get("off") ?? "").split(",").filter(Boolean));
+  written = (asked.get("written") ?? "").split(".").filter(Boolean).map(Number);
+  return asked.has("model");
+}
+function writeAddress() {
+  const kept = { model: state.model, prompt: state.prompt };
+  for (const name of ["task", "variant", "cache", ...Object.keys(SAMPLING)]) if (state[name] !== FIRST[name]) kept[name] = state[name];
+  if (off.size) kept.off = [...off].join(",");
+  for (const [name, value] of Object.entries(session.kept)) if (value) kept[name] = value;
+  history.replaceState(null, "", `#${Object.entries(kept).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}`);
+}
+
+const title = () => words.models[state.model][0];
+const settings = () => Object.fromEntries(Object.keys(SAMPLING).map((name) => [name, state[name]]));
+const tell = (text) => (find(".status").textContent = text);
+function fail(text) {
+  const box = find(".error");
+  box.textContent = text;
+  box.hidden = !text;
+  if (text) tell("");
+  out.classList.toggle("stale", Boolean(text));
+}
+
+// The form follows the state.
+function showForm() {
+  for (const input of form.elements.model) input.checked = input.value === state.model;
+  const box = form.elements.prompt;
+  if (box.value !== state.prompt) box.value = state.prompt;
+  find(".asked label").textContent = say({ bert: "masked", transformer: "source" }[state.model] ?? "prompt");
+  find(".examples").replaceChildren(...words.prompts[state.model].map((text) => el("button", { type: "button", onclick: () => { box.value = text; typed(0); } }, text)));
+  const task = words.task_list.find((one) => one.name === state.task), told = find(".task");
+  told.hidden = !task;
+  if (task) told.replaceChildren(el("b", {}, `${task.title}: `), `${task.text} `, ...task.links.flatMap(([text, set]) => [el("a", { href: `#task=${task.name}&${set}` }, text), " "]));
+  for (const link of all(".tasks a")) task?.name === link.dataset.task ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current");
+}
+
+// The model of a name, loaded once; where that failed, it is tried again.
+async function loaded(name) {
+  if (!models.has(name)) models.set(name, load(name));
+  try {
+    return await models.get(name);
+  } catch (error) {
+    models.delete(name);
+    throw error;
+  }
+}
+async function load(name) {
+  const bar = find("progress"), size = (bytes) => (bytes / 1e6).toFixed(1);
+  bar.removeAttribute("value");
+  bar.hidden = false;
+  tell(say("starting", { model: title() }));
+  const progress = (done, total) => {
+    if (name !== state.model) return;
+    bar.value = done / total;
+    tell(say("loading", { model: title(), done: size(done), total: size(total) }));
+  };
+  try {
+    engine ??= await import("./engine.js");
+    return await engine.loadModel(root.dataset.models + name, { progress });
+  } finally {
+    bar.hidden = true;
+  }
+}
+
+// Run the model as the state says; of several runs that were asked for, the last is made.
+async function run() {
+  const mine = ++ticket;
+  clearTimeout(typing);
+  fail("");
+  if (!state.prompt.trim()) return fail(say("empty"));
+  try {
+    const model = await loaded(state.model);
+    if (mine !== ticket) return;
+    const began = performance.now(), before = session?.model;
+    session = begin(model);
+    if (before !== model) showChange(model);
+    show();
+    const count = session.text.length + (session.source?.T ?? 0), tokens = say(count === 1 ? "tokens_one" : "tokens_many", { count });
+    if (model.kind === "encoder" && !session.masks.length) return tell(say("no_mask"));
+    tell(say("ready", { model: title(), tokens, time: Math.round(performance.now() - began) }));
+  } catch (error) {
+    if (mine === ticket) fail(error.message);
+  }
+}
+function begin(model) {
+  const ids = model.tokenizer.encode(state.prompt), recipe = model.variants().find((one) => one.id === state.variant)?.recipe ?? model.recipe;
+  const limit = model.context - room(model), known = new Set(addressesOf(recipe, say));
+  if (ids.length > limit) throw new Error(say("too_long", { count: ids.length, model: title(), limit }));
+  if (recipe === model.recipe) state.variant = "";
+  for (const address of [...off]) if (!known.has(address)) off.delete(address);
+  const made = sessionOf(engine, model, { ids, recipe, off, cached: state.cache === "1", settings: settings(), steps: state.steps, written: written.filter((id) => model.tokenizer.vocab[id] !== undefined) });
+  Object.assign(state, { steps: 0 });
+  return made;
+}
+
+// What can be changed in a model: its variants and its switches.
+function showChange(model) {
+  const select = find("[name=variant]"), variants = model.variants();
+  select.replaceChildren(el("option", { value: "" }, say("variant_none")), ...variants.map(({ id }) => el("option", { value: id }, words[id] ?? id)));
+  find(".variants").hidden = !variants.length;
+  showSwitches = drawSwitches(find(".switches"), model.recipe, () => off, say, changed);
+}
+let showSwitches;
+
+// A change of the model: the text that was written stays.
+function changed() {
+  Object.assign(state, { steps: session?.kept.steps ?? 0 });
+  written = (session?.kept.written ?? "").split(".").filter(Boolean).map(Number);
+  run();
+}
+// A text that was typed: it is read from its beginning.
+function typed(wait = WAIT) {
+  Object.assign(state, { prompt: form.elements.prompt.value, steps: 0, task: "" });
+  written = [];
+  showForm();
+  clearTimeout(typing);
+  typing = setTimeout(run, wait);
+}
+
+// The text for another model: masks for BERT alone, an example where the last one was an example of another task.
+function promptFor(model) {
+  const kind = (name) => ({ bert: "masked", transformer: "source" })[name] ?? "prompt", from = kind(state.model), to = kind(model), { prompt } = state;
+  if (from === to) return prompt;
+  const isExample = words.prompts[state.model].includes(prompt), [start] = prompt.split(MASK), chinese = /[一-鿿]\s*$/.test(start);
+  if (to === "source" || (from === "source" && isExample)) return isExample ? words.prompts[model][0] : prompt;
+  if (to === "masked") return prompt.includes(MASK) ? prompt : `${start}${chinese ? "" : " "}${MASK}${chinese ? "。" : "."}`;
+  return start.trimEnd() || words.prompts[model][0];
+}
+
+// Everything that a run shows.
+function show() {
+  const data = session.view(language), { model } = session, why = model.words[language];
+  out.hidden = false;
+  out.style.minHeight = `${out.offsetHeight}px`; // so that the page does not jump while its parts are drawn anew
+  const parts = { choice: data.decisions.length, masks: data.masks.length, uncovering: data.unmasking.length, lens: data.lens.length, layers: 1, pieces: 1, vectors: 1, output: data.after.length, work: session.steps.length };
+  for (const [name, there] of Object.entries(parts)) {
+    const section = find(`[data-show=${name}]`), holder = find(".holder", section);
+    section.hidden = !there;
+    holder?.replaceChildren();
+    if (holder) there ? (holder.dataset.part = name) : delete holder.dataset.part;
+  }
+  for (const text of all("[data-why]")) text.textContent = (text.dataset.why !== "experts" || data.layers.some((layer) => layer.experts.length)) && (why[text.dataset.why] ?? "") || "";
+  drawTrace(data);
+  showSwitches();
+  showVariant();
+  showCompared();
+  showSteps();
+  if (session.steps.length) drawWork(find(".strips"), find(".totals"), session.steps, state.cache === "1", say);
+  for (const input of all("[name=cache]")) input.checked = input.value === state.cache;
+  out.style.minHeight = "";
+  writeAddress();
+}
+function drawTrace(data) {
+  const pressed = all(".map", out).findIndex((map) => map.getAttribute("aria-pressed") === "true"), opened = all("details", out).map((box) => box.open && box.firstChild.textContent);
+  if (trace) stop(trace);
+  find(".tracks").replaceChildren();
+  find(".scrub").replaceWith(find(".scrub").cloneNode(true)); // without the listeners of the last trace
+  trace = start(out, data, { ...TRACE, was_chosen: words.was_chosen, as_in_run: words.as_in_run });
+  trace.onSettings = (chosen) => {
+    for (const name of Object.keys(SAMPLING)) state[name] = chosen[name];
+    session.settings = settings();
+    session.choices[session.choices.length - 1] = data.decisions[data.decisions.length - 1] = session.choose(session.settings);
+    showSteps();
+    writeAddress();
+  };
+  trace.change({ step: data.passes.length - 1, token: data.unmasking.at(-1)?.kept[0] ?? data.masks[0]?.position ?? data.tracks.at(-1).read - 1 });
+  all(".map", out)[pressed]?.click();
+  for (const box of all("details", out)) if (opened.includes(box.firstChild.textContent)) box.open = true;
+  for (const canvas of all("canvas", out)) canvas.draw?.();
+}
+function showSteps() {
+  const { canStep, canUndo, model } = session, done = { ended: session.ended, unmasked: model.kind === "diffusion" && !canStep, full: model.kind !== "encoder" && !canStep };
+  for (const [name, can] of Object.entries({ step: canStep, run: canStep, undo: canUndo, restart: canUndo })) find(`[data-do=${name}]`).disabled = !can;
+  find(".steps").hidden = model.kind === "encoder";
+  const reason = Object.keys(done).find((name) => done[name]);
+  find(".next").textContent = reason ? say(reason, { limit: model.context }) : canStep && session.choices.length ? say("next_is", { token: visible(model.tokenizer.piece(session.next)) }) : "";
+}
+function showVariant() {
+  find("[name=variant]").value = state.variant;
+  find(".expect").textContent = state.variant ? words[`expect_${state.variant}`] ?? "" : "";
+}
+function showCompared() {
+  const told = find(".told"), place = find(".compared");
+  place.replaceChildren();
+  if (!session.isChanged) return (told.textContent = say("all_are_on"));
+  const names = [...(state.variant ? [words[state.variant] ?? state.variant] : []), ...off], few = names.slice(0, 3).join(TRACE.comma), list = names.length > 3 ? `${few} ${say("and_more", { count: names.length - 3 })}` : few;
+  const piece = (id) => session.model.tokenizer.piece(id), { same, ...values } = drawCompared(place, session.before, session.after, piece, say);
+  told.textContent = say(same ? "changed_same" : "changed_other", { list, ...values });
+}
+
+const STEPS = { step: 1, run: 8 };
+function act(name) {
+  if (name === "all") return off.clear(), changed();
+  if (name === "undo") session.undo();
+  else if (name === "restart") while (session.canUndo) session.undo();
+  else for (let at = 0; at < STEPS[name] && session.canStep; at++) session.step();
+  show();
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  run();
+});
+form.elements.prompt.addEventListener("input", () => typed());
+form.elements.prompt.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  run();
+});
+for (const input of form.elements.model) input.addEventListener("change", () => {
+  off = new Set();
+  written = [];
+  Object.assign(state, { prompt: promptFor(input.value), model: input.value, variant: "", steps: 0, task: "" });
+  showForm();
+  run();
+});
+for (const button of all("[data-do]")) button.addEventListener("click", () => act(button.dataset.do));
+find("[name=variant]").addEventListener("change", (event) => {
+  state.variant = event.target.value;
+  changed();
+});
+for (const input of all("[name=cache]")) input.addEventListener("change", () => {
+  state.cache = input.value;
+  changed();
+});
+function begun() {
+  const asked = readAddress();
+  showForm();
+  if (asked) run();
+  else tell(say("idle", { size: words.sizes[state.model] }));
+}
+addEventListener("hashchange", begun);
+form.hidden = false;
+begun();

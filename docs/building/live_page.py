@@ -1,0 +1,96 @@
+"""`{live}`: the page in which a reader runs a model; its markup and texts. The script is docs/_static/live/page.js.
+
+Nothing of a model is in the page: weights and engine are fetched when the reader asks for a run.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from docutils import nodes
+from jinja2 import Environment, StrictUndefined
+
+from building.directive import ZooDirective, html
+from building.live import MODELS, PROMPTS
+
+ASSETS = Path(__file__).parent / "live_assets"
+FOLDER = "live"  # of the page, and of its files within _static
+# The sentences that explain a part of a model, as a trace's page has them.
+TEXTS = {"layers": ("layers", "attention", "feedforward", "experts"), "lens": ("lens",)}
+
+
+@cache
+def words(language: str) -> dict[str, Any]:
+    """The texts of the page in a language, by name."""
+    found: dict[str, Any] = json.loads((ASSETS / f"words.{language}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def live_hash(name: str, **settings: Any) -> str:
+    """The part of the page's address that sets it up: the model, and what differs from the page's own settings."""
+    return "#" + urlencode({"model": name, **settings}, quote_via=quote)
+
+
+class Live(ZooDirective):
+    """The place where a model runs."""
+
+    def made(self) -> list[nodes.Node]:
+        from zoo.describe.pages.template import as_data
+        from zoo.inspect.trace_view.page import table
+
+        text, trace = words(self.language), table(self.language)
+        depth = self.env.docname.count("/")
+        top, english = "../" * depth, "../" * (depth + (self.language == "zh"))
+        environment = Environment(
+            autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        )
+        template = environment.from_string((ASSETS / "live.html").read_text(encoding="utf-8"))
+        filled = template.render(
+            language=self.language,
+            words=text,
+            trace=trace,
+            texts=TEXTS,
+            recorded=f"{top}tour/index.html",
+            script=f"{english}_static/{FOLDER}/page.js",
+            weights=f"{english}_static/{FOLDER}/models/",
+            models=[
+                {"name": name, "title": title, "about": about}
+                for name, (title, about) in text["models"].items()
+            ],
+            data=as_data({**text, "prompts": prompts(self.language), "sizes": sizes()}),
+        )
+        return [html(filled)]
+
+
+def prompts(language: str) -> dict[str, list[str]]:
+    """The example prompts of each model: those of its task."""
+    from zoo.host.registry import default_registry
+
+    found = default_registry().architectures
+    return {name: PROMPTS[found[name].task][language] for name in MODELS}
+
+
+def sizes() -> dict[str, float]:
+    """The size of each model's weights in half precision, in MB."""
+    from zoo.describe import describe
+    from zoo.host.registry import default_registry
+
+    registry = default_registry()
+    sheets = {name: describe(f"{name}:pocket", registry).sheet(registry) for name in MODELS}
+    return {name: round(2 * sheet.value("parameters.total") / 1e6, 1) for name, sheet in sheets.items()}
+
+
+def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Give the page its style sheet, after those of traces, which it changes."""
+    if app.builder.format == "html" and 'class="zoo-live"' in context.get("body", ""):
+        app.add_css_file(f"{FOLDER}/page.css")
+
+
+def setup(app: Any) -> None:
+    """Add the directive, and what its page needs."""
+    app.add_directive("live", Live)
+    app.connect("html-page-context", add_files, priority=600)  # after the styles of traces, which it changes
