@@ -5,6 +5,7 @@ from dataclasses import replace
 import mlx.core as mx
 import pytest
 
+from tests.helpers.architectures import each_architecture
 from zoo.architecture import Rename
 from zoo.assemble import assemble
 from zoo.checkpoint.open import make_recipe
@@ -21,13 +22,8 @@ from zoo.testing import (
 )
 from zoo.training import adapters
 
-ARCHITECTURES = default_registry().architectures
 
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * bool(one.base)) for name, one in ARCHITECTURES.items()],
-)
+@pytest.mark.parametrize("name", each_architecture())
 def test_conforms(name):
     made = subject(name)
     checks = [check for check in checks_of(made) if check.run.__module__ != tuning_checks.__name__]
@@ -36,7 +32,7 @@ def test_conforms(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", each_architecture())
 def test_is_tuned(name):
     made = subject(name)
     checks = [check for check in checks_of(made) if check.run.__module__ == tuning_checks.__name__]

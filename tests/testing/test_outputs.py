@@ -7,8 +7,9 @@ import mlx.nn as nn
 import pytest
 
 import zoo_llama
+from tests.helpers.architectures import representatives
 from zoo.architecture import Block, hookimpl
-from zoo.host.registry import default_registry, isolated
+from zoo.host.registry import isolated
 from zoo.recipe import Spec
 from zoo.testing import checks_of, outcome, results_of, subject
 from zoo.testing.model_checks import checked_outputs
@@ -95,7 +96,7 @@ def test_one_that_keeps_them_passes_and_has_its_own_class_again(made):
     assert type(made.model.layers[1]) is before
 
 
-@pytest.mark.parametrize("name", sorted(default_registry().architectures))
+@pytest.mark.parametrize("name", representatives())
 def test_every_block_of_the_zoo_keeps_16_bits(name):
     made = subject(name)
     made.model.set_dtype(mx.bfloat16)

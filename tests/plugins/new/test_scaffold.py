@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.architectures import each_architecture
 from zoo.errors import SourceError
 from zoo.host.plugins import Plugin
 from zoo.host.registry import Registry, default_registry, isolated
@@ -248,7 +249,7 @@ def test_it_is_told_as_a_difference(packages):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("base", DECODERS)
+@pytest.mark.parametrize("base", each_architecture(DECODERS))
 def test_any_decoder_is_a_base(base, tmp_path):
     folder = create("child", base=base, block="norm", where=tmp_path)
     with imported("zoo_child", folder) as module:
@@ -262,7 +263,7 @@ def test_any_decoder_is_a_base(base, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("base", sorted(default_registry().architectures))
+@pytest.mark.parametrize("base", each_architecture())
 def test_any_architecture_is_a_base_for_a_change(base, tmp_path):
     folder = create("child", base=base, where=tmp_path)
     with imported("zoo_child", folder) as module:
@@ -274,7 +275,7 @@ def test_any_architecture_is_a_base_for_a_change(base, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", ["mixer", "feedforward", "router"])
-@pytest.mark.parametrize("base", DECODERS)
+@pytest.mark.parametrize("base", each_architecture(DECODERS))
 def test_any_decoder_with_such_a_part_takes_a_block(base, block, tmp_path):
     recipe = subject(base).recipe
     field = {"router": "feedforward.router"}.get(block, block)

@@ -1,0 +1,40 @@
+"""Which architectures the long tests take in each run: together they have every kind of block."""
+
+import pytest
+
+from zoo.checkpoint.open import make_recipe
+from zoo.host.registry import default_registry
+from zoo.testing.subjects import numbers_of
+
+REGISTRY = default_registry()
+
+
+def blocks(name):
+    """The kinds of the blocks of an architecture's smallest preset."""
+    architecture = REGISTRY.architecture(name)
+    recipe = make_recipe(architecture, numbers_of(architecture, None), REGISTRY)
+    return {spec.block() for _, spec in recipe.walk()}
+
+
+def representatives():
+    """Those that differ from no other, then each that has a kind of block that none before it has."""
+    seen, found = set(), []
+    for name in sorted(
+        REGISTRY.architectures, key=lambda each: (bool(REGISTRY.architecture(each).base), each)
+    ):
+        if not (new := blocks(name)) <= seen:
+            seen |= new
+            found.append(name)
+    return found
+
+
+def each_architecture(names=None):
+    """Architectures, by default all, as parameters of a test: slow where they have a base, nightly where others have their blocks."""
+    chosen = representatives()
+
+    def marks(name):
+        if name not in chosen:
+            return [pytest.mark.slow, pytest.mark.nightly]
+        return [pytest.mark.slow] if REGISTRY.architecture(name).base else []
+
+    return [pytest.param(name, marks=marks(name)) for name in names or sorted(REGISTRY.architectures)]
