@@ -146,7 +146,9 @@ def test_the_switches_stay_when_another_model_is_chosen(visit):
     page.locator("[role=combobox]").first.click()
     page.keyboard.type("mistral")
     page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelector('.pictures figcaption b').textContent.startsWith('mistral')")
+    page.wait_for_function(
+        "document.querySelector('.pictures figcaption b').textContent.startsWith('mistral')"
+    )
     label = page.locator(".switches label").first.inner_text()
     assert label == "Only what differs from mistral:7b" and page.locator("input[name=first]").is_checked()
 
