@@ -3,7 +3,7 @@
 from zoo.architecture import GGUF, Architecture, Preset, hookimpl
 from zoo.gguf import DECODER
 from zoo.recipe import LayerNorm
-from zoo_llama import TINY, WEIGHTS, llama, published, sized, windows_by_type
+from zoo_llama import POCKET, TINY, WEIGHTS, llama, published, sized, windows_by_type
 
 # What the first configs say of the code that trained them.
 UNUSED = (
@@ -63,6 +63,7 @@ def zoo_architectures():
                 logit_scale=0.0625,
                 rope_theta=8000000.0,
             ),
+            Preset("pocket", config=POCKET),
             Preset("tiny", config=TINY),
         ),
         references=('Cohere, 2024, "Command R"',),
@@ -86,6 +87,7 @@ def zoo_architectures():
                 rope_theta=50000.0,
                 logit_scale=0.25,
             ),
+            Preset("pocket", config=POCKET | dict(sliding_window=16)),
             Preset("tiny", config=TINY | dict(sliding_window=6, sliding_window_pattern=3)),
         ),
         references=("Cohere, 2025, arXiv:2504.00698",),

@@ -2,7 +2,7 @@
 
 from zoo.architecture import GGUF, Architecture, Preset, hookimpl
 from zoo.gguf import DECODER
-from zoo_llama import TINY, WEIGHTS, llama, published, sized
+from zoo_llama import POCKET, TINY, WEIGHTS, llama, published, sized
 
 
 def ernie4_5(config):
@@ -49,6 +49,7 @@ def zoo_architectures():
                 rope_theta=500000.0,
                 tie_word_embeddings=True,
             ),
+            Preset("pocket", config=POCKET | dict(head_dim=32)),
             Preset("tiny", config=TINY | dict(head_dim=24)),
         ),
         references=('Baidu, 2025, "ERNIE 4.5 Technical Report"',),

@@ -3,7 +3,7 @@
 from zoo.architecture import GGUF, Architecture, Preset, hookimpl
 from zoo.gguf import Added
 from zoo.recipe import RoPE
-from zoo_gemma import GEMMA_GGUF, TINY, WEIGHTS, OffsetRMSNorm, gemma2
+from zoo_gemma import GEMMA_GGUF, POCKET, TINY, WEIGHTS, OffsetRMSNorm, gemma2
 from zoo_llama import sized
 
 
@@ -91,6 +91,7 @@ def zoo_architectures():
                 config=sized(layers=18, dim=640, heads=4, kv_heads=1, hidden=2048, **TEXT),
                 licence=LICENCE,
             ),
+            Preset("pocket", config=POCKET | dict(sliding_window_pattern=4)),
             Preset("tiny", config=TINY | dict(sliding_window=6, sliding_window_pattern=3)),
         ),
         references=("Gemma Team, 2025, arXiv:2503.19786",),

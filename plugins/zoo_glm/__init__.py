@@ -14,7 +14,7 @@ from zoo_deepseek.rules import (
     mixture_of_gguf,
 )
 from zoo_gemma import SandwichLayer
-from zoo_llama import TINY, llama, published, sized
+from zoo_llama import POCKET, TINY, llama, published, sized
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
@@ -111,6 +111,10 @@ GLM4 = dict(vocab_size=151552, head_dim=128, rms_norm_eps=1e-5, rope_theta=10000
 GLM4 |= dict(max_position_embeddings=32768, partial_rotary_factor=0.5)
 GLM45 = GLM4 | dict(rope_theta=1000000.0, max_position_embeddings=131072, attention_bias=True)
 GLM45 |= dict(num_experts_per_tok=8, n_shared_experts=1, norm_topk_prob=True)
+# Under 3 million parameters, 1.2 million of them active for a token.
+EXPERTS_OF_POCKET = dict(
+    n_routed_experts=16, num_experts_per_tok=4, moe_intermediate_size=96, use_qk_norm=True
+)
 SMALL_EXPERTS = dict(n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=32)
 
 
@@ -140,6 +144,7 @@ def zoo_architectures():
                 **sized(layers=61, dim=6144, heads=48, kv_heads=2, hidden=23040, **GLM4),
                 attention_bias=False,
             ),
+            Preset("pocket", config=POCKET | dict(head_dim=32)),
             Preset("tiny", config=TINY | dict(head_dim=16)),
         ),
         references=('GLM Team, 2025, "GLM-4-0414"', "GLM Team, 2024, arXiv:2406.12793"),
@@ -179,6 +184,7 @@ def zoo_architectures():
                 use_qk_norm=False,
                 aliases=("glm-4.5-air",),
             ),
+            Preset("pocket", config=POCKET | EXPERTS_OF_POCKET),
             Preset("tiny", config=TINY | SMALL_EXPERTS | dict(use_qk_norm=True, attention_bias=True)),
         ),
         references=("GLM Team, 2025, arXiv:2508.06471",),

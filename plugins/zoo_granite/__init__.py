@@ -1,7 +1,7 @@
 """Granite: LLaMA with four numbers that scale. Imports no mlx."""
 
 from zoo.architecture import GGUF, Architecture, Preset, hookimpl
-from zoo_llama import EIGHT_BILLION, LLAMA_GGUF, TINY, WEIGHTS, biases, llama, published, sized
+from zoo_llama import EIGHT_BILLION, LLAMA_GGUF, POCKET, TINY, WEIGHTS, biases, llama, published, sized
 
 
 def granite(config):
@@ -61,6 +61,7 @@ def zoo_architectures():
                 attention_multiplier=0.015625,
                 logits_scaling=8.0,
             ),
+            Preset("pocket", config=POCKET | SCALES | dict(attention_multiplier=0.03125, logits_scaling=8.0)),
             Preset("tiny", config=TINY | SCALES | dict(attention_multiplier=0.0625, logits_scaling=8.0)),
         ),
         references=('Granite Team, 2024, "Granite 3.0 Language Models"',),

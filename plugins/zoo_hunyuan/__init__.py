@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from zoo.architecture import GGUF, Architecture, Block, Drawing, Preset, Rename, hookimpl
 from zoo.gguf import DECODER
 from zoo.recipe import Attention, RMSNorm, RoPE
-from zoo_llama import EIGHT_BILLION, TINY, llama, published
+from zoo_llama import EIGHT_BILLION, POCKET, TINY, llama, published
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
@@ -104,6 +104,7 @@ def zoo_architectures():
                 rope_scaling=SCALING,
                 tie_word_embeddings=True,
             ),
+            Preset("pocket", config=POCKET | dict(head_dim=32, rope_scaling=SCALING)),
             Preset("tiny", config=TINY | dict(head_dim=24, rope_scaling=SCALING)),
         ),
         references=('Tencent, 2025, "Hunyuan-7B"',),

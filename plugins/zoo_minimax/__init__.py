@@ -5,7 +5,7 @@ from zoo.gguf import DECODER
 from zoo.recipe import Experts, JointRMSNorm, MoE, RoPE
 from zoo_deepseek import SigmoidRouter
 from zoo_deepseek.rules import GGUF_MIXTURE
-from zoo_llama import TINY, WEIGHTS, llama, published, sized
+from zoo_llama import POCKET, TINY, WEIGHTS, llama, published, sized
 from zoo_mixtral import FUSED
 
 # Of training, of layers that are not run, and of the kinds of attention that MiniMax-Text-01 had.
@@ -113,6 +113,17 @@ def zoo_architectures():
                 vocab_size=200064,
                 max_position_embeddings=196608,
                 rope_theta=5000000.0,
+            ),
+            Preset(
+                "pocket",
+                config=POCKET
+                | dict(
+                    head_dim=32,
+                    rotary_dim=16,
+                    intermediate_size=96,
+                    num_local_experts=16,
+                    num_experts_per_tok=4,
+                ),
             ),
             Preset(
                 "tiny",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from zoo.architecture import GGUF, Architecture, Block, Drawing, ModuleProbe, Preset, Rename, hookimpl
 from zoo.gguf import DECODER
 from zoo.recipe import JointRMSNorm, RoPE, Spec
-from zoo_llama import TINY, llama, published, sized, windows_by_type
+from zoo_llama import POCKET, TINY, llama, published, sized, windows_by_type
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
@@ -111,6 +111,7 @@ def zoo_architectures():
                 "Apache-2.0",
                 **sized(layers=64, dim=5120, heads=40, kv_heads=8, hidden=27648, **OLMO2),
             ),
+            Preset("pocket", config=POCKET),
             Preset("tiny", config=TINY),
         ),
         references=("OLMo Team, 2024, arXiv:2501.00656",),
@@ -137,6 +138,7 @@ def zoo_architectures():
                 "Apache-2.0",
                 **sized(layers=64, dim=5120, heads=40, kv_heads=8, hidden=27648, **OLMO3),
             ),
+            Preset("pocket", config=POCKET | dict(sliding_window=16)),
             Preset("tiny", config=TINY | dict(num_hidden_layers=4, sliding_window=6)),
         ),
         references=("OLMo Team, 2025, arXiv:2512.13961",),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from zoo.architecture import GGUF, Architecture, Block, Preset, Split, hookimpl
 from zoo.gguf import DECODER
 from zoo.recipe import RoPE, Spec
-from zoo_llama import TINY, llama, published, sized
+from zoo_llama import POCKET, TINY, llama, published, sized
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
@@ -117,6 +117,7 @@ def zoo_architectures():
                 rope_theta=250000.0,
                 aliases=("phi-4",),
             ),
+            Preset("pocket", config=POCKET),
             Preset("tiny", config=TINY | dict(sliding_window=6)),
             Preset("long", config=LONG),
         ),

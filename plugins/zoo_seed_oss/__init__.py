@@ -2,7 +2,7 @@
 
 from zoo.architecture import GGUF, Architecture, Preset, Rename, hookimpl
 from zoo.gguf import DECODER
-from zoo_llama import TINY, WEIGHTS, llama, published, sized
+from zoo_llama import POCKET, TINY, WEIGHTS, llama, published, sized
 
 
 def seed_oss(config):
@@ -45,6 +45,7 @@ def zoo_architectures():
                 max_position_embeddings=524288,
                 rope_theta=10000000.0,
             ),
+            Preset("pocket", config=POCKET | dict(head_dim=48)),
             Preset("tiny", config=TINY | dict(head_dim=24)),
         ),
         references=('ByteDance Seed Team, 2025, "Seed-OSS"',),

@@ -1,7 +1,7 @@
 """SmolLM3: LLaMA with layers that have no positions. Imports no mlx."""
 
 from zoo.architecture import GGUF, Architecture, Preset, hookimpl
-from zoo_llama import LLAMA_GGUF, TINY, WEIGHTS, biases, llama, published, sized
+from zoo_llama import LLAMA_GGUF, POCKET, TINY, WEIGHTS, biases, llama, published, sized
 
 
 def smollm3(config):
@@ -59,6 +59,7 @@ def zoo_architectures():
                 rope_theta=5000000.0,
                 tie_word_embeddings=True,
             ),
+            Preset("pocket", config=POCKET),
             Preset("tiny", config=TINY | dict(no_rope_layer_interval=2)),
         ),
         references=('Hugging Face, 2025, "SmolLM3"', "Yang et al., 2025, arXiv:2501.18795"),

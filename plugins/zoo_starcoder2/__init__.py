@@ -3,7 +3,7 @@
 from zoo.architecture import GGUF, Architecture, Preset, Rename, hookimpl
 from zoo.gguf import DECODER
 from zoo.recipe import MLP, LayerNorm
-from zoo_llama import TINY, llama, published, sized
+from zoo_llama import POCKET, TINY, llama, published, sized
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
@@ -81,6 +81,7 @@ def zoo_architectures():
                 **sized(layers=32, dim=4608, heads=36, kv_heads=4, hidden=18432, **STARCODER2),
                 rope_theta=1000000.0,
             ),
+            Preset("pocket", config=POCKET | dict(sliding_window=16, intermediate_size=512)),
             Preset("tiny", config=TINY | dict(sliding_window=6)),
         ),
         references=("Lozhkov et al., 2024, arXiv:2402.19173",),

@@ -145,6 +145,12 @@ def old_deepseek_tensors(arrays, config):
     return deepseek_tensors(arrays, config, split=False)
 
 
+def corrected(arrays, config):
+    """Routers' corrections are biases of their own."""
+    for key, array in arrays.items():
+        yield key.replace("e_score_correction_bias", "e_score_correction.bias"), array
+
+
 # Further numbers of decoders, by the names that these have in config.json.
 NUMBERS = {
     "embedding_scale": "embedding_multiplier",
@@ -208,6 +214,8 @@ TENSORS = {
     "t5": t5_tensors,
     "mamba": mamba_tensors,
     "deepseek_v3": deepseek_tensors,
+    "glm4_moe": corrected,
+    "minimax_m2": corrected,
 }
 # Matrices that stay F32 besides those of decoders.
 PLAIN = ("token_types", "ssm_conv1d", "ssm_a")

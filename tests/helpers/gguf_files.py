@@ -22,15 +22,14 @@ from zoo_corpora.atlas import documents
 DEFAULTS = {
     "mixtral": {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2},
     "gpt_oss": {"rms_norm_eps": 1e-5},
-    **{
-        kind: {"rms_norm_eps": 1e-5}
-        for kind in ("olmo2", "olmo3", "glm4_moe", "phi3", "ernie4_5", "hunyuan_v1_dense")
-    },
+    **{kind: {"rms_norm_eps": 1e-5} for kind in ("olmo2", "glm4_moe", "phi3", "hunyuan_v1_dense")},
+    **{kind: {"rms_norm_eps": 1e-5, "rope_theta": 5e5} for kind in ("olmo3", "ernie4_5")},
     "glm4": {"rms_norm_eps": 1.5625e-7, "partial_rotary_factor": 0.5},
     "gemma3_text": {"rope_theta": 1e6},
     "smollm3": {"rope_theta": 2e6},
     "minimax_m2": {"rope_theta": 5e6},
-    **{kind: {"layer_norm_eps": 1e-5, "logit_scale": 0.0625} for kind in ("cohere", "cohere2")},
+    "cohere": {"layer_norm_eps": 1e-5, "logit_scale": 0.0625, "rope_theta": 5e5},
+    "cohere2": {"layer_norm_eps": 1e-5, "logit_scale": 0.0625},
     "starcoder2": {"norm_epsilon": 1e-5},
 }
 # transformers' model_type to the file's name of the architecture.
