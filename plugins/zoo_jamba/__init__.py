@@ -8,6 +8,7 @@ from zoo.architecture import (
     Block,
     Depthwise,
     Drawing,
+    OfBlock,
     Preset,
     Rename,
     Split,
@@ -104,10 +105,13 @@ NAMES |= {"dt_layernorm.weight": "dt_norm", "b_layernorm.weight": "B_norm", "c_l
 
 def weights(axis, *experts):
     """The rules of a layout: its experts', and those of both; `axis` is where the convolution's one input channel stands."""
-    return (
+    state_space = (
         *(Rename(f"{LAYER}mamba.{theirs}", MIXER + ours) for theirs, ours in NAMES.items()),
         Depthwise(LAYER + "mamba.conv1d.weight", MIXER + "convolution.weight", axis=axis),
         Transpose(LAYER + "mamba.A_log", MIXER + "A_log"),
+    )
+    return (
+        OfBlock(NormedStateSpace, state_space),
         Rename(LAYER + "pre_ff_layernorm.*", "layers.{i}.feedforward_norm.*"),
         Rename(LAYER + "feed_forward.router.*", FEEDFORWARD + "router.scores.*"),
         *experts,

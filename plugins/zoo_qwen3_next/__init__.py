@@ -7,6 +7,7 @@ from zoo.architecture import (
     Drawing,
     Ignore,
     ModuleProbe,
+    OfBlock,
     Preset,
     Rename,
     Split,
@@ -77,11 +78,10 @@ DELTA = LAYER + "linear_attn."
 
 def rules(axis):
     """What both layouts have beside Qwen's mixtures; `axis` is where the convolution's one input channel stands."""
-    parts = ("query", "key", "value", "gate")
+    parts = ("q", "k", "v", "z")
     sizes = ("key_dim", "key_dim", "group_values", "group_values")
-    return (
-        # Of each head in turn; of each key head.
-        Split(LAYER + "self_attn.q_proj.*", (MIXER + "query.*", MIXER + "gate.*"), groups="heads"),
+    delta_net = (
+        # Of each key head in turn.
         Split(
             DELTA + "in_proj_qkvz.*",
             tuple(f"{MIXER}{part}.*" for part in parts),
@@ -93,6 +93,11 @@ def rules(axis):
         *(Rename(DELTA + name, MIXER + name) for name in ("dt_bias", "A_log")),
         Rename(DELTA + "norm.weight", MIXER + "gain"),
         Rename(DELTA + "out_proj.*", MIXER + "output.*"),
+    )
+    return (
+        OfBlock(GatedDeltaNet, delta_net),
+        # Of each head in turn.
+        Split(LAYER + "self_attn.q_proj.*", (MIXER + "query.*", MIXER + "gate.*"), groups="heads"),
         Ignore("mtp.*"),  # a layer that drafts
     )
 
