@@ -32,6 +32,9 @@ def qwen3_next(config):
         norm_topk_prob=True,
     )
     config.refuse("use_sliding_window")
+    config.ignore(
+        "decoder_sparse_step", "mlp_only_layers", "num_experts_per_tok"
+    )  # where there are no experts
     recipe, count = llama(config), config.layers()
     norm, plain = OffsetRMSNorm(eps=config.number("rms_norm_eps", 1e-6)), recipe.layers[0]
     every = config.count("full_attention_interval", 4)
