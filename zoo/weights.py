@@ -352,6 +352,31 @@ class Stack(Rule):
 
 
 @frozen()
+class OfBlock(Rule):
+    """Rules for the parameters of blocks of one kind, `spec`, where others have parameters of the same names.
+
+    In a hybrid the `output` of layers that attend has another name in the checkpoint than that of layers with a state. Rules
+    that stand later take the parameters of other blocks.
+    """
+
+    spec: type[Spec]
+    rules: tuple[Rule, ...]
+
+    def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
+        for rule in self.rules:
+            rule.forward(source, target, recipe, join)
+
+    def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
+        own = {path: source.pop(path) for path in list(source) if isinstance(owner(recipe, path), self.spec)}
+        for rule in self.rules:
+            rule.backward(own, target, recipe, join)
+        source.update(own)
+
+    def holder(self, path: str) -> str | None:
+        return next(filter(None, (rule.holder(path) for rule in self.rules)), None)
+
+
+@frozen()
 class OutputHead(Rename):
     """The head's matrix and bias; where the recipe ties it to the embedding, the checkpoint's copy of the matrix is dropped.
 

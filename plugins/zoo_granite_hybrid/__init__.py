@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from zoo.architecture import Architecture, Preset, Rename, Rule, Split, hookimpl
+from zoo.architecture import Architecture, OfBlock, Preset, Rename, Rule, Split, hookimpl
 from zoo.recipe import GatedMLP, MoE
 from zoo_llama import TINY as LLAMA_TINY
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 from zoo_llama import llama, sized
-from zoo_mamba2 import mixer_weights, state_space_of
+from zoo_mamba2 import StateSpace, mixer_weights, state_space_of
 from zoo_mixtral import moe
 
 
@@ -101,7 +101,7 @@ def shared_rules(target):
 def weights(axis, *own):
     """The rules of a layout: those that it has of its own, and those of both; `axis` is as in `mixer_weights`."""
     return (
-        *mixer_weights(LAYER + "mamba.", "layers.{i}.mixer.", axis),
+        OfBlock(StateSpace, mixer_weights(LAYER + "mamba.", "layers.{i}.mixer.", axis)),
         Rename(SPARSE + "router.layer.*", FEEDFORWARD + "router.scores.*"),
         *own,
         *LLAMA_WEIGHTS,

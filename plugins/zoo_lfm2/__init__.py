@@ -6,6 +6,7 @@ from zoo.architecture import (
     Depthwise,
     Drawing,
     ModuleProbe,
+    OfBlock,
     OutputHead,
     Preset,
     Rename,
@@ -73,6 +74,11 @@ def hidden(config):
 
 
 LAYER, MIXER = "model.layers.{i}.", "layers.{i}.mixer."
+CONVOLUTION = {
+    "conv.in_proj.*": "mixer.input.*",
+    "conv.conv.bias": "mixer.convolution.bias",
+    "conv.out_proj.*": "mixer.output.*",
+}
 NAMES = {
     **{
         f"self_attn.{part}_proj.*": f"mixer.{name}.*"
@@ -81,9 +87,6 @@ NAMES = {
     "self_attn.out_proj.*": "mixer.output.*",
     "self_attn.q_layernorm.*": "mixer.query_norm.*",
     "self_attn.k_layernorm.*": "mixer.key_norm.*",
-    "conv.in_proj.*": "mixer.input.*",
-    "conv.conv.bias": "mixer.convolution.bias",
-    "conv.out_proj.*": "mixer.output.*",
     "operator_norm.*": "mixer_norm.*",
     "ffn_norm.*": "feedforward_norm.*",
     "feed_forward.w1.*": "feedforward.gate.*",
@@ -92,13 +95,19 @@ NAMES = {
 }
 
 
+def renamed(names):
+    """The rules of a layer's names."""
+    return tuple(Rename(LAYER + theirs, "layers.{i}." + ours) for theirs, ours in names.items())
+
+
 def weights(convolution_axis):
     """The rules of both layouts: they differ in where the convolution's one input channel stands."""
+    depthwise = Depthwise(LAYER + "conv.conv.weight", MIXER + "convolution.weight", axis=convolution_axis)
     return (
         Rename("model.embed_tokens.*", "embedding.tokens.*"),
         Rename("model.embedding_norm.*", "norm.*"),
-        Depthwise(LAYER + "conv.conv.weight", MIXER + "convolution.weight", axis=convolution_axis),
-        *(Rename(LAYER + theirs, "layers.{i}." + ours) for theirs, ours in NAMES.items()),
+        OfBlock(ShortConvolution, (depthwise, *renamed(CONVOLUTION))),
+        *renamed(NAMES),
         OutputHead("lm_head.*", "head.output.*"),
     )
 

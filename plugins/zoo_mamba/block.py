@@ -86,10 +86,15 @@ class SelectiveStateSpace(nn.Module):
 
     def select(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """dt (B, T, E), B and C (B, T, N) of each token, in float32: (B, T, E) ->."""
-        spec = self.spec
-        dt, B, C = mx.split(self.x_proj(x), [spec.dt_rank, spec.dt_rank + spec.state], axis=-1)
+        dt, B, C = self.project(x)
         dt = mx.logaddexp(self.dt_proj(dt).astype(mx.float32), 0.0)  # softplus
         return dt, B.astype(mx.float32), C.astype(mx.float32)
+
+    def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """dt's low-rank form (B, T, R), B and C (B, T, N): (B, T, E) ->."""
+        spec = self.spec
+        dt, B, C = mx.split(self.x_proj(x), [spec.dt_rank, spec.dt_rank + spec.state], axis=-1)
+        return dt, B, C
 
     def decay(self) -> mx.array:
         """A · log₂ e, (N, E), for powers of 2."""

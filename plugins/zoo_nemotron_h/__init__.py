@@ -7,6 +7,7 @@ from zoo.architecture import (
     Block,
     Drawing,
     ModuleProbe,
+    OfBlock,
     OutputHead,
     Preset,
     Rename,
@@ -146,6 +147,7 @@ def weights(axis):
     return (
         Rename("backbone.embeddings.*", "embedding.tokens.*"),
         OneNorm("backbone.layers.{i}.norm.weight"),
+        OfBlock(StateSpace, mixer_weights("backbone.layers.{i}.mixer.", MIXER, axis)),
         *(
             Rename(f"backbone.layers.{{i}}.mixer.{letter}_proj.*", f"{MIXER}{part}.*")
             for letter, part in (("q", "query"), ("k", "key"), ("v", "value"), ("o", "output"))
@@ -154,7 +156,6 @@ def weights(axis):
             Rename(f"backbone.layers.{{i}}.mixer.{part}_proj.*", f"layers.{{i}}.feedforward.{part}.*")
             for part in ("up", "down")
         ),
-        *mixer_weights("backbone.layers.{i}.mixer.", MIXER, axis),
         Rename("backbone.norm_f.*", "norm.*"),
         OutputHead("lm_head.*", "head.output.*"),
     )

@@ -7,6 +7,7 @@ from zoo.architecture import (
     Drawing,
     Ignore,
     ModuleProbe,
+    OfBlock,
     Preset,
     Rename,
     Split,
@@ -31,6 +32,9 @@ def qwen3_next(config):
         norm_topk_prob=True,
     )
     config.refuse("use_sliding_window")
+    config.ignore(
+        "decoder_sparse_step", "mlp_only_layers", "num_experts_per_tok"
+    )  # where there are no experts
     recipe, count = llama(config), config.layers()
     norm, plain = OffsetRMSNorm(eps=config.number("rms_norm_eps", 1e-6)), recipe.layers[0]
     every = config.count("full_attention_interval", 4)
@@ -77,11 +81,10 @@ DELTA = LAYER + "linear_attn."
 
 def rules(axis):
     """What both layouts have beside Qwen's mixtures; `axis` is where the convolution's one input channel stands."""
-    parts = ("query", "key", "value", "gate")
+    parts = ("q", "k", "v", "z")
     sizes = ("key_dim", "key_dim", "group_values", "group_values")
-    return (
-        # Of each head in turn; of each key head.
-        Split(LAYER + "self_attn.q_proj.*", (MIXER + "query.*", MIXER + "gate.*"), groups="heads"),
+    delta_net = (
+        # Of each key head in turn.
         Split(
             DELTA + "in_proj_qkvz.*",
             tuple(f"{MIXER}{part}.*" for part in parts),
@@ -93,6 +96,11 @@ def rules(axis):
         *(Rename(DELTA + name, MIXER + name) for name in ("dt_bias", "A_log")),
         Rename(DELTA + "norm.weight", MIXER + "gain"),
         Rename(DELTA + "out_proj.*", MIXER + "output.*"),
+    )
+    return (
+        OfBlock(GatedDeltaNet, delta_net),
+        # Of each head in turn.
+        Split(LAYER + "self_attn.q_proj.*", (MIXER + "query.*", MIXER + "gate.*"), groups="heads"),
         Ignore("mtp.*"),  # a layer that drafts
     )
 

@@ -42,14 +42,14 @@ class GatedAttention(Attention):
 class GatedDeltaNet(nn.Module):
     """output(norm(delta rule of the convolved queries, keys and values) · silu(gate)) (Yang et al., 2024, figure 1)."""
 
-    joins = ("query", "key", "value", "gate", "beta", "alpha")
+    joins = ("q", "k", "v", "z", "beta", "alpha")
 
     def __init__(self, spec: specs.GatedDeltaNet, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.spec = spec
         keys, values = spec.key_heads * spec.key_dim, spec.heads * spec.value_dim
-        self.query, self.key = (nn.Linear(dim, keys, bias=False) for _ in range(2))
-        self.value, self.gate = (nn.Linear(dim, values, bias=False) for _ in range(2))
+        self.q, self.k = (nn.Linear(dim, keys, bias=False) for _ in range(2))
+        self.v, self.z = (nn.Linear(dim, values, bias=False) for _ in range(2))
         self.beta, self.alpha = (nn.Linear(dim, spec.heads, bias=False) for _ in range(2))
         self.convolution = Convolution(spec.channels, spec.kernel, bias=False)
         self.dt_bias, self.A_log, self.gain = (
@@ -79,7 +79,7 @@ class GatedDeltaNet(nn.Module):
         (batch, length, _), dtype = x.shape, x.dtype
         before, state = (None, None) if cache is None else (cache[0], cache[1])
         mixed, before = self.convolve(
-            mx.concatenate([self.query(x), self.key(x), self.value(x)], axis=-1), before, mask
+            mx.concatenate([self.q(x), self.k(x), self.v(x)], axis=-1), before, mask
         )
         rate, beta = self.select(x)
         # A column that holds no token neither fades the state nor writes into it.
@@ -89,7 +89,7 @@ class GatedDeltaNet(nn.Module):
             cache[0], cache[1] = before, state
             cache.advance(length)
         y = mx.fast.rms_norm(y.swapaxes(1, 2), self.gain.astype(mx.float32), self.spec.eps)  # (B, T, H, V)
-        opened = self.opened(self.gate(x).astype(mx.float32))
+        opened = self.opened(self.z(x).astype(mx.float32))
         return self.output((y.reshape(batch, length, -1) * opened).astype(dtype))
 
     def convolve(

@@ -8,7 +8,7 @@ def gated_delta_net(subject):
     """The convolved queries, keys and values, what α and β do with the state, and the gate."""
     spec = subject.spec
     rows = [
-        [("Query", "query"), ("Key", "key"), ("Value", "value"), ("Gate, SiLU", "gate")],
+        [("Query", "q"), ("Key", "k"), ("Value", "v"), ("Gate, SiLU", "z")],
         [("Convolution", "convolution"), ""],
         [(activation(spec.activation), "convolution"), ("α", "alpha"), ("β", "beta"), ""],
         ("Delta rule", "A_log"),

@@ -15,7 +15,8 @@ class GatedDeltaNet(Spec):
 
     A token's key reads the state and writes the difference between the token's value and what it read, times beta; before
     that the state fades by alpha (Yang et al., 2024, section 3.1). The heads of one of `key_heads` share queries and keys.
-    Parameters besides the projections: `dt_bias` and `A_log` (H,), which alpha is made with, and `gain` (V,), the norm's.
+    `q`, `k`, `v` and the gate `z`, beta and alpha are projections of each token, by the names of the authors' code. Parameters
+    besides those: `dt_bias` and `A_log` (H,), which alpha is made with, and `gain` (V,), the norm's.
     """
 
     kind, name = "mixer", "gated-delta-net"
@@ -54,7 +55,7 @@ class GatedDeltaNet(Spec):
 
     def matrices(self, dim):
         keys, values = self.key_heads * self.key_dim, self.heads * self.value_dim
-        shapes = (("query", keys), ("key", keys), ("value", values), ("gate", values))
+        shapes = (("q", keys), ("k", keys), ("v", values), ("z", values))
         shapes += (("beta", self.heads), ("alpha", self.heads))
         return *(Matrix(name, dim, width) for name, width in shapes), Matrix("output", values, dim)
 
@@ -77,7 +78,7 @@ class GatedDeltaNet(Spec):
                 for (start, end), before in ((keys, whole), (values, 2 * whole))
             ),
         )
-        ranges = dict(query=keys, key=keys, value=values, gate=values, beta=heads, alpha=heads)
+        ranges = dict(q=keys, k=keys, v=values, z=values, beta=heads, alpha=heads)
         cuts = {name: cut for layer, own in ranges.items() for name, cut in outputs(layer, own).items()}
         cuts |= {
             "convolution.weight": Cut(-1, channels),

@@ -71,7 +71,10 @@ def test_left_padding(tmp_path):
 
 @pytest.mark.parametrize("experts", [5, 0])
 def test_the_layout_of_mlx_conversions(tmp_path, experts):
-    made = model(2, num_local_experts=experts, mamba_n_groups=1, tie_word_embeddings=True)
+    sizes = dict(
+        num_local_experts=experts, mamba_n_groups=1, shared_intermediate_size=24
+    )  # of both kinds of feed-forward
+    made = model(2, tie_word_embeddings=True, **sizes)
     made.save_pretrained(tmp_path)
     arguments = made.config.to_dict() | dict(
         position_embedding_type="nope", time_step_limit=(0.0, float("inf"))

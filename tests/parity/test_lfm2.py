@@ -37,7 +37,7 @@ VARIANTS = [
     dict(),
     dict(conv_bias=True, tie_word_embeddings=False, norm_eps=1e-3),
     dict(conv_L_cache=5, block_auto_adjust_ff_dim=False, num_key_value_heads=4),
-    dict(conv_L_cache=2, block_ffn_dim_multiplier=1.5, layer_types=["conv"] * 5),
+    dict(conv_L_cache=2, block_ffn_dim_multiplier=1.5, layer_types=["full_attention"] + ["conv"] * 4),
     dict(rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=500.0)),
 ]
 

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from zoo.errors import CheckpointError
-from zoo.recipe import Head
-from zoo.weights import Depthwise, Ignore, OutputHead, Rename, Split, Transpose, apply, invert
+from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer
+from zoo.weights import Depthwise, Ignore, OfBlock, OutputHead, Rename, Split, Transpose, apply, invert
+
+
+class OtherAttention(Attention):
+    """Another block with parameters of the same names."""
+
 
 UNTIED = SimpleNamespace(head=Head())
 TIED = SimpleNamespace(head=Head(tied=True))
@@ -138,3 +143,18 @@ def test_a_depthwise_convolution_loses_its_one_channel_and_gets_it_back(axis, sh
     assert np.array_equal(parameters["convolution.weight"], stored["conv.weight"].reshape(6, 4).T)
     back, _ = backward([rule], parameters)
     assert np.array_equal(back["conv.weight"], stored["conv.weight"])
+
+
+def test_parameters_of_one_name_are_told_apart_by_their_block():
+    attends = Layer(Attention(heads=2), GatedMLP(hidden=4), None, None)
+    plain = attends.change(mixer=OtherAttention(heads=2))
+    recipe = Decoder(Embedding(vocab=5, dim=4), (attends, plain), None, Head())
+    rules = (
+        OfBlock(OtherAttention, (Rename("l.{i}.capped.{p}.*", "layers.{i}.mixer.{p}.*"),)),
+        Rename("l.{i}.plain.{p}.*", "layers.{i}.mixer.{p}.*"),
+    )
+    stored = {"l.0.plain.output.weight": array(4, 4), "l.1.capped.output.weight": array(4, 4)}
+    parameters, left = forward(rules, stored, recipe)
+    assert not left and parameters.keys() == {"layers.0.mixer.output.weight", "layers.1.mixer.output.weight"}
+    back, left = backward(rules, parameters, recipe)
+    assert not left and back.keys() == stored.keys()

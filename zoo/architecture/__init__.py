@@ -22,7 +22,7 @@ from zoo.architecture.records import (
 from zoo.architecture.settings import Setting
 from zoo.config import Config
 from zoo.gguf import GGUF
-from zoo.weights import Depthwise, Ignore, OutputHead, Rename, Rule, Split, Stack, Transpose
+from zoo.weights import Depthwise, Ignore, OfBlock, OutputHead, Rename, Rule, Split, Stack, Transpose
 
 __all__ = [
     "API",
@@ -41,6 +41,7 @@ __all__ = [
     "Ignore",
     "ModuleProbe",
     "Objective",
+    "OfBlock",
     "OutputHead",
     "Preset",
     "QuantizedFormat",
