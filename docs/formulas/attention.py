@@ -42,7 +42,7 @@ def multi_head(X, W_Q, W_K, W_V, W_O, M=0.0):  # (T, D) -> (T, D)
 
 
 def grouped_query(X, W_Q, W_K, W_V, W_O, M=0.0):  # (T, D) -> (T, D)
-    """H heads of queries, G of keys and values: G = H is multi-head attention, G = 1 multi-query attention."""
+    """H heads of queries, G of keys and values. G = H: multi-head attention, G = 1: multi-query."""
     H, G = len(W_Q), len(W_K)
     K = [X @ W for W in W_K]  # G times (T, d): all that a cache keeps
     V = [X @ W for W in W_V]
@@ -54,7 +54,7 @@ def grouped_query(X, W_Q, W_K, W_V, W_O, M=0.0):  # (T, D) -> (T, D)
 
 
 def latent(X, W_Q, W_down, U_K, U_V, W_O, M=0.0):  # (T, D) -> (T, D)
-    """The keys and values of all heads, computed from one short vector of each token. Positions are left out."""
+    """Keys and values of all heads from one short vector of each token. Positions are left out."""
     c = X @ W_down  # (T, R): all that a cache keeps
     heads = []
     for h in range(len(W_Q)):
@@ -64,7 +64,7 @@ def latent(X, W_Q, W_down, U_K, U_V, W_O, M=0.0):  # (T, D) -> (T, D)
 
 
 def cross_attention(H, M, W_Q, W_K, W_V, W_O):  # (T, D), (S, D) -> (T, D)
-    """Queries from the decoder's hidden states H, keys and values from the encoder's output M; no mask."""
+    """Queries from the decoder's hidden states H, keys and values from the encoder's output M."""
     heads = []
     for h in range(len(W_Q)):
         Q, K, V = H @ W_Q[h], M @ W_K[h], M @ W_V[h]  # (T, d), (S, d), (S, d)

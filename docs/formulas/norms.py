@@ -17,7 +17,7 @@ def rms_norm(x, w, eps=1e-5):  # (…, D) -> (…, D)
 
 
 def batch_norm(x, w, b, eps=1e-5):  # (B, T, D) -> (B, T, D)
-    """Each feature with mean zero and variance one over all tokens of all texts: for comparison, no model here uses it."""
+    """Each feature with mean zero and variance one over all tokens of all texts."""
     mu = x.mean(axis=(0, 1), keepdims=True)  # over the texts and their tokens: (1, 1, D)
     var = ((x - mu) ** 2).mean(axis=(0, 1), keepdims=True)
     return (x - mu) / mx.sqrt(var + eps) * w + b

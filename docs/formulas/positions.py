@@ -19,7 +19,7 @@ def sinusoidal(T, D, theta=10000.0):  # -> (T, D)
 
 
 def rotary(x, theta=10000.0):  # (T, d) -> (T, d)
-    """Pair k of the query or key at place i, turned by the angle i·θ_k; pair k is dimensions k and k + d/2."""
+    """Turns pair k, dimensions k and k + d/2, of the query or key at place i by i·θ_k."""
     T, d = x.shape
     i = mx.arange(T)[:, None]  # (T, 1)
     k = mx.arange(d // 2)  # (d/2)

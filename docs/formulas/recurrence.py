@@ -4,7 +4,7 @@ import mlx.core as mx
 
 
 def lstm_step(x, h, c, W, U, b):  # (D), (D), (D) -> (D), (D)
-    """The cell and what it shows, after one more token. W, U and b hold the four gates one after the other."""
+    """The cell and what it shows after one more token. W, U and b hold the four gates in turn."""
     i, f, g, o = mx.split(x @ W + h @ U + b, 4)
     i, f, o = mx.sigmoid(i), mx.sigmoid(f), mx.sigmoid(o)
     c = f * c + i * mx.tanh(g)  # how much is kept, how much enters
