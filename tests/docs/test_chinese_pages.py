@@ -1,4 +1,4 @@
-"""A guide in Chinese runs the same commands and examples as in English, and leads to no English page without saying so."""
+"""A page in Chinese runs the same commands and examples as in English, and leads to no English page without saying so."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-FOLDERS = ("guides", "plugins")
+FOLDERS = ("guides", "plugins", "reference")
 PAGES = [
     path.relative_to(DOCS / "zh").as_posix()
     for folder in FOLDERS
@@ -24,7 +24,7 @@ def run(text):
     return [block for block in SHOWN.findall(text) if not block[2].startswith((":hidden:", ":markdown:"))]
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*PAGES, "sources.md"])
 def test_it_runs_what_the_english_page_runs(name):
     assert run(page(name, "zh")) == run(page(name, "en"))
 
