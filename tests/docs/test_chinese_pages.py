@@ -1,0 +1,49 @@
+"""A page in Chinese runs the same commands and examples as in English, and leads to no English page without saying so."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+FOLDERS = ("guides", "plugins", "reference")
+PAGES = [
+    path.relative_to(DOCS / "zh").as_posix()
+    for folder in FOLDERS
+    for path in sorted((DOCS / "zh" / folder).glob("*.md"))
+]
+SHOWN = re.compile(r"^```\{(console|python|code-block)\}([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def page(name, language):
+    return (DOCS / ("zh" if language == "zh" else "") / name).read_text(encoding="utf-8")
+
+
+def run(text):
+    """The commands and the shown examples of a page; what is hidden or printed as Markdown has words of its language."""
+    return [block for block in SHOWN.findall(text) if not block[2].startswith((":hidden:", ":markdown:"))]
+
+
+@pytest.mark.parametrize("name", [*PAGES, "sources.md"])
+def test_it_runs_what_the_english_page_runs(name):
+    assert run(page(name, "zh")) == run(page(name, "en"))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_to_chinese_pages_or_say_english(name):
+    text = page(name, "zh")
+    for target in re.findall(r"\]\(((?!https?:)[^)#]+\.md)", text):
+        assert ((DOCS / "zh" / name).parent / target).resolve().is_file(), target
+    for target, words in re.findall(r'<a href="([^"#]+\.html)[^"]*">(.*?)</a>', text):
+        assert target.startswith("../../")
+        assert words.endswith("（英文）"), words
+        assert not (DOCS / "zh" / target.removeprefix("../../").replace(".html", ".md")).is_file(), target
+
+
+def test_every_guide_is_there_and_listed():
+    names = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "guides").glob("*.md"))
+    assert [name for name in PAGES if name.startswith("guides/")] == names
+    listed = page("guides/index.md", "zh")
+    assert all(
+        f"\n{Path(name).stem}\n" in listed for name in PAGES if re.fullmatch(r"guides/(?!index).*", name)
+    )
