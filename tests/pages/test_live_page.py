@@ -1,5 +1,6 @@
 """The live page: models run in the browser as in the zoo; every control does what it says, by mouse and by keyboard."""
 
+import gzip
 import re
 from urllib.parse import quote
 
@@ -14,6 +15,8 @@ import zoo
 PROMPT = "The capital city of China is"
 MASKED = "The capital city of [MASK] is Beijing."
 SOURCE = "My mother drinks tea."
+FIRST_PAINT = 300_000  # bytes, without compression
+SCRIPTS = 25_000  # bytes of one model's scripts, each compressed as a server sends it
 MASKS = 8  # that masked diffusion begins with
 # Each model in a language, a width and a theme: every pair of values occurs.
 MODELS = {
@@ -89,6 +92,22 @@ def test_a_model_predicts_what_it_predicts_in_the_zoo(name, live):
     assert page.locator(".open table").first.is_visible()
 
 
+@pytest.mark.parametrize("name", ["llama", "mixtral", "bert", "transformer", "llada"])
+def test_the_scripts_of_a_model_are_small(name, served, browser):
+    page, scripts = browser.new_page(), []
+    page.on(
+        "response",
+        lambda answer: (
+            scripts.append(answer) if "/live/" in answer.url and answer.url.endswith(".js") else None
+        ),
+    )
+    page.goto(address(served, model=name))
+    ran(page)
+    assert 10 <= len(scripts) <= 14
+    assert sum(len(gzip.compress(script.body(), mtime=0)) for script in scripts) < SCRIPTS
+    page.close()
+
+
 @pytest.mark.parametrize(
     ("model", "language", "width", "theme"),
     [("mixtral", "en", 390, "dark"), ("transformer", "zh", 1440, "light"), ("llada", "zh", 390, "light")],
@@ -100,12 +119,14 @@ def test_the_page_is_accessible_after_a_run(model, language, width, theme, live)
     assert [(one["id"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found] == []
 
 
-def test_nothing_is_fetched_before_a_run_and_nothing_from_elsewhere(visit, served, browser):
-    page, asked = browser.new_page(), []
+def test_nothing_is_fetched_before_a_run_and_nothing_from_elsewhere(served, browser):
+    page, asked, answered = browser.new_page(), [], []
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(address(served))
+    page.on("response", lambda answer: answered.append(answer))
+    page.goto(address(served), wait_until="networkidle")
     page.wait_for_selector(".zoo-live form:not([hidden])")
     assert not [url for url in asked if "/models/" in url or url.endswith("/engine.js")]
+    assert sum(len(answer.body()) for answer in answered if answer.ok) < FIRST_PAINT
     page.click("button.run")
     ran(page)
     assert [url for url in asked if url.endswith("/models/llama/weights.safetensors")]

@@ -11,7 +11,7 @@ export function partsOf(recipe, say) {
     const address = `${prefix}layers.${number}`, title = say(name, { number });
     const attention = (part) => [...Array(layer[part].heads).keys()].map((head) => [`${address}.${part}.head.${head}`, say("head", { number: head })]);
     rows.push({ title, begins: true, heads: attention("mixer"), others: [[`${address}.mixer`, say("attention")], [`${address}.feedforward`, say("feedforward")], [address, say("whole")]] });
-    if (layer.cross) rows.push({ title: `${title} · ${say("cross")}`, heads: attention("cross"), others: [[`${address}.cross`, say("cross")]] });
+    if (layer.cross) rows.push({ title: `${title}, ${say("cross")}`, short: say("cross"), heads: attention("cross"), others: [[`${address}.cross`, say("cross")]] });
   });
   return rows;
 }
@@ -34,7 +34,7 @@ export function drawSwitches(holder, recipe, offNow, say, changed) {
     grid.push(inputs);
     const cells = inputs.map((input) => el("td", {}, input)), gap = most - row.heads.length;
     if (gap) cells.splice(row.heads.length, 0, ...Array.from({ length: gap }, () => el("td")));
-    return el("tr", { class: row.begins ? "begins" : "" }, el("th", { scope: "row" }, row.title), ...cells);
+    return el("tr", { class: row.begins ? "begins" : "" }, el("th", { scope: "row" }, row.short ?? row.title), ...cells);
   });
   grid[0][0].tabIndex = 0;
   const table = el("table", { "aria-label": say("switches") }, el("thead", {},

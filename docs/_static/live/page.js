@@ -59,7 +59,9 @@ function showForm() {
   const box = form.elements.prompt;
   if (box.value !== state.prompt) box.value = state.prompt;
   find(".asked label").textContent = say({ bert: "masked", transformer: "source" }[state.model] ?? "prompt");
-  find(".examples").replaceChildren(...words.prompts[state.model].map((text) => el("button", { type: "button", onclick: () => { box.value = text; typed(0); } }, text)));
+  const examples = find(".examples"), shown = examples.dataset.model === state.model;
+  examples.dataset.model = state.model;
+  if (!shown) examples.replaceChildren(...words.prompts[state.model].map((text) => el("button", { type: "button", onclick: () => { box.value = text; typed(0); } }, text)));
   const task = words.task_list.find((one) => one.name === state.task), told = find(".task");
   told.hidden = !task;
   if (task) told.replaceChildren(el("b", {}, `${task.title}: `), `${task.text} `, ...task.links.flatMap(([text, set]) => [el("a", { href: `#task=${task.name}&${set}` }, text), " "]));
@@ -233,7 +235,8 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   run();
 });
-form.elements.prompt.addEventListener("input", () => typed());
+form.elements.prompt.addEventListener("input", (event) => event.isComposing || typed());
+form.elements.prompt.addEventListener("compositionend", () => typed());
 form.elements.prompt.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
