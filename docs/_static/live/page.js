@@ -28,6 +28,7 @@ function readAddress() {
     const value = parseFloat(asked.get(name));
     if (Number.isFinite(value)) state[name] = Math.min(Math.max(value, low), high);
   }
+  if (state.cache !== "0") state.cache = FIRST.cache;
   if (!Object.hasOwn(words.models, state.model)) state.model = FIRST.model;
   if (!asked.has("prompt")) state.prompt = words.prompts[state.model][0];
   off = new Set((asked.get("off") ?? "").split(",").filter(Boolean));
@@ -200,7 +201,7 @@ function drawTrace(data) {
   trace.change({ step: data.passes.length - 1, token: data.unmasking.at(-1)?.kept[0] ?? data.masks[0]?.position ?? data.tracks.at(-1).read - 1 });
   all(".map", out)[pressed]?.click();
   for (const box of all("details", out)) if (opened.includes(box.firstChild.textContent)) box.open = true;
-  for (const canvas of all("canvas", out)) canvas.draw?.();
+  for (const canvas of all("canvas", out)) if (canvas.getBoundingClientRect().top < innerHeight && canvas.getBoundingClientRect().bottom > 0) canvas.draw?.(); // at once: no blink
 }
 function showSteps() {
   const { canStep, canUndo, model } = session, done = { ended: session.ended, unmasked: model.kind === "diffusion" && !canStep, full: model.kind !== "encoder" && !canStep };
@@ -264,6 +265,6 @@ function begun() {
   if (asked) run();
   else tell(say("idle", { size: words.sizes[state.model] }));
 }
-addEventListener("hashchange", begun);
+addEventListener("hashchange", () => /\bmodel=/.test(location.hash) && begun()); // other addresses are headings
 form.hidden = false;
 begun();

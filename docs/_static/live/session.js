@@ -30,7 +30,7 @@ class Session {
     return false;
   }
   view(language) {
-    const { choices, masks, unmasking, settings, engine, model } = this, runs = this.source ? [this.source, ...this.runs] : this.runs;
+    const { choices, masks, unmasking, settings, engine, model, runs } = this;
     return engine.view(model, runs, { prompt: this.prompt?.length, choices, masks, unmasking, settings, language });
   }
   // The probabilities of the next token, or of the first mask, as the model runs and as it was trained.
@@ -56,12 +56,14 @@ class Writer extends Session {
     for (const token of written) if (this.text.length < model.context) this.write(token);
     for (let at = 0; at < steps && this.canStep; at++) this.step();
   }
-  // One pass with the cache, and one over the whole text without it: both are counted and compared, one is shown.
+  // One pass with the cache, and one over the whole text without it: both are counted and compared, one is shown. The
+  // first pass computes the same in both.
   read(ids) {
     const { model, source, changed, cached, cache } = this, found = this.text.length, first = found ? 0 : source ? workOf(source) : 0; // the encoder runs once, either way
     this.snapshots.push({ length: cache.length, layers: { ...cache.layers } });
     this.text = [...this.text, ...ids];
-    const quick = model.run(ids, { ...changed, source, cache, keep: cached }), whole = model.run(this.text, { ...changed, source, keep: !cached });
+    const quick = model.run(ids, { ...changed, source, cache, keep: cached });
+    const whole = cached && !found ? quick : model.run(this.text, { ...changed, source, keep: !cached });
     const last = rowOf(whole, whole.T - 1), gap = rowOf(quick, quick.T - 1).reduce((most, z, id) => Math.max(most, Math.abs(z - last[id])), 0);
     this.steps.push({ gap, with: { positions: ids.length, cached: found, work: workOf(quick) + first }, without: { positions: this.text.length, cached: 0, work: workOf(whole) + first } });
     if (!cached) this.runs.at(-1)?.values.clear(); // a view shows the last pass alone
@@ -83,9 +85,11 @@ class Writer extends Session {
     for (const list of [this.runs, this.steps, this.choices]) list.pop();
     this.text = this.text.slice(0, -1);
     Object.assign(this.cache, this.snapshots.pop());
-    if (this.cached) return;
-    this.runs.pop();
-    this.runs.push(this.model.run(this.text, { ...this.changed, source: this.source })); // its values were dropped
+  }
+  view(language) {
+    const last = this.runs.length - 1;
+    if (!this.runs[last].values.size) this.runs[last] = this.model.run(this.text, { ...this.changed, source: this.source }); // after an undo
+    return super.view(language);
   }
   get kept() {
     return { written: this.text.slice(this.prompt.length).join(".") };
