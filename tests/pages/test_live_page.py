@@ -252,13 +252,21 @@ def test_the_address_restores_the_state(live, visit):
     assert again.input_value("input[name=temperature]") == "1"
 
 
+def test_the_way_of_the_text_has_the_shapes_and_leads_to_the_parts(live):
+    page = live(model="llama", prompt=PROMPT)
+    said = page.locator(".flow button").all_inner_texts()
+    assert said == ["6 tokens", "vectors 6 × 128", "4 layers of 4 heads", "logits 6 × 2048", "next ␣Bei"]
+    page.locator(".flow button").nth(2).click()
+    page.wait_for_function("document.querySelector('[data-show=layers]').getBoundingClientRect().top < innerHeight / 2")
+
+
 def test_sliders_draw_the_next_token_again(live):
     page = live(model="llama", prompt="One of the countries of")
-    first = page.inner_text(".next")
+    first = page.inner_text(".flow button >> nth=-1")
     page.locator("input[name=temperature]").fill("1")
     assert "temperature=1" in page.url
     page.locator("input[name=top_k]").fill("1")
-    assert page.inner_text(".next") == first
+    assert page.inner_text(".flow button >> nth=-1") == first == "next ␣Africa"
     assert "top_k=1" in page.url
 
 

@@ -43,6 +43,7 @@ function writeAddress() {
   history.replaceState(null, "", `#${Object.entries(kept).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}`);
 }
 
+const tokensOf = (count) => say(count === 1 ? "tokens_one" : "tokens_many", { count });
 const title = () => words.models[state.model][0];
 const settings = () => Object.fromEntries(Object.keys(SAMPLING).map((name) => [name, state[name]]));
 const tell = (text) => (find(".status").textContent = text);
@@ -110,7 +111,7 @@ async function run() {
     session = begin(model);
     if (before !== model) showChange(model);
     show();
-    const count = session.text.length + (session.source?.T ?? 0), tokens = say(count === 1 ? "tokens_one" : "tokens_many", { count });
+    const tokens = tokensOf(session.text.length + (session.source?.T ?? 0));
     if (model.kind === "encoder" && !session.masks.length) return tell(say("no_mask"));
     tell(say("ready", { model: title(), tokens, time: Math.round(performance.now() - began) }));
   } catch (error) {
@@ -176,6 +177,7 @@ function show() {
   }
   for (const text of all("[data-why]")) text.textContent = (text.dataset.why !== "experts" || data.layers.some((layer) => layer.experts.length)) && (why[text.dataset.why] ?? "") || "";
   drawTrace(data);
+  showFlow(data);
   showSwitches();
   showVariant();
   showCompared();
@@ -184,6 +186,15 @@ function show() {
   for (const input of all("[name=cache]")) input.checked = input.value === state.cache;
   out.style.minHeight = "";
   writeAddress();
+}
+// The way of a text through the model, with shapes; each step leads to its part of the page.
+function showFlow(data) {
+  const { recipe } = session.model, stacks = recipe.encoder ? [recipe.encoder, recipe.decoder] : [recipe], { read } = data.tracks.at(-1), last = stacks.at(-1);
+  const count = data.tracks.reduce((sum, track) => sum + track.read, 0), end = ["choice", "masks", "uncovering"].find((name) => data[{ choice: "decisions", uncovering: "unmasking" }[name] ?? name].length);
+  const values = { width: last.embedding.dim, layers: stacks.reduce((sum, stack) => sum + stack.layers.length, 0), heads: last.layers[0].mixer.heads, vocabulary: last.embedding.vocab };
+  const steps = { tokens: "pieces", vectors: "vectors", layers: "layers", logits: "output", ...(end ? { [end]: end } : {}) };
+  find(".flow").replaceChildren(...Object.entries(steps).map(([name, part]) => el("button", { type: "button", onclick: () => find(`[data-show=${part}]`).scrollIntoView({ block: "start" }) },
+    name === "tokens" ? tokensOf(count) : say(`flow_${name}`, { ...values, rows: name === "logits" ? read : count, token: end === "choice" ? visible(session.model.tokenizer.piece(session.next)) : "" }))));
 }
 function drawTrace(data) {
   const pressed = all(".map", out).findIndex((map) => map.getAttribute("aria-pressed") === "true"), opened = all("details", out).map((box) => box.open && box.firstChild.textContent);
@@ -196,6 +207,7 @@ function drawTrace(data) {
     session.settings = settings();
     session.choices[session.choices.length - 1] = data.decisions[data.decisions.length - 1] = session.choose(session.settings);
     showSteps();
+    showFlow(data);
     writeAddress();
   };
   trace.change({ step: data.passes.length - 1, token: data.unmasking.at(-1)?.kept[0] ?? data.masks[0]?.position ?? data.tracks.at(-1).read - 1 });
@@ -208,7 +220,7 @@ function showSteps() {
   for (const [name, can] of Object.entries({ step: canStep, run: canStep, undo: canUndo, restart: canUndo })) find(`[data-do=${name}]`).disabled = !can;
   find(".steps").hidden = model.kind === "encoder";
   const reason = Object.keys(done).find((name) => done[name]);
-  find(".next").textContent = reason ? say(reason, { limit: model.context }) : canStep && session.choices.length ? say("next_is", { token: visible(model.tokenizer.piece(session.next)) }) : "";
+  find(".next").textContent = reason ? say(reason, { limit: model.context }) : "";
 }
 function showVariant() {
   find("[name=variant]").value = state.variant;
