@@ -260,6 +260,17 @@ def test_the_way_of_the_text_has_the_shapes_and_leads_to_the_parts(live):
     page.wait_for_function("document.querySelector('[data-show=layers]').getBoundingClientRect().top < innerHeight / 2")
 
 
+@pytest.mark.parametrize("width", [390, 1440])
+def test_tokens_stay_in_view_beside_the_layers(width, live):
+    page = live(width=width, model="gpt2", prompt=PROMPT)
+    page.evaluate("document.querySelectorAll('.layer')[2].scrollIntoView()")
+    top, header = page.evaluate(
+        "['.live > .tokens', '.mobile-header'].map((name) => document.querySelector(name).getBoundingClientRect())"
+        ".map((box, at) => (at ? box.bottom : box.top))"
+    )
+    assert top == max(header, 0)
+
+
 def test_sliders_draw_the_next_token_again(live):
     page = live(model="llama", prompt="One of the countries of")
     first = page.inner_text(".flow button >> nth=-1")
