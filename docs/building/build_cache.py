@@ -28,20 +28,20 @@ def cached_result(make: Callable[[], Any], *key: str) -> Any:
     return value
 
 
-def cached_folder(make: Callable[[Path], None], *key: str) -> Path:
-    """The folder that `make` fills, given an empty one; kept as `cached_result` keeps values."""
-    path = FOLDER / hashlib.sha256("\0".join((digest(), *key)).encode()).hexdigest()
+def cached_folder(make: Callable[[Path], None], name: str) -> Path:
+    """The folder that `make` fills, given an empty one; kept as `cached_result` keeps values, the last one of a name."""
+    path = FOLDER / name / digest()
     if not path.is_dir():
         begun = path.with_suffix(f".{os.getpid()}")
-        shutil.rmtree(begun, ignore_errors=True)
         begun.mkdir(parents=True)
         make(begun)
         try:
             begun.rename(path)  # whole or not at all
         except OSError:  # another process was quicker
-            if not path.is_dir():
-                raise
             shutil.rmtree(begun)
+        for other in path.parent.iterdir():
+            if other != path and not other.suffix:
+                shutil.rmtree(other, ignore_errors=True)  # made by other code
     return path
 
 

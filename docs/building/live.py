@@ -50,7 +50,7 @@ def export(folder: Path, names: tuple[str, ...] = MODELS) -> None:
             COMMENT.sub("", text) if script.suffix == ".js" else text, encoding="utf-8"
         )
     for name in names:
-        made = cached_folder(lambda target, name=name: write_model(name, target), "live", name)
+        made = cached_folder(lambda target, name=name: write_model(name, target), f"live-{name}")
         shutil.copytree(made, folder / "models" / name, dirs_exist_ok=True)
 
 

@@ -1,4 +1,9 @@
 // A model of the zoo in a page: its recipe, its tokenizer and its weights, fetched from a folder and run by plain JavaScript.
+//
+//   const model = await loadModel("models/llama"), ids = model.tokenizer.encode("The capital city of China is");
+//   const run = model.run(ids), { token } = sample(run.logits.subarray((run.T - 1) * run.V)); // of the last position
+//   model.tokenizer.piece(token); // " Bei"
+//   run.values.get("layers.0.mixer.pattern").shape; // [4, 6, 6]: heads, tokens, tokens
 import { Model } from "./model.js";
 import { blocks } from "./blocks.js";
 import { readSafetensors } from "./tensor.js";

@@ -131,7 +131,7 @@ export class Run {
     const { at, spec } = this.reader, depths = [at("embedding"), ...layersOf(spec).map((_, index) => at(`layers.${index}`))];
     return depths.map((address) => {
       const each = rowsOf(silent.read(this.values.get(address))).map(softmax), tokens = each.map((row) => likeliest(row, count));
-      const bits = (row) => -row.reduce((sum, p) => sum + (p ? p * Math.log2(p) : 0), 0);
+      const bits = (row) => Math.abs(row.reduce((sum, p) => sum - (p ? p * Math.log2(p) : 0), 0));
       const track = this.model.kind === "encoder-decoder" ? "target" : "text";
       return { address, track, tokens, probabilities: tokens.map((ids, t) => ids.map((id) => each[t][id])), entropy_bits: each.map(bits) };
     });

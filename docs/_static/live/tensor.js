@@ -53,14 +53,17 @@ export function product(x, weight, bias) {
   return y;
 }
 
-// log Σ exp(x) of a row, without overflow.
+// log Σ exp(x) of a row, without overflow, and exp(x) / Σ exp(x).
 export function logsumexp(row) {
-  const most = row.reduce((a, b) => Math.max(a, b), -Infinity);
-  return most + Math.log(row.reduce((sum, x) => sum + Math.exp(x - most), 0));
+  let most = -Infinity, total = 0;
+  for (const x of row) if (x > most) most = x;
+  for (const x of row) total += Math.exp(x - most);
+  return most + Math.log(total);
 }
 export function softmax(row) {
-  const total = logsumexp(row);
-  return Float32Array.from(row, (x) => Math.exp(x - total));
+  const total = logsumexp(row), p = new Float32Array(row.length);
+  for (let at = 0; at < p.length; at++) p[at] = Math.exp(row[at] - total);
+  return p;
 }
 
 // The rows along the last axis.

@@ -11,13 +11,13 @@ for (let byte = 0, next = 256; byte < 256; byte++) {
   BYTE_OF.set(LETTERS[byte], byte);
 }
 const escaped = (text) => text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
-const decoded = (bytes, strict = false) => new TextDecoder("utf-8", { fatal: strict, ignoreBOM: true }).decode(bytes);
+const [LENIENT, STRICT] = [false, true].map((fatal) => new TextDecoder("utf-8", { fatal, ignoreBOM: true }));
 
 export class Tokenizer {
   // `vocab`: the token of each id; `merges`: "a b", best first; `patterns`: regular expressions, in which \g<name> stands for
   // `name`; `whole`: a piece that is a token is not merged; `added`: {id, content, special, lstrip, rstrip}.
   constructor({ vocab, merges, patterns, name, whole, added }) {
-    Object.assign(this, { vocab, whole, added: [...added].sort((a, b) => b.content.length - a.content.length) });
+    Object.assign(this, { vocab, whole, names: [], added: [...added].sort((a, b) => b.content.length - a.content.length) });
     this.ids = new Map(vocab.map((token, id) => [token, id]));
     this.ranks = new Map(merges.map((pair, rank) => [pair, rank]));
     this.patterns = patterns.map((source) => new RegExp(source.replaceAll("\\g<name>", `(?:${name})`), "gu"));
@@ -60,28 +60,31 @@ export class Tokenizer {
   }
 
   decode(ids, { special = false } = {}) {
-    return decoded(Uint8Array.from(ids.filter((id) => special || !this.special.has(id)).flatMap((id) => [...this.bytes(id)])));
+    return LENIENT.decode(Uint8Array.from(ids.filter((id) => special || !this.special.has(id)).flatMap((id) => [...this.bytes(id)])));
   }
 
   // The text of one token; bytes that are no whole character are written as \xe4.
   piece(id) {
-    const bytes = this.bytes(id), text = decoded(bytes);
-    if (!text.includes("\ufffd")) return text;
-    const whole = (size) => { try { return decoded(bytes.subarray(at, at + size), true); } catch { return undefined; } };
-    let name = "", at = 0;
-    while (at < bytes.length) {
-      const size = [1, 2, 3, 4].find((n) => whole(n)) ?? 0;
-      name += size ? whole(size) : `\\x${hex(bytes[at])}`;
-      at += size || 1;
-    }
-    return name;
+    return (this.names[id] ??= nameOf(this.bytes(id)));
   }
 
   // A token as a view has it: zoo.inspect.trace_view.view.TraceToken.
   describe(id, origin = "prompt") {
     const bytes = this.bytes(id), token = this.token(id), special = this.special.has(id) || this.vocab[id] === undefined;
-    return { id, token, text: special ? token : decoded(bytes), bytes: Array.from(bytes, hex).join(""), special, origin };
+    return { id, token, text: special ? token : LENIENT.decode(bytes), bytes: Array.from(bytes, hex).join(""), special, origin };
   }
+}
+function nameOf(bytes) {
+  const text = LENIENT.decode(bytes);
+  if (!text.includes("\ufffd")) return text;
+  const whole = (size) => { try { return STRICT.decode(bytes.subarray(at, at + size)); } catch { return ""; } };
+  let name = "", at = 0;
+  while (at < bytes.length) {
+    const size = [1, 2, 3, 4].find(whole);
+    name += size ? whole(size) : `\\x${hex(bytes[at])}`;
+    at += size ?? 1;
+  }
+  return name;
 }
 const hex = (byte) => byte.toString(16).padStart(2, "0");
 

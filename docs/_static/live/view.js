@@ -4,8 +4,6 @@ import { concatenate, rowsOf, tensor } from "./tensor.js";
 
 const BINS = 64, FEWER = 32, MOST_ROWS = 128; // of the residual stream, of other values; rows of a picture
 const LAYER = /^(.*?\blayers\.\d+)(?:\.(.+))?$/, STREAM = /^(.*\.)?(embedding|layers\.\d+)$/;
-const rounded = (x, digits = 4) => (Number.isFinite(x) ? Number(x.toPrecision(digits)) : 0);
-const places = (x, digits) => Number(x.toFixed(digits));
 const mean = (xs) => xs.reduce((a, b) => a + b, 0) / (xs.length || 1);
 
 // The view of the passes `runs`, in order, an encoder's first. `prompt` is the number of tokens that were given, `choices` how
@@ -71,14 +69,17 @@ function joinedValues(model, runs) {
 function asRows({ shape, data }, axes) {
   const along = Math.max(axes.findIndex((axis) => "TSM".includes(axis)), 0), count = shape[along];
   const inner = shape.slice(along + 1).reduce((a, b) => a * b, 1), width = data.length / count;
-  const place = (row, at) => (Math.floor(at / inner) * count + row) * inner + (at % inner);
-  return Array.from({ length: count }, (_, row) => Float64Array.from({ length: width }, (_, at) => data[place(row, at)]));
+  return Array.from({ length: count }, (_, row) => {
+    const found = new Float64Array(width);
+    for (let at = 0, from = row * inner; at < width; at += inner, from += count * inner) found.set(data.subarray(from, from + inner), at);
+    return found;
+  });
 }
 // At most `bins` means a row, of the last rows.
 function stripOf(rows, bins) {
   const first_row = Math.max(rows.length - MOST_ROWS, 0), per_bin = Math.max(Math.ceil(rows[0].length / bins), 1);
   const starts = Array.from({ length: Math.ceil(rows[0].length / per_bin) }, (_, bin) => bin * per_bin);
-  const means = (row) => starts.map((start) => rounded(mean(row.subarray(start, start + per_bin)), 3));
+  const means = (row) => starts.map((start) => mean(row.subarray(start, start + per_bin)));
   return { per_bin, first_row, rows: rows.slice(first_row).map(means) };
 }
 function summaryOf(model, address, value, tracks, language) {
@@ -88,7 +89,7 @@ function summaryOf(model, address, value, tracks, language) {
   return {
     address, name: LAYER.exec(address)?.[2] ?? (LAYER.test(address) ? "output" : address),
     track: value.shape[along] === tracks.find(({ name }) => name === of).read ? of : "", shape: value.shape, axes: axes.join(" "),
-    dtype: whole ? "uint32" : "float32", unit, summary: summary[language] ?? "", noted, norm: whole ? null : rounded(mean(rows.map(norm)), 6),
+    dtype: whole ? "uint32" : "float32", unit, summary: summary[language] ?? "", noted, norm: whole ? null : mean(rows.map(norm)),
     strip: stripOf(rows, STREAM.test(address) ? BINS : FEWER),
   };
 }
@@ -117,25 +118,23 @@ function patternOf(address, { shape: [heads, count, length], data }, track) {
 }
 // One head's weights, and its mean weights of the first token, the one before and the token itself.
 function headOf(rows, across) {
-  const entropy = (row) => rounded(Math.abs(row.reduce((sum, x) => sum - (x > 0 ? x * Math.log2(x) : 0), 0)));
-  const average = (xs) => places(mean(xs), 4), diagonal = (step) => (across ? 0 : average(rows.slice(step).map((row, t) => row[t])));
+  const entropy = (row) => Math.abs(row.reduce((sum, x) => sum - (x > 0 ? x * Math.log2(x) : 0), 0));
+  const diagonal = (step) => (across ? 0 : mean(rows.slice(step).map((row, t) => row[t])));
   return {
-    weights: rows.map((row) => Array.from(row, (x) => places(x, 3))), attends_to: rows.map((row) => row.indexOf(Math.max(...row))),
-    entropy_bits: rows.map(entropy), first: average(rows.map((row) => row[0])), previous: diagonal(1), itself: diagonal(0),
+    weights: rows.map((row) => Array.from(row, (x) => Math.round(x * 1000) / 1000)), attends_to: rows.map((row) => row.indexOf(Math.max(...row))),
+    entropy_bits: rows.map(entropy), first: mean(rows.map((row) => row[0])), previous: diagonal(1), itself: diagonal(0),
   };
 }
 function expertsOf(address, values, track) {
   const [chosen, weights] = ["indices", "weights"].map((name) => rowsOf(values.get(`${address}.${name}`)).map((row) => [...row]));
-  const count = values.get(`${address}.gates`).shape[1];
-  return { address, track, count, chosen, weights: weights.map((row) => row.map((x) => rounded(x))) };
+  return { address, track, count: values.get(`${address}.gates`).shape[1], chosen, weights };
 }
 
 function lensOf(runs, count) {
   const each = runs.map((run) => run.lens(count));
   return each[0].map(({ address, track }, depth) => {
     const rows = (name) => each.flatMap((lens) => lens[depth][name]);
-    return { address, track, tokens: rows("tokens"), entropy_bits: rows("entropy_bits").map((x) => rounded(Math.abs(x))),
-      probabilities: rows("probabilities").map((row) => row.map((x) => rounded(x))) };
+    return { address, track, tokens: rows("tokens"), probabilities: rows("probabilities"), entropy_bits: rows("entropy_bits") };
   });
 }
 function namedIds({ lens, decisions, masks, unmasking }) {
