@@ -44,7 +44,11 @@ def test_every_text_that_is_asked_for_is_there(live_page):
 
 def test_no_text_is_left_over(live_page):
     words, scripts = live_page.words("en"), "".join(path.read_text(encoding="utf-8") for path in SCRIPTS)
-    used = scripts + (live_page.ASSETS / "live.html").read_text(encoding="utf-8") + (DOCS / "building/trace.py").read_text()
+    used = (
+        scripts
+        + (live_page.ASSETS / "live.html").read_text(encoding="utf-8")
+        + (DOCS / "building/trace.py").read_text()
+    )
     families = ("flow_", "switch_", "title_", "column_", "expect_", "placement:", "positions:", "changed_")
     assert [name for name in words if name not in used and not name.startswith(families)] == []
 

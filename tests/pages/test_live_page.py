@@ -257,7 +257,9 @@ def test_the_way_of_the_text_has_the_shapes_and_leads_to_the_parts(live):
     said = page.locator(".flow button").all_inner_texts()
     assert said == ["6 tokens", "vectors 6 × 128", "4 layers of 4 heads", "logits 6 × 2048", "next ␣Bei"]
     page.locator(".flow button").nth(2).click()
-    page.wait_for_function("document.querySelector('[data-show=layers]').getBoundingClientRect().top < innerHeight / 2")
+    page.wait_for_function(
+        "document.querySelector('[data-show=layers]').getBoundingClientRect().top < innerHeight / 2"
+    )
 
 
 @pytest.mark.parametrize("width", [390, 1440])
