@@ -1,5 +1,6 @@
 """The live page: models run in the browser as in the zoo; every control does what it says, by mouse and by keyboard."""
 
+import gzip
 import re
 from urllib.parse import quote
 
@@ -14,6 +15,8 @@ import zoo
 PROMPT = "The capital city of China is"
 MASKED = "The capital city of [MASK] is Beijing."
 SOURCE = "My mother drinks tea."
+FIRST_PAINT = 300_000  # bytes, without compression
+SCRIPTS = 25_000  # bytes of one model's scripts, each compressed as a server sends it
 MASKS = 8  # that masked diffusion begins with
 # Each model in a language, a width and a theme: every pair of values occurs.
 MODELS = {
@@ -89,6 +92,22 @@ def test_a_model_predicts_what_it_predicts_in_the_zoo(name, live):
     assert page.locator(".open table").first.is_visible()
 
 
+@pytest.mark.parametrize("name", ["llama", "mixtral", "bert", "transformer", "llada"])
+def test_the_scripts_of_a_model_are_small(name, served, browser):
+    page, scripts = browser.new_page(), []
+    page.on(
+        "response",
+        lambda answer: (
+            scripts.append(answer) if "/live/" in answer.url and answer.url.endswith(".js") else None
+        ),
+    )
+    page.goto(address(served, model=name))
+    ran(page)
+    assert 10 <= len(scripts) <= 14
+    assert sum(len(gzip.compress(script.body(), mtime=0)) for script in scripts) < SCRIPTS
+    page.close()
+
+
 @pytest.mark.parametrize(
     ("model", "language", "width", "theme"),
     [("mixtral", "en", 390, "dark"), ("transformer", "zh", 1440, "light"), ("llada", "zh", 390, "light")],
@@ -100,12 +119,14 @@ def test_the_page_is_accessible_after_a_run(model, language, width, theme, live)
     assert [(one["id"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found] == []
 
 
-def test_nothing_is_fetched_before_a_run_and_nothing_from_elsewhere(visit, served, browser):
-    page, asked = browser.new_page(), []
+def test_nothing_is_fetched_before_a_run_and_nothing_from_elsewhere(served, browser):
+    page, asked, answered = browser.new_page(), [], []
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(address(served))
+    page.on("response", lambda answer: answered.append(answer))
+    page.goto(address(served), wait_until="networkidle")
     page.wait_for_selector(".zoo-live form:not([hidden])")
     assert not [url for url in asked if "/models/" in url or url.endswith("/engine.js")]
+    assert sum(len(answer.body()) for answer in answered if answer.ok) < FIRST_PAINT
     page.click("button.run")
     ran(page)
     assert [url for url in asked if url.endswith("/models/llama/weights.safetensors")]
@@ -231,13 +252,34 @@ def test_the_address_restores_the_state(live, visit):
     assert again.input_value("input[name=temperature]") == "1"
 
 
+def test_the_way_of_the_text_has_the_shapes_and_leads_to_the_parts(live):
+    page = live(model="llama", prompt=PROMPT)
+    said = page.locator(".flow button").all_inner_texts()
+    assert said == ["6 tokens", "vectors 6 × 128", "4 layers of 4 heads", "logits 6 × 2048", "next ␣Bei"]
+    page.locator(".flow button").nth(2).click()
+    page.wait_for_function(
+        "document.querySelector('[data-show=layers]').getBoundingClientRect().top < innerHeight / 2"
+    )
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_tokens_stay_in_view_beside_the_layers(width, live):
+    page = live(width=width, model="gpt2", prompt=PROMPT)
+    page.evaluate("document.querySelectorAll('.layer')[2].scrollIntoView()")
+    top, header = page.evaluate(
+        "['.live > .tokens', '.mobile-header'].map((name) => document.querySelector(name).getBoundingClientRect())"
+        ".map((box, at) => (at ? box.bottom : box.top))"
+    )
+    assert top == max(header, 0)
+
+
 def test_sliders_draw_the_next_token_again(live):
     page = live(model="llama", prompt="One of the countries of")
-    first = page.inner_text(".next")
+    first = page.inner_text(".flow button >> nth=-1")
     page.locator("input[name=temperature]").fill("1")
     assert "temperature=1" in page.url
     page.locator("input[name=top_k]").fill("1")
-    assert page.inner_text(".next") == first
+    assert page.inner_text(".flow button >> nth=-1") == first == "next ␣Africa"
     assert "top_k=1" in page.url
 
 

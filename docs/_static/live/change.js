@@ -1,82 +1,72 @@
-// Parts of a model that a reader switches off, and what that does to the next token.
+// Parts of a model that a reader switches off, and what a change does to the next token.
 
 const { el, share, visible } = globalThis.zooTrace;
 
-// The rows of switches of a model: a layer's heads, its attention, its feed-forward, and the whole of it.
-// Each part is its address and its name; a decoder that reads a source has a second row for its cross-attention.
-export function partsOf(recipe, say) {
-  const stacks = recipe.encoder ? [["encoder.", recipe.encoder, "switch_encoder"], ["decoder.", recipe.decoder, "switch_decoder"]] : [["", recipe, "switch_layer"]];
-  const rows = [];
-  for (const [prefix, stack, name] of stacks) stack.layers.forEach((layer, number) => {
-    const address = `${prefix}layers.${number}`, title = say(name, { number });
-    const attention = (part) => [...Array(layer[part].heads).keys()].map((head) => [`${address}.${part}.head.${head}`, say("head", { number: head })]);
-    rows.push({ title, begins: true, heads: attention("mixer"), others: [[`${address}.mixer`, say("attention")], [`${address}.feedforward`, say("feedforward")], [address, say("whole")]] });
-    if (layer.cross) rows.push({ title: `${title} · ${say("cross")}`, heads: attention("cross"), others: [[`${address}.cross`, say("cross")]] });
+// The rows of switches of a model: a layer's heads, its attention, its feed-forward, and the whole of it. A switch is an address
+// and a name. A layer that reads a source has a second row, for its cross-attention.
+function rowsOf(recipe, say) {
+  const stacks = recipe.encoder ? { encoder: recipe.encoder, decoder: recipe.decoder } : { layer: recipe }, rows = [];
+  for (const [role, stack] of Object.entries(stacks)) stack.layers.forEach((layer, number) => {
+    const address = `${role === "layer" ? "" : `${role}.`}layers.${number}`, title = say(`switch_${role}`, { number });
+    const head = (part) => (_, at) => [`${address}.${part}.head.${at}`, say("head", { number: at })];
+    const heads = (part) => Array.from({ length: layer[part].heads }, head(part));
+    const parts = [[`${address}.mixer`, say("attention")], [`${address}.feedforward`, say("feedforward")], [address, say("whole")]];
+    rows.push({ title, about: title, heads: heads("mixer"), parts });
+    if (!layer.cross) return;
+    const cross = say("cross");
+    rows.push({ title: cross, about: `${title}, ${cross}`, inner: true, heads: heads("cross"), parts: [[`${address}.cross`, cross]] });
   });
   return rows;
 }
-export const addressesOf = (recipe, say) => partsOf(recipe, say).flatMap((row) => [...row.heads, ...row.others].map(([address]) => address));
+export const addressesOf = (recipe, say) => rowsOf(recipe, say).flatMap((row) => [...row.heads, ...row.parts].map(([address]) => address));
 
-// The table of checkboxes; `offNow` gives the set of addresses that are off, `changed` is called after each switch.
+// The table of checkboxes. `offNow` gives the set of addresses that are off, `changed` is called after each switch. Returns what
+// sets the boxes as that set says.
 export function drawSwitches(holder, recipe, offNow, say, changed) {
-  const rows = partsOf(recipe, say), most = Math.max(...rows.map((row) => row.heads.length)), grid = [];
-  const names = [...Array(most).keys(), say("attention"), say("feedforward"), say("whole")];
-  const box = ([address, name], row) => {
-    const input = el("input", { type: "checkbox", "data-address": address, "aria-label": `${row.title}, ${name}`, tabindex: -1, title: address });
+  const rows = rowsOf(recipe, say), most = Math.max(...rows.map((row) => row.heads.length));
+  const grid = rows.map(({ about, heads, parts }) => [...heads, ...parts].map(([address, name]) => {
+    const input = el("input", { type: "checkbox", "data-address": address, title: address, "aria-label": `${about}, ${name}`, tabindex: -1 });
     input.addEventListener("change", () => {
       offNow()[input.checked ? "delete" : "add"](address);
       changed();
     });
     return input;
-  };
-  const body = rows.map((row) => {
-    const inputs = [...row.heads, ...row.others].map((part) => box(part, row));
-    grid.push(inputs);
-    const cells = inputs.map((input) => el("td", {}, input)), gap = most - row.heads.length;
-    if (gap) cells.splice(row.heads.length, 0, ...Array.from({ length: gap }, () => el("td")));
-    return el("tr", { class: row.begins ? "begins" : "" }, el("th", { scope: "row" }, row.title), ...cells);
-  });
+  }));
   grid[0][0].tabIndex = 0;
-  const table = el("table", { "aria-label": say("switches") }, el("thead", {},
-    el("tr", {}, el("td"), ...names.map((name, at) => el("th", { scope: "col", "aria-label": at < most ? say("head", { number: name }) : null }, at < most ? `H${name}` : name)))), el("tbody", {}, ...body));
-  table.addEventListener("keydown", (event) => {
-    const [down, right] = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key] ?? [0, 0];
-    const y = grid.findIndex((line) => line.includes(document.activeElement));
-    if ((!down && !right) || y < 0) return;
-    event.preventDefault();
-    const line = grid[y + down], x = grid[y].indexOf(document.activeElement);
-    focus(line?.[Math.min(x + right, line.length - 1)]);
+  const lines = rows.map(({ title, inner, heads }, y) => {
+    const cells = grid[y].map((input) => el("td", {}, input)), gap = Array.from({ length: most - heads.length }, () => el("td"));
+    return el("tr", { class: inner ? "" : "begins" }, el("th", { scope: "row" }, title), ...cells.toSpliced(heads.length, 0, ...gap));
   });
-  const focus = (input) => {
-    if (!input) return;
-    for (const one of grid.flat()) one.tabIndex = one === input ? 0 : -1;
-    input.focus();
-  };
+  const column = (name, label) => el("th", { scope: "col", "aria-label": label }, name);
+  const heads = Array.from({ length: most }, (_, number) => column(`H${number}`, say("head", { number })));
+  const names = ["attention", "feedforward", "whole"].map((name) => column(say(name)));
+  const table = el("table", { "aria-label": say("switches") }, el("thead", {}, el("tr", {}, el("td"), ...heads, ...names)), el("tbody", {}, ...lines));
+  table.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    const y = grid.findIndex((line) => line.includes(document.activeElement));
+    if (!step || y < 0) return;
+    event.preventDefault();
+    const line = grid[y + step[0]], next = line?.[Math.min(grid[y].indexOf(document.activeElement) + step[1], line.length - 1)];
+    if (!next) return;
+    for (const one of grid.flat()) one.tabIndex = one === next ? 0 : -1;
+    next.focus();
+  });
   holder.replaceChildren(table);
-  const show = () => grid.flat().forEach((input) => (input.checked = !offNow().has(input.dataset.address)));
-  return show;
+  return () => grid.flat().forEach((input) => (input.checked = !offNow().has(input.dataset.address)));
 }
 
-// The likeliest tokens with their probabilities before and after a change.
-export function drawCompared(holder, before, after, piece, say) {
-  const order = (p) => [...p.keys()].sort((a, b) => p[b] - p[a]).slice(0, 6);
-  const shown = [...new Set([...order(after), ...order(before)])].slice(0, 9);
-  const row = (id) => el("tr", { class: id === shown[0] ? "picked" : "", "data-token": id }, el("td", { class: "piece" }, visible(piece(id))),
-    el("td", {}, el("div", { class: "bar" }, el("i", { style: `width:${100 * after[id]}%` }), el("u", { style: `width:${100 * before[id]}%` }))),
-    el("td", { class: "number" }, share(before[id])), el("td", { class: "number" }, share(after[id])));
-  const heads = [["column_token"], ["column_bars"], ["column_before", "number"], ["column_after", "number"]];
+// The likeliest tokens of a session with their probabilities before and after its change. Returns what a sentence says of it.
+export function drawCompared(holder, { before, after, model }, say) {
+  const likeliest = (p) => [...p.keys()].sort((a, b) => p[b] - p[a]).slice(0, 6), name = (id) => visible(model.tokenizer.piece(id));
+  const shown = [...new Set([...likeliest(after), ...likeliest(before)])].slice(0, 9), [best] = shown, [old] = likeliest(before);
+  const width = (p) => ({ style: `width:${100 * p}%` }), cell = (kind, ...inside) => el("td", { class: kind }, ...inside);
+  const row = (id) => el("tr", { class: id === best ? "picked" : "", "data-token": id }, cell("piece", name(id)),
+    cell("", el("div", { class: "bar" }, el("i", width(after[id])), el("u", width(before[id])))),
+    cell("number", share(before[id])), cell("number", share(after[id])));
+  const columns = { token: ["name", ""], bars: ["", ""], before: ["share", "number"], after: ["share", "number"] };
+  const heads = Object.entries(columns).map(([key, [, kind]]) => el("th", { scope: "col", class: kind }, say(`column_${key}`)));
   holder.replaceChildren(el("table", { class: "bars", "aria-label": say("compared") },
-    el("colgroup", {}, ...["name", "", "share", "share"].map((name) => el("col", { class: name }))),
-    el("thead", {}, el("tr", {}, ...heads.map(([name, kind]) => el("th", { scope: "col", class: kind }, say(name))))), el("tbody", {}, ...shown.map(row))));
-  const best = shown[0], old = order(before)[0];
-  return { token: visible(piece(best)), old: visible(piece(old)), same: best === old, before: share(before[best === old ? best : old]), after: share(after[best]) };
-}
-
-// Probabilities of a row of logits.
-export function softmax(logits) {
-  let most = -Infinity, total = 0;
-  for (const z of logits) if (z > most) most = z;
-  const p = Float64Array.from(logits, (z) => Math.exp(z - most));
-  for (const x of p) total += x;
-  return p.map((x) => x / total);
+    el("colgroup", {}, ...Object.values(columns).map(([kind]) => el("col", { class: kind }))),
+    el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...shown.map(row))));
+  return { same: best === old, token: name(best), old: name(old), before: share(before[old]), after: share(after[best]) };
 }

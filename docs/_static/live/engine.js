@@ -9,6 +9,7 @@ import { blocks } from "./blocks.js";
 import { readSafetensors } from "./tensor.js";
 import { Tokenizer } from "./tokenizer.js";
 export { sample } from "./sampler.js";
+export { softmax } from "./tensor.js";
 export { view } from "./view.js";
 
 // The modules of blocks that not every model has; a model loads those that its recipe names.

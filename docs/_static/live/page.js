@@ -4,7 +4,7 @@ import { addressesOf, drawCompared, drawSwitches } from "./change.js";
 import { room, sessionOf } from "./session.js";
 import { drawWork } from "./work.js";
 
-const { el, start, stop, share, visible, words: TRACE } = globalThis.zooTrace;
+const { el, start, stop, visible, words: TRACE } = globalThis.zooTrace;
 const root = document.querySelector(".zoo-live"), out = root.querySelector(".live"), form = root.querySelector("form");
 const find = (selector, inside = root) => inside.querySelector(selector);
 const all = (selector, inside = root) => [...inside.querySelectorAll(selector)];
@@ -12,9 +12,10 @@ const words = JSON.parse(find("script.words").textContent), language = root.lang
 const say = (name, values = {}) => words[name].replace(/\{(\w+)\}/g, (_, key) => values[key]);
 
 const SAMPLING = { temperature: [0, 2], top_k: [0, 4096], top_p: [0.01, 1], min_p: [0, 1] };
-const FIRST = { model: "llama", prompt: "", variant: "", cache: "1", temperature: 0, top_k: 0, top_p: 1, min_p: 0, steps: 0, task: "" };
+const FIRST = { model: "llama", prompt: "", task: "", variant: "", cache: "1", temperature: 0, top_k: 0, top_p: 1, min_p: 0, steps: 0 };
 const WAIT = 250; // ms after the last key
 const MASK = "[MASK]";
+const KIND = { bert: "masked", transformer: "source" }; // of the text that a model reads, where it is no prompt
 const MOST = 64; // tokens that an address asks for
 let state, off, written, session, trace, engine, typing, ticket = 0;
 const models = new Map();
@@ -28,20 +29,24 @@ function readAddress() {
     const value = parseFloat(asked.get(name));
     if (Number.isFinite(value)) state[name] = Math.min(Math.max(value, low), high);
   }
+  if (state.cache !== "0") state.cache = FIRST.cache;
   if (!Object.hasOwn(words.models, state.model)) state.model = FIRST.model;
   if (!asked.has("prompt")) state.prompt = words.prompts[state.model][0];
   off = new Set((asked.get("off") ?? "").split(",").filter(Boolean));
-  written = (asked.get("written") ?? "").split(".").filter(Boolean).map(Number);
+  written = idsOf(asked.get("written"));
   return asked.has("model");
 }
+const idsOf = (text) => (text ?? "").split(".").filter(Boolean).map(Number);
 function writeAddress() {
   const kept = { model: state.model, prompt: state.prompt };
   for (const name of ["task", "variant", "cache", ...Object.keys(SAMPLING)]) if (state[name] !== FIRST[name]) kept[name] = state[name];
   if (off.size) kept.off = [...off].join(",");
   for (const [name, value] of Object.entries(session.kept)) if (value) kept[name] = value;
-  history.replaceState(null, "", `#${Object.entries(kept).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}`);
+  const pairs = Object.entries(kept).map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
+  history.replaceState(null, "", `#${pairs.join("&")}`);
 }
 
+const tokensOf = (count) => say(count === 1 ? "tokens_one" : "tokens_many", { count });
 const title = () => words.models[state.model][0];
 const settings = () => Object.fromEntries(Object.keys(SAMPLING).map((name) => [name, state[name]]));
 const tell = (text) => (find(".status").textContent = text);
@@ -50,7 +55,12 @@ function fail(text) {
   box.textContent = text;
   box.hidden = !text;
   if (text) tell("");
-  out.classList.toggle("stale", Boolean(text));
+  stale(Boolean(text));
+}
+// What is shown is of an earlier run: it is dimmed, and cannot be used.
+function stale(is) {
+  out.classList.toggle("stale", is);
+  out.inert = is;
 }
 
 // The form follows the state.
@@ -58,12 +68,21 @@ function showForm() {
   for (const input of form.elements.model) input.checked = input.value === state.model;
   const box = form.elements.prompt;
   if (box.value !== state.prompt) box.value = state.prompt;
-  find(".asked label").textContent = say({ bert: "masked", transformer: "source" }[state.model] ?? "prompt");
-  find(".examples").replaceChildren(...words.prompts[state.model].map((text) => el("button", { type: "button", onclick: () => { box.value = text; typed(0); } }, text)));
-  const task = words.task_list.find((one) => one.name === state.task), told = find(".task");
+  find(".asked label").textContent = say(KIND[state.model] ?? "prompt");
+  const examples = find(".examples"), shown = examples.dataset.model === state.model;
+  examples.dataset.model = state.model;
+  const example = (text) => el("button", { type: "button", onclick: () => { box.value = text; typed(0); } }, text);
+  if (!shown) examples.replaceChildren(...words.prompts[state.model].map(example));
+  showTask(words.task_list.find((one) => one.name === state.task));
+}
+function showTask(task) {
+  const told = find(".task"), link = ([text, set]) => [el("a", { href: `#task=${task.name}&${set}` }, text), " "];
   told.hidden = !task;
-  if (task) told.replaceChildren(el("b", {}, `${task.title}: `), `${task.text} `, ...task.links.flatMap(([text, set]) => [el("a", { href: `#task=${task.name}&${set}` }, text), " "]));
-  for (const link of all(".tasks a")) task?.name === link.dataset.task ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current");
+  if (task) told.replaceChildren(el("b", {}, `${task.title}: `), `${task.text} `, ...task.links.flatMap(link));
+  for (const one of all(".tasks a")) {
+    if (one.dataset.task === task?.name) one.setAttribute("aria-current", "true");
+    else one.removeAttribute("aria-current");
+  }
 }
 
 // The model of a name, loaded once; where that failed, it is tried again.
@@ -80,6 +99,7 @@ async function load(name) {
   const bar = find("progress"), size = (bytes) => (bytes / 1e6).toFixed(1);
   bar.removeAttribute("value");
   bar.hidden = false;
+  stale(true);
   tell(say("starting", { model: title() }));
   const progress = (done, total) => {
     if (name !== state.model) return;
@@ -106,29 +126,32 @@ async function run() {
     const began = performance.now(), before = session?.model;
     session = begin(model);
     if (before !== model) showChange(model);
+    stale(false);
     show();
-    const count = session.text.length + (session.source?.T ?? 0), tokens = say(count === 1 ? "tokens_one" : "tokens_many", { count });
+    const tokens = tokensOf(session.text.length + (session.source?.T ?? 0));
     if (model.kind === "encoder" && !session.masks.length) return tell(say("no_mask"));
     tell(say("ready", { model: title(), tokens, time: Math.round(performance.now() - began) }));
   } catch (error) {
     if (mine === ticket) fail(error.message);
   }
 }
+// The session that the state describes, without what the model does not have.
 function begin(model) {
-  const ids = model.tokenizer.encode(state.prompt), recipe = model.variants().find((one) => one.id === state.variant)?.recipe ?? model.recipe;
-  const limit = model.context - room(model), known = new Set(addressesOf(recipe, say));
+  const { tokenizer } = model, ids = tokenizer.encode(state.prompt), limit = model.context - room(model);
   if (ids.length > limit) throw new Error(say("too_long", { count: ids.length, model: title(), limit }));
-  if (recipe === model.recipe) state.variant = "";
+  const variant = model.variants().find((one) => one.id === state.variant), known = new Set(addressesOf(model.recipe, say));
+  state.variant = variant?.id ?? "";
   for (const address of [...off]) if (!known.has(address)) off.delete(address);
-  const made = sessionOf(engine, model, { ids, recipe, off, cached: state.cache === "1", settings: settings(), steps: state.steps, written: written.filter((id) => model.tokenizer.vocab[id] !== undefined) });
-  Object.assign(state, { steps: 0 });
-  return made;
+  written = written.filter((id) => tokenizer.vocab[id] !== undefined);
+  const { steps, cache } = state, given = { ids, off, written, steps, cached: cache === "1", settings: settings() };
+  state.steps = 0;
+  return sessionOf(engine, model, { ...given, recipe: variant?.recipe ?? model.recipe });
 }
 
 // What can be changed in a model: its variants and its switches.
 function showChange(model) {
-  const select = find("[name=variant]"), variants = model.variants();
-  select.replaceChildren(el("option", { value: "" }, say("variant_none")), ...variants.map(({ id }) => el("option", { value: id }, words[id] ?? id)));
+  const variants = model.variants(), option = ({ id }) => el("option", { value: id }, words[id] ?? id);
+  find("[name=variant]").replaceChildren(el("option", { value: "" }, say("variant_none")), ...variants.map(option));
   find(".variants").hidden = !variants.length;
   showSwitches = drawSwitches(find(".switches"), model.recipe, () => off, say, changed);
 }
@@ -136,8 +159,9 @@ let showSwitches;
 
 // A change of the model: the text that was written stays.
 function changed() {
-  Object.assign(state, { steps: session?.kept.steps ?? 0 });
-  written = (session?.kept.written ?? "").split(".").filter(Boolean).map(Number);
+  const kept = session.kept;
+  state.steps = kept.steps ?? 0;
+  written = idsOf(kept.written);
   run();
 }
 // A text that was typed: it is read from its beginning.
@@ -151,7 +175,7 @@ function typed(wait = WAIT) {
 
 // The text for another model: masks for BERT alone, an example where the last one was an example of another task.
 function promptFor(model) {
-  const kind = (name) => ({ bert: "masked", transformer: "source" })[name] ?? "prompt", from = kind(state.model), to = kind(model), { prompt } = state;
+  const { prompt } = state, from = KIND[state.model], to = KIND[model];
   if (from === to) return prompt;
   const isExample = words.prompts[state.model].includes(prompt), [start] = prompt.split(MASK), chinese = /[一-鿿]\s*$/.test(start);
   if (to === "source" || (from === "source" && isExample)) return isExample ? words.prompts[model][0] : prompt;
@@ -159,20 +183,26 @@ function promptFor(model) {
   return start.trimEnd() || words.prompts[model][0];
 }
 
+// The parts of a trace, and the field of the view that each draws.
+const ENDS = { choice: "decisions", masks: "masks", uncovering: "unmasking" };
+const FIELDS = { ...ENDS, layers: "layers", lens: "lens", pieces: "tracks", vectors: "before", output: "after" };
 // Everything that a run shows.
 function show() {
   const data = session.view(language), { model } = session, why = model.words[language];
   out.hidden = false;
   out.style.minHeight = `${out.offsetHeight}px`; // so that the page does not jump while its parts are drawn anew
-  const parts = { choice: data.decisions.length, masks: data.masks.length, uncovering: data.unmasking.length, lens: data.lens.length, layers: 1, pieces: 1, vectors: 1, output: data.after.length, work: session.steps.length };
-  for (const [name, there] of Object.entries(parts)) {
+  for (const [name, field] of Object.entries({ ...FIELDS, work: "" })) {
+    const { length } = data[field] ?? session.steps;
     const section = find(`[data-show=${name}]`), holder = find(".holder", section);
-    section.hidden = !there;
+    section.hidden = !length;
     holder?.replaceChildren();
-    if (holder) there ? (holder.dataset.part = name) : delete holder.dataset.part;
+    if (length) holder?.setAttribute("data-part", name);
+    else holder?.removeAttribute("data-part");
   }
-  for (const text of all("[data-why]")) text.textContent = (text.dataset.why !== "experts" || data.layers.some((layer) => layer.experts.length)) && (why[text.dataset.why] ?? "") || "";
+  const routed = data.layers.some((layer) => layer.experts.length);
+  for (const text of all("[data-why]")) text.textContent = text.dataset.why === "experts" && !routed ? "" : why[text.dataset.why] ?? "";
   drawTrace(data);
+  showFlow(data);
   showSwitches();
   showVariant();
   showCompared();
@@ -182,8 +212,23 @@ function show() {
   out.style.minHeight = "";
   writeAddress();
 }
+// The way of a text through the model, with shapes; each step leads to its part of the page.
+function showFlow(data) {
+  const { model, next } = session, last = model.recipe.decoder ?? model.recipe;
+  const count = data.tracks.reduce((sum, track) => sum + track.read, 0), end = Object.keys(ENDS).find((name) => data[ENDS[name]].length);
+  const steps = {
+    pieces: tokensOf(count),
+    vectors: say("flow_vectors", { rows: count, width: last.embedding.dim }),
+    layers: say("flow_layers", { layers: data.layers.length, heads: last.layers[0].mixer.heads }),
+    output: say("flow_logits", { rows: data.tracks.at(-1).read, vocabulary: last.embedding.vocab }),
+    ...(end && { [end]: say(`flow_${end}`, { token: next === undefined ? "" : visible(model.tokenizer.piece(next)) }) }),
+  };
+  const button = ([part, text]) => el("button", { type: "button", onclick: () => find(`[data-show=${part}]`).scrollIntoView() }, text);
+  find(".flow").replaceChildren(...Object.entries(steps).map(button));
+}
 function drawTrace(data) {
-  const pressed = all(".map", out).findIndex((map) => map.getAttribute("aria-pressed") === "true"), opened = all("details", out).map((box) => box.open && box.firstChild.textContent);
+  const pressed = all(".map").findIndex((map) => map.getAttribute("aria-pressed") === "true");
+  const opened = all("details").filter((box) => box.open).map((box) => box.firstChild.textContent);
   if (trace) stop(trace);
   find(".tracks").replaceChildren();
   find(".scrub").replaceWith(find(".scrub").cloneNode(true)); // without the listeners of the last trace
@@ -193,19 +238,24 @@ function drawTrace(data) {
     session.settings = settings();
     session.choices[session.choices.length - 1] = data.decisions[data.decisions.length - 1] = session.choose(session.settings);
     showSteps();
+    showFlow(data);
     writeAddress();
   };
-  trace.change({ step: data.passes.length - 1, token: data.unmasking.at(-1)?.kept[0] ?? data.masks[0]?.position ?? data.tracks.at(-1).read - 1 });
-  all(".map", out)[pressed]?.click();
-  for (const box of all("details", out)) if (opened.includes(box.firstChild.textContent)) box.open = true;
-  for (const canvas of all("canvas", out)) canvas.draw?.();
+  const token = data.unmasking.at(-1)?.kept[0] ?? data.masks[0]?.position ?? data.tracks.at(-1).read - 1;
+  trace.change({ step: data.passes.length - 1, token });
+  all(".map")[pressed]?.click();
+  for (const box of all("details")) if (opened.includes(box.firstChild.textContent)) box.open = true;
+  for (const canvas of all("canvas")) {
+    const { top, bottom } = canvas.getBoundingClientRect();
+    if (top < innerHeight && bottom > 0) canvas.draw?.(); // at once, so that it does not blink
+  }
 }
 function showSteps() {
-  const { canStep, canUndo, model } = session, done = { ended: session.ended, unmasked: model.kind === "diffusion" && !canStep, full: model.kind !== "encoder" && !canStep };
-  for (const [name, can] of Object.entries({ step: canStep, run: canStep, undo: canUndo, restart: canUndo })) find(`[data-do=${name}]`).disabled = !can;
+  const { canStep, canUndo, ended, model } = session, can = { step: canStep, run: canStep, undo: canUndo, restart: canUndo };
+  for (const [name, is] of Object.entries(can)) find(`[data-do=${name}]`).disabled = !is;
   find(".steps").hidden = model.kind === "encoder";
-  const reason = Object.keys(done).find((name) => done[name]);
-  find(".next").textContent = reason ? say(reason, { limit: model.context }) : canStep && session.choices.length ? say("next_is", { token: visible(model.tokenizer.piece(session.next)) }) : "";
+  const reason = model.kind === "diffusion" ? "unmasked" : ended ? "ended" : "full";
+  find(".next").textContent = canStep ? "" : say(reason, { limit: model.context });
 }
 function showVariant() {
   find("[name=variant]").value = state.variant;
@@ -215,11 +265,13 @@ function showCompared() {
   const told = find(".told"), place = find(".compared");
   place.replaceChildren();
   if (!session.isChanged) return (told.textContent = say("all_are_on"));
-  const names = [...(state.variant ? [words[state.variant] ?? state.variant] : []), ...off], few = names.slice(0, 3).join(TRACE.comma), list = names.length > 3 ? `${few} ${say("and_more", { count: names.length - 3 })}` : few;
-  const piece = (id) => session.model.tokenizer.piece(id), { same, ...values } = drawCompared(place, session.before, session.after, piece, say);
+  const names = [...(state.variant ? [words[state.variant] ?? state.variant] : []), ...off], more = names.length - SOME;
+  const list = names.slice(0, SOME).join(TRACE.comma) + (more > 0 ? ` ${say("and_more", { count: more })}` : "");
+  const { same, ...values } = drawCompared(place, session, say);
   told.textContent = say(same ? "changed_same" : "changed_other", { list, ...values });
 }
 
+const SOME = 3; // changes that are named
 const STEPS = { step: 1, run: 8 };
 function act(name) {
   if (name === "all") return off.clear(), changed();
@@ -233,7 +285,8 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   run();
 });
-form.elements.prompt.addEventListener("input", () => typed());
+form.elements.prompt.addEventListener("input", (event) => event.isComposing || typed());
+form.elements.prompt.addEventListener("compositionend", () => typed());
 form.elements.prompt.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
@@ -261,6 +314,6 @@ function begun() {
   if (asked) run();
   else tell(say("idle", { size: words.sizes[state.model] }));
 }
-addEventListener("hashchange", begun);
+addEventListener("hashchange", () => /\bmodel=/.test(location.hash) && begun()); // other addresses are headings
 form.hidden = false;
 begun();

@@ -1,9 +1,8 @@
 // A text that a model reads and writes: its passes, what each computed, and the view of it that a trace draws.
 
-import { softmax } from "./change.js";
-
 const MASKS = 8; // that masked diffusion begins with
 const workOf = (run) => run.computed.multiplications + run.computed.scores;
+const largestGap = (a, b) => a.reduce((most, x, at) => Math.max(most, Math.abs(x - b[at])), 0);
 const rowOf = (run, position) => run.logits.subarray(position * run.V, (position + 1) * run.V);
 
 // The session of a model. `given`: `ids` of the prompt, the `recipe` that runs, the addresses that are `off`, whether tokens
@@ -15,8 +14,9 @@ export function sessionOf(engine, model, given) {
 
 class Session {
   constructor(engine, model, given) {
-    Object.assign(this, given, { engine, model, changed: { recipe: given.recipe, off: given.off }, runs: [], steps: [], choices: [], masks: [], unmasking: [] });
-    this.isChanged = given.off.size > 0 || given.recipe !== model.recipe;
+    const { recipe, off } = given;
+    Object.assign(this, given, { engine, model, changed: { recipe, off }, runs: [], steps: [], choices: [], masks: [], unmasking: [] });
+    this.isChanged = off.size > 0 || recipe !== model.recipe;
     this.start(given);
   }
   // What the page's address keeps of it.
@@ -30,16 +30,18 @@ class Session {
     return false;
   }
   view(language) {
-    const { choices, masks, unmasking, settings, engine, model } = this, runs = this.source ? [this.source, ...this.runs] : this.runs;
+    const { choices, masks, unmasking, settings, engine, model, runs } = this;
     return engine.view(model, runs, { prompt: this.prompt?.length, choices, masks, unmasking, settings, language });
   }
   // The probabilities of the next token, or of the first mask, as the model runs and as it was trained.
   get after() {
-    return softmax(rowOf(this.runs.at(-1), this.place(this.runs.at(-1))));
+    return this.probabilities(this.runs.at(-1));
   }
   get before() {
-    const run = this.plain();
-    return softmax(rowOf(run, this.place(run)));
+    return this.probabilities(this.plain());
+  }
+  probabilities(run) {
+    return this.engine.softmax(rowOf(run, this.place(run)));
   }
   plain() {
     return this.model.run(this.text, { keep: false });
@@ -56,14 +58,20 @@ class Writer extends Session {
     for (const token of written) if (this.text.length < model.context) this.write(token);
     for (let at = 0; at < steps && this.canStep; at++) this.step();
   }
-  // One pass with the cache, and one over the whole text without it: both are counted and compared, one is shown.
+  // One pass with the cache, and one over the whole text without it: both are counted and compared, one is shown. The
+  // first pass computes the same in both.
   read(ids) {
-    const { model, source, changed, cached, cache } = this, found = this.text.length, first = found ? 0 : source ? workOf(source) : 0; // the encoder runs once, either way
+    const { model, source, changed, cached, cache } = this, found = this.text.length;
     this.snapshots.push({ length: cache.length, layers: { ...cache.layers } });
     this.text = [...this.text, ...ids];
-    const quick = model.run(ids, { ...changed, source, cache, keep: cached }), whole = model.run(this.text, { ...changed, source, keep: !cached });
-    const last = rowOf(whole, whole.T - 1), gap = rowOf(quick, quick.T - 1).reduce((most, z, id) => Math.max(most, Math.abs(z - last[id])), 0);
-    this.steps.push({ gap, with: { positions: ids.length, cached: found, work: workOf(quick) + first }, without: { positions: this.text.length, cached: 0, work: workOf(whole) + first } });
+    const quick = model.run(ids, { ...changed, source, cache, keep: cached });
+    const whole = cached && !found ? quick : model.run(this.text, { ...changed, source, keep: !cached });
+    const encoded = source && !found ? workOf(source) : 0; // the encoder runs once, either way
+    this.steps.push({
+      with: { positions: ids.length, cached: found, work: workOf(quick) + encoded },
+      without: { positions: this.text.length, cached: 0, work: workOf(whole) + encoded },
+      gap: largestGap(rowOf(quick, quick.T - 1), rowOf(whole, whole.T - 1)),
+    });
     if (!cached) this.runs.at(-1)?.values.clear(); // a view shows the last pass alone
     this.runs.push(cached ? quick : whole);
     this.choices.push(this.choose(this.settings));
@@ -83,9 +91,11 @@ class Writer extends Session {
     for (const list of [this.runs, this.steps, this.choices]) list.pop();
     this.text = this.text.slice(0, -1);
     Object.assign(this.cache, this.snapshots.pop());
-    if (this.cached) return;
-    this.runs.pop();
-    this.runs.push(this.model.run(this.text, { ...this.changed, source: this.source })); // its values were dropped
+  }
+  view(language) {
+    const { model, text, changed, source, runs } = this, last = runs.length - 1;
+    if (!runs[last].values.size) runs[last] = model.run(text, { ...changed, source }); // after an undo
+    return super.view(language);
   }
   get kept() {
     return { written: this.text.slice(this.prompt.length).join(".") };

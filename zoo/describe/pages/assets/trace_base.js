@@ -119,8 +119,8 @@ const RAMPS = {
   light: { up: ["#f8f8f4", "#dcebc4", "#9fd0a0", "#52aa93", "#2f7f8e", "#30568a", "#37286e"], plus: "#1f5fae", minus: "#b5560b", zero: "#f8f8f4" },
   dark: { up: ["#1a1e26", "#302f6a", "#33598f", "#2f8591", "#4eb083", "#a3d65f", "#fbf0a4"], plus: "#63a8ff", minus: "#ff9d4a", zero: "#1a1e26" },
 };
-const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
-const mixed = (a, b, t) => rgb(a).map((x, i) => Math.round(x + (rgb(b)[i] - x) * t));
+const RGB = Object.fromEntries(Object.values(RAMPS).flatMap(({ up, ...ends }) => [...up, ...Object.values(ends)]).map((hex) => [hex, [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16))]));
+const mixed = (a, b, t) => RGB[a].map((x, i) => Math.round(x + (RGB[b][i] - x) * t));
 // Black or white, whichever has the greater contrast (WCAG's relative luminance).
 function inkOn(colour) {
   const [r, g, b] = colour.map((x) => (x / 255 <= 0.04045 ? x / 255 / 12.92 : ((x / 255 + 0.055) / 1.055) ** 2.4));

@@ -204,7 +204,7 @@ function openHead(t, pattern, index, open) {
   const label = t.say("weights_of", { index });
   const table = cells({ label, columns, rows, tall: columns.length > 8, square: pattern.columns === pattern.rows && !pattern.first_row, cell: (box, y, x) => {
     const weight = head.weights[y][x];
-    box.textContent = weight ? weight.toFixed(weight >= 0.9995 ? 2 : 3).replace(/^0/, "") : "0";
+    box.textContent = weight >= 0.0005 ? weight.toFixed(weight >= 0.9995 ? 2 : 3).replace(/^0/, "") : "0";
     paint(box, t.sequential(weight));
   }, tell: (y) => t.select(pattern.rows, y + pattern.first_row), chosen: (y) => t.isChosen(pattern.rows, y + pattern.first_row),
   later: (y) => y + pattern.first_row >= t.readTokens(pattern.rows) });
