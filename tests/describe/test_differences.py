@@ -59,6 +59,13 @@ def test_a_part_that_some_layers_lack_is_told_with_these_layers():
     assert "Squared ReLU feed-forward is added to 25 of 56 layers." in told
 
 
+def test_norms_after_each_part_are_told_by_their_place():
+    assert from_base("olmo2") == [
+        "RMSNorm over all query heads together, and over all key heads.",
+        "Norms come after each part, before its sum instead of before each part (Pre-LN).",
+    ]
+
+
 def test_a_model_does_not_differ_from_itself():
     for name in NAMES:
         assert differences(recipe(name), recipe(name)) == []
@@ -124,9 +131,9 @@ def test_scales_are_told_by_their_number_and_by_the_width_where_it_is_their_root
 def test_layers_without_positions_are_told_where_others_have_some():
     before = recipe("llama:pocket")
     some = before.change_layers(lambda index, _: dict(mixer=dict(rope=None)) if index == 3 else {})
-    assert differences(before, some) == [
-        "Positions: rotary, base 10,000; none in 1 of 4 layers instead of rotary."
-    ]
+    assert differences(before, some) == ["In layer 4 of 4: no positions."]
+    assert differences(some, before) == ["Every layer has positions."]
+    assert from_base("smollm3") == ["In one layer in 4: no positions."]
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,13 @@ SMALL = dict(
 MOST_TYPED = 10  # lines
 
 
-def equals_the_reference(model, tmp_path, typed=(), compare=agrees):
-    """Write the plugin, replace lines by those of `typed`, (old, new) each, and compare the logits; gives what was told."""
+def equals_the_reference(model, tmp_path, typed=(), compare=agrees, base=None):
+    """Write the plugin, replace lines by those of `typed`, (old, new) each, and compare the logits; gives what was told.
+
+    `base` is the family where the zoo has the architecture itself, None for the nearest.
+    """
     model.save_pretrained(tmp_path / "checkpoint")
-    told = create_from("child", tmp_path / "checkpoint", where=tmp_path)
+    told = create_from("child", tmp_path / "checkpoint", where=tmp_path, base=base)
     file = tmp_path / "child" / "zoo_child" / "__init__.py"
     code = file.read_text()
     for old, new in typed:
@@ -91,7 +94,7 @@ def test_phi3_needs_its_guesses_accepted(tmp_path):
     config = Phi3Config(**SMALL, num_key_value_heads=2, intermediate_size=48)
     model = reference(Phi3ForCausalLM, config)
     model.save_pretrained(tmp_path / "checkpoint")
-    told = create_from("other", tmp_path / "checkpoint", where=tmp_path)
+    told = create_from("other", tmp_path / "checkpoint", where=tmp_path, base="llama")
     rules = [
         line.partition(": Split(")[2].rpartition(")")[0] for line in told.splitlines() if "Split(" in line
     ]
@@ -101,7 +104,7 @@ def test_phi3_needs_its_guesses_accepted(tmp_path):
         ("from zoo.architecture import Architecture,", "from zoo.architecture import Split, Architecture,"),
         ("OWN = (\n", f"OWN = (\n{accepted}"),
     ]
-    equals_the_reference(model, tmp_path, typed)
+    equals_the_reference(model, tmp_path, typed, base="llama")
 
 
 @pytest.mark.filterwarnings("error:config.json")
@@ -124,7 +127,7 @@ def test_granite_needs_its_multipliers(tmp_path):
             "    )\n",
         )
     ]
-    told = equals_the_reference(reference(GraniteForCausalLM, config), tmp_path, typed)
+    told = equals_the_reference(reference(GraniteForCausalLM, config), tmp_path, typed, base="llama")
     assert 'logits_scaling": 8.0, divides the logits: head.scale' in told
 
 
@@ -141,7 +144,7 @@ def test_smollm3_needs_its_layers_without_positions(tmp_path):
             "    )\n",
         )
     ]
-    told = equals_the_reference(reference(SmolLM3ForCausalLM, config), tmp_path, typed)
+    told = equals_the_reference(reference(SmolLM3ForCausalLM, config), tmp_path, typed, base="qwen2")
     assert 'qwen2 does not read "no_rope_layers": [1, 0], 0 for each layer without' in told
 
 

@@ -104,7 +104,7 @@ def test_layer_norms_biases_and_flags_are_found(tmp_path):
 def test_what_a_known_key_means_is_said(tmp_path):
     config = LLAMA | dict(model_type="odd", residual_multiplier=0.22)
     folder = checkpoint(tmp_path / "checkpoint", config, tensors_of("llama", LLAMA))
-    told = create_from("child", folder, where=tmp_path)
+    told = create_from("child", folder, where=tmp_path, base="llama")
     meant = '"residual_multiplier": 0.22, multiplies what is added to the residual stream: layers.residual_scale\n'
     assert f"llama does not read {meant}" in told
     assert meant in re.sub(r"\n +# +", " ", code_in(tmp_path))
@@ -157,7 +157,7 @@ def test_what_has_no_place_or_is_a_guess_is_a_line_to_do(tmp_path):
         tensors[f"{at}.odd_gain.weight"] = mx.ones((7,))
         tensors[f"{at}.first_layernorm.weight"] = tensors.pop(f"{at}.input_layernorm.weight")
     folder = checkpoint(tmp_path / "checkpoint", LLAMA | dict(model_type="odd"), tensors)
-    told = create_from("child", folder, where=tmp_path)
+    told = create_from("child", folder, where=tmp_path, base="llama")
     assert '"model.layers.{i}.odd_gain.weight" (7,) has no place in llama' in told
     assert 'Rename("model.layers.{i}.first_layernorm.*", "layers.{i}.mixer_norm.*")' in told
     assert 'sizes=("heads", "kv_heads", "kv_heads")' in told
