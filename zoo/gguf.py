@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 from zoo.errors import CheckpointError
 from zoo.frozen import Frozen, frozen
@@ -96,6 +96,7 @@ class RotaryPairs(Rename):
 class Added(Rename):
     """A tensor to which the file's writer added `amount`; loading subtracts it."""
 
+    exact: ClassVar[bool] = False
     amount: float = 1.0
 
     def loaded(self, tensor: Any) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from zoo.errors import CheckpointError, PluginError
 from zoo.frozen import Frozen, frozen
@@ -111,8 +111,11 @@ def check_pair(rule: Any, source: Any, target: Any, only_source: str = "") -> No
 class Rule(Frozen):
     """A weight rule. `forward` moves the tensors it matches from `source` to `target`; `backward` undoes it.
 
-    `recipe` is the model's, for rules that depend on it (a tied head). Each tensor is taken by one rule.
+    `recipe` is the model's, for rules that depend on it (a tied head). Each tensor is taken by one rule. One that is not
+    `exact` computes with the numbers, and may round them.
     """
+
+    exact: ClassVar[bool] = True
 
     def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         """Take tensors by their checkpoint names out of `source`, put parameters into `target`."""
@@ -361,6 +364,11 @@ class OfBlock(Rule):
 
     spec: type[Spec]
     rules: tuple[Rule, ...]
+
+    @property
+    def exact(self) -> bool:  # type: ignore[override]
+        """Whether all its rules are."""
+        return all(rule.exact for rule in self.rules)
 
     def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         for rule in self.rules:
