@@ -42,6 +42,7 @@ def setup(app: Any) -> None:
     app.add_css_file("zoo-colours.css")
     app.add_css_file("zoo.css")
     app.add_css_file("home.css")
+    app.add_css_file("wide.css")
     app.add_js_file("zoo.js")
     app.connect("html-page-context", share_styles)
     app.connect("build-finished", write)

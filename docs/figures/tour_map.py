@@ -89,7 +89,7 @@ def chip_of_text(prompt: str) -> str:
     """The text that comes in."""
     middle = (LEFT + RIGHT) / 2
     return rect(LEFT, 6, RIGHT - LEFT, 36, fill="var(--tint)", radius=18) + text(
-        middle, 30, prompt, anchor="resid_mid", size=15
+        middle, 30, prompt, anchor="middle", size=15
     )
 
 
@@ -99,10 +99,10 @@ def row_of(names: list[str], ids: list[int] | None = None) -> str:
     drawn, left = [], 0.0
     for index, name in enumerate(names):
         step = widths[index] * ROW / sum(widths)
-        drawn.append(text(left + step / 2, 25 if ids else 33, name, anchor="resid_mid", size=12))
+        drawn.append(text(left + step / 2, 25 if ids else 33, name, anchor="middle", size=12))
         if ids:
             drawn.append(
-                text(left + step / 2, 43, str(ids[index]), anchor="resid_mid", size=12, colour="quiet")
+                text(left + step / 2, 43, str(ids[index]), anchor="middle", size=12, colour="quiet")
             )
         left += step
     return "".join(drawn)
@@ -147,7 +147,7 @@ def wrote(prompt: str, token: str) -> str:
 def loop(language: str, height: float) -> str:
     """The way back: the new token is appended, and what was computed is in the cache."""
     start = height - BEAT + 46
-    cache = f'<a href="cache.html">{text(0, 0, said(language, "append, with the cache", "追加词元，用 KV 缓存"), anchor="resid_mid", size=14, colour="accent")}</a>'
+    cache = f'<a href="cache.html">{text(0, 0, said(language, "append, with the cache", "追加词元，用 KV 缓存"), anchor="middle", size=14, colour="accent")}</a>'
     return (
         line([(LEFT, start), (26, start), (26, 24), (LEFT - 8, 24)], colour="accent", width=1.8)
         + f'<polygon points="{LEFT - 8},19 {LEFT - 8},29 {LEFT},24" style="fill:var(--accent)"/>'

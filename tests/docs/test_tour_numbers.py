@@ -62,5 +62,6 @@ def test_the_first_figure_has_whole_tokens_and_the_residual_sum_before_the_feedf
     tokenizer = zoo.load("llama").tokenizer
     tokens = tour_map.pieces(tokenizer, tokenizer.encode(tour_map.PROMPT[language]))
     assert all(f">{token}<" in drawn for token in tokens)
+    assert set(re.findall(r'text-anchor="([^"]*)"', drawn)) <= {"start", "middle", "end"}
     pages = re.findall(r'<a href="([^"]+)\.html">', drawn)
     assert pages.index("attention") < pages.index("residuals-and-norms") < pages.index("feedforward")
