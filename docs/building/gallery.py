@@ -68,7 +68,7 @@ def gallery(among: dict[str, Member], language: str, address: str) -> str:
         items = "".join(item for item, _ in cards)
         tasks = " ".join(sorted({one.task for one in some}))
         parts.append(
-            f'<section data-tasks="{tasks}"><h2>{title}</h2><ul class="zoo-gallery" aria-label="{title}">{items}</ul></section>'
+            f'<div data-tasks="{tasks}"><h2>{title}</h2><ul class="zoo-gallery" aria-label="{title}">{items}</ul></div>'
         )
     return f'<div class="zoo-filtered">{style}{task_filter(among, language, "gallery")}{"".join(parts)}</div>'
 
