@@ -205,7 +205,8 @@ def test_bert(tmp_path, types):
         ("bert", {"attn_qkv", "output_norm", "cls", "cls.output"}),  # of models that are made of BERT
         ("t5", set()),
         ("mamba", set()),
-        *((name, set()) for name in ("olmo2", "gemma3", "minimax-m2", "granite", "smollm3", "starcoder2")),
+        *((name, set()) for name in ("olmo2", "gemma3", "minimax-m2", "granite")),
+        *((name, {"attn_rot_embd"}) for name in ("smollm3", "starcoder2")),
         ("deepseek2", {"attn_k", "attn_v", "attn_rot_embd"}),
     ],
 )
