@@ -1,6 +1,7 @@
 """Nemotron-H: each layer is one part, a Mamba-2 mixer, a feed-forward or attention without positions. Imports no mlx."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from zoo.architecture import (
     Architecture,
@@ -25,6 +26,9 @@ class FeedForwardLayer(Spec):
     """x + feedforward(norm(x)), and nothing else."""
 
     kind, name = "layer", "feedforward-only"
+    recurrent: ClassVar[bool] = (
+        True  # a cache that counts tokens: a stage of a pipeline may have no other layers
+    )
     feedforward: Spec = field(metadata={"kind": "feedforward"})
     feedforward_norm: Spec = field(metadata={"kind": "norm"})
 

@@ -9,10 +9,11 @@ import mlx.nn as nn
 
 import zoo_nemotron_h as specs
 from zoo.blocks.layer import CachedLayer
+from zoo.cache import CachePolicy, StateCache
 
 
 class FeedForwardLayer(CachedLayer):
-    """x + feedforward(norm(x)); nothing of it is cached."""
+    """x + feedforward(norm(x)). Its cache holds nothing, and says how many tokens were read."""
 
     def __init__(
         self,
@@ -26,7 +27,13 @@ class FeedForwardLayer(CachedLayer):
         super().__init__(spec, index)
         self.feedforward, self.feedforward_norm = feedforward, feedforward_norm
 
+    def make_cache(self, policy: CachePolicy | None = None) -> StateCache:
+        """A cache of no arrays."""
+        return StateCache(0, policy)
+
     def __call__(
         self, x: mx.array, mask: Any = None, cache: Any = None
     ) -> mx.array:  # (B, T, D) -> (B, T, D)
+        if cache is not None:
+            cache.advance(x.shape[1])
         return x + self.feedforward(self.feedforward_norm(x))

@@ -4,11 +4,11 @@ import mlx.core as mx
 import pytest
 
 from zoo.config import Config
-from zoo.errors import ConfigError, PluginError
+from zoo.errors import ConfigError
 from zoo.host.registry import default_registry
 from zoo.host.resolve import resolve
 from zoo.recipe import Attention
-from zoo.testing import subject
+from zoo.testing import same, subject
 from zoo.weights import apply, invert
 from zoo_mamba import MixerLayer
 from zoo_mamba2 import StateSpace
@@ -71,17 +71,20 @@ def test_a_norm_of_a_layer_that_is_not_there_is_left_over():
     assert not found and set(left) == set(stored)
 
 
-def test_feedforward_layers_keep_nothing():
+def test_feedforward_layers_keep_nothing_and_count_tokens():
     made = subject("nemotron-h")
     cache = made.model.make_cache()
     made.model(made.tokens, cache)
     assert [bool(list(one.state)) for one in cache] == [True, False, True, False, True]
+    assert {one.length for one in cache} == {made.tokens.shape[1]}
 
 
-def test_mlx_lm_has_no_cache_for_a_layer_that_keeps_nothing():
+def test_runs_with_the_caches_of_mlx_lm():
     made = subject("nemotron-h")
-    with pytest.raises(PluginError, match="no counterpart of the cache LayerCache"):
-        Served(made.model, {}, "nemotron-h").make_cache()
+    served, tokens = Served(made.model, {}, "nemotron-h"), made.tokens
+    caches = served.make_cache()
+    pieces = [served(tokens[:, :5], caches), served(tokens[:, 5:], caches)]
+    same(mx.concatenate(pieces, axis=1), made.model(tokens), "logits")
 
 
 @pytest.mark.parametrize(

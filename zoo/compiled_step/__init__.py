@@ -93,5 +93,6 @@ def compiled_step(model: Any) -> CompiledStep | None:
 
 
 def _alone(need: Any) -> bool:
-    """Whether a layer is called with the mask and the cache of its one mixer, and nothing else."""
-    return len(need.memories) == 1 and bool(need.caches) and not (need.by_part or need.gives or need.takes)
+    """Whether a layer is called with the mask and the cache of its one mixer, or its own, and nothing else."""
+    cached = bool(need.caches) or any(memory.recurrent for memory in need.memories)
+    return len(need.memories) == 1 and cached and not (need.by_part or need.gives or need.takes)
