@@ -30,6 +30,7 @@ SHOWN = (
 
 # Names, punctuation, operators and spaces are in the colour of the text, and more than half of a page.
 UNCOLOURED = re.compile(r'<span class="(?:n|p|o|w)">([^<]*)</span>')
+PIECE = re.compile(r'<span class="pre">([^<]*)</span>')
 LINK = re.compile(r'href="[^"]*\bcode/([\w/.-]+)\.html')
 
 
@@ -120,10 +121,15 @@ def uncoloured(text: str) -> str:
     return UNCOLOURED.sub(r"\1", text)
 
 
+def plain_literals(text: str) -> str:
+    """Code within sentences with one element: Sphinx gives each word one of its own, which is most of a reference."""
+    return PIECE.sub(r"\1", text).replace('class="docutils literal notranslate"', 'class="literal"')
+
+
 def make_smaller(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """The same for the code on any page."""
     if "body" in context:
-        context["body"] = uncoloured(context["body"])
+        context["body"] = plain_literals(uncoloured(context["body"]))
 
 
 def setup(app: Any) -> None:

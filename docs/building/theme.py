@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,14 @@ def write(app: Any, error: Exception | None) -> None:
         Path(app.outdir, "_static", "zoo-colours.css").write_text(colours(), encoding="utf-8")
 
 
+def write_smaller(app: Any, error: Exception | None) -> None:
+    """The theme's colours of code without its comments and spaces."""
+    path = Path(app.outdir, "_static", "pygments.css")
+    if error is None and path.is_file():
+        plain = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        path.write_text(re.sub(r"\s*([{};:,])\s*", r"\1", plain).strip(), encoding="utf-8")
+
+
 def share_styles(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Take out of diagrams the sheet that each has for itself: the page's own has the same."""
     if "body" in context:
@@ -46,3 +55,4 @@ def setup(app: Any) -> None:
     app.add_js_file("zoo.js")
     app.connect("html-page-context", share_styles)
     app.connect("build-finished", write)
+    app.connect("build-finished", write_smaller, priority=900)  # after the theme has written it

@@ -151,11 +151,14 @@ class Model(Spec):
         self, change: Callable[[int, Spec], Mapping[str, Any]] | None = None, **changes: Any
     ) -> typing.Self:
         """A copy with every layer changed: by `changes`, or by what `change(index, layer)` gives for each."""
-        layers = tuple(
-            layer.change(**(change(index, layer) if change else changes))
-            for index, layer in enumerate(self.layers)
-        )
-        return self.change(layers=layers)
+        if change:
+            layers = [layer.change(**change(index, layer)) for index, layer in enumerate(self.layers)]
+        else:  # one spec that stands for several layers goes on doing so
+            changed = {
+                id(layer): layer.change(**changes) for layer in {id(one): one for one in self.layers}.values()
+            }
+            layers = [changed[id(layer)] for layer in self.layers]
+        return self.change(layers=tuple(layers))
 
     def _check(self, context: int | None, embedding: Embedding, head: Spec | None) -> None:
         """Give a head without a vocabulary the embedding's; RecipeError for parts that do not fit each other."""

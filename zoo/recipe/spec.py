@@ -9,6 +9,7 @@ import reprlib
 import sys
 import types
 import typing
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -251,8 +252,10 @@ class Spec(Frozen):
     def _sum(self, method: str, dim: int, *arguments: Any) -> int:
         total = 0
         for name, value in self.parts():
-            for part in value if isinstance(value, tuple) else (value,):
-                total += getattr(part, method)(self.width(name, dim), *arguments)
+            parts = value if isinstance(value, tuple) else (value,)
+            times = Counter(map(id, parts))  # layers are often one spec many times: it is counted once
+            for part in {id(part): part for part in parts}.values():
+                total += times[id(part)] * getattr(part, method)(self.width(name, dim), *arguments)
         return total
 
     def divided(self, dim: int, share: Share) -> Division | None:
