@@ -139,8 +139,8 @@ def test_a_page_in_one_language_says_so_beside_the_way_to_the_other(built):
 def test_a_link_from_chinese_to_an_english_page_is_marked(built):
     from building.page_link import link
 
-    assert link("paths", "教程 <plugins/tutorial#the-package>", "zh") == (
-        '<a class="reference internal" href="../plugins/tutorial.html#the-package" hreflang="en">教程'
+    assert link("paths", "教程 <plugins/hooks#the-package>", "zh") == (
+        '<a class="reference internal" href="../plugins/hooks.html#the-package" hreflang="en">教程'
         '<span class="zoo-english">（英文）</span></a>'
     )
     assert "英文" not in link("paths", "词元 <tour/tokens>", "zh")
