@@ -63,10 +63,10 @@ def jamba(config):
         ),
     }
     dense, experts = GatedMLP(hidden, activation), config.count("num_experts", 16)
-    sparse = dense
+    mixture = None
     if experts > 1:
         router = Router(experts, config.count("num_experts_per_tok", 2), normalised=False)
-        sparse = MoE(router, Experts(experts, hidden, activation))
+        mixture = MoE(router, Experts(experts, hidden, activation))
     config.ignore("num_experts_per_tok")
     attends, mixes = turns(config, "attn_layer", 8, 4), turns(config, "expert_layer", 2, 1)
     default = ["attention" if index in attends else "mamba" for index in range(count)]
@@ -74,7 +74,7 @@ def jamba(config):
     return Decoder(
         embedding=Embedding(vocab=config.count("vocab_size", 65536), dim=dim),
         layers=tuple(
-            Layer(mixers[kind], sparse if index in mixes else dense, norm, norm)
+            Layer(mixers[kind], mixture if mixture and index in mixes else dense, norm, norm)
             for index, kind in enumerate(types)
         ),
         norm=norm,

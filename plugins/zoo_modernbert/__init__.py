@@ -6,9 +6,11 @@ from zoo_bert import MaskedHead
 
 THETA_KEYS = {"full_attention": "global_rope_theta", "sliding_attention": "local_rope_theta"}
 # Of training, and of heads for other tasks.
-UNUSED = ("initializer_cutoff_factor", "embedding_dropout", "attention_dropout", "mlp_dropout")
-UNUSED += ("classifier_dropout", "classifier_pooling", "deterministic_flash_attn", "reference_compile")
-UNUSED += ("sparse_prediction", "sparse_pred_ignore_index", "position_embedding_type", "layer_norm_eps")
+UNUSED = (
+    *("initializer_cutoff_factor", "embedding_dropout", "attention_dropout", "mlp_dropout"),
+    *("classifier_dropout", "classifier_pooling", "deterministic_flash_attn", "reference_compile"),
+    *("sparse_prediction", "sparse_pred_ignore_index", "position_embedding_type", "layer_norm_eps"),
+)
 
 
 def modernbert(config):

@@ -13,8 +13,6 @@ import mlx.core as mx
 from zoo.inspect.tracing.block_probes import AttentionProbe
 from zoo.inspect.tracing.probe import Probe, Traces, Value
 
-HEAD = dict(item="head", item_axis="H")
-
 
 class GatedAttentionProbe(AttentionProbe):
     """Attention, and how much of each head its gate lets through."""
@@ -42,7 +40,9 @@ class GatedDeltaNetProbe(Probe):
         Value("B T D", "what the mixer adds to the residual stream"),
         {
             "convolved": Value("B T E", "queries, keys and values side by side, after the convolution"),
-            "rate": Value("B T H", "log α: how the token fades each head's state", **HEAD),
+            "rate": Value(
+                "B T H", "log α: how the token fades each head's state", item="head", item_axis="H"
+            ),
             "write": Value(
                 "B T H", "β: how much of the difference the token writes", "probability", item_axis="H"
             ),

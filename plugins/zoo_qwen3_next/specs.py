@@ -55,9 +55,8 @@ class GatedDeltaNet(Spec):
 
     def matrices(self, dim):
         keys, values = self.key_heads * self.key_dim, self.heads * self.value_dim
-        shapes = (("q", keys), ("k", keys), ("v", values), ("z", values))
-        shapes += (("beta", self.heads), ("alpha", self.heads))
-        return *(Matrix(name, dim, width) for name, width in shapes), Matrix("output", values, dim)
+        widths = dict(q=keys, k=keys, v=values, z=values, beta=self.heads, alpha=self.heads)
+        return *(Matrix(name, dim, width) for name, width in widths.items()), Matrix("output", values, dim)
 
     def state_size(self, dim):
         return self.channels * (self.kernel - 1) + self.heads * self.key_dim * self.value_dim

@@ -55,7 +55,7 @@ class MultiHeadAttention(nn.Module):
 class Attention(MultiHeadAttention):
     """Self-attention over a text and its cache; a subclass may change one of the steps and keep the others."""
 
-    joins = ("query", "key", "value")
+    joins: tuple[str, ...] = ("query", "key", "value")
 
     spec: recipe.Attention
 
