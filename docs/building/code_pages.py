@@ -129,7 +129,7 @@ def plain_literals(text: str) -> str:
 def make_smaller(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """The same for the code on any page."""
     if "body" in context:
-        context["body"] = plain_literals(uncoloured(context["body"]))
+        context["body"] = uncoloured(plain_literals(context["body"]))
 
 
 def setup(app: Any) -> None:

@@ -214,3 +214,13 @@ def test_the_card_is_a_picture_of_the_size_that_previews_have():
     made = draw()
     assert made[:8] == b"\x89PNG\r\n\x1a\n" and struct.unpack(">II", made[16:24]) == CARD_SIZE
     assert len(made) < 100_000
+
+
+def test_code_in_sentences_and_signatures_has_few_elements():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(DOCS)
+        from building.code_pages import plain_literals, uncoloured
+    words = '<code class="docutils literal notranslate"><span class="pre">a</span> <span class="pre">&lt;b</span></code>'
+    assert plain_literals(words) == '<code class="literal">a &lt;b</code>'
+    signature = '<span class="n"><span class="pre">rows</span></span><span class="k">def</span>'
+    assert uncoloured(plain_literals(signature)) == 'rows<span class="k">def</span>'
