@@ -101,9 +101,7 @@ def row_of(names: list[str], ids: list[int] | None = None) -> str:
         step = widths[index] * ROW / sum(widths)
         drawn.append(text(left + step / 2, 25 if ids else 33, name, anchor="middle", size=12))
         if ids:
-            drawn.append(
-                text(left + step / 2, 43, str(ids[index]), anchor="middle", size=12, colour="quiet")
-            )
+            drawn.append(text(left + step / 2, 43, str(ids[index]), anchor="middle", size=12, colour="quiet"))
         left += step
     return "".join(drawn)
 

@@ -117,6 +117,7 @@ TINY = sized(layers=2, dim=64, heads=4, kv_heads=2, hidden=96, vocab_size=256) |
     **dict(max_position_embeddings=128, key_multiplier=0.4, embedding_multiplier=3.0, lm_head_multiplier=0.5),
     **dict(mlp_multipliers=[0.9, 0.6], ssm_multipliers=[0.4, 0.3, 0.5, 0.6, 0.7]),
 )
+POCKET = TINY | dict(hidden_size=128, intermediate_size=384, num_hidden_layers=3, vocab_size=2048)
 
 
 @hookimpl
@@ -153,6 +154,7 @@ def zoo_architectures():
             Preset(
                 "0.5b", hub="tiiuae/Falcon-H1-0.5B-Base", config=HALF_BILLION, licence="Falcon-LLM License"
             ),
+            Preset("pocket", config=POCKET),
             Preset("tiny", config=TINY),
         ),
         references=("Falcon-LLM Team, 2025, arXiv:2507.22448",),

@@ -147,6 +147,7 @@ TINY = (
         ),
     )
 )
+POCKET = TINY | dict(hidden_size=128, intermediate_size=96, vocab_size=2048)
 
 
 @hookimpl
@@ -178,6 +179,7 @@ def zoo_architectures():
                 **experts(0, 0, shared=8192),
                 **dict(scores=0.015625, logits=8.0),
             ),
+            Preset("pocket", config=POCKET),
             Preset("tiny", config=TINY),
         ),
         references=(

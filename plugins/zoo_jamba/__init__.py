@@ -143,6 +143,7 @@ TINY = sized(layers=3, dim=48, heads=4, kv_heads=2, hidden=48, vocab_size=256) |
         attn_layer_period=3, attn_layer_offset=1, num_experts=4, mamba_d_state=4, max_position_embeddings=128
     ),
 )
+POCKET = TINY | dict(hidden_size=128, intermediate_size=192, num_hidden_layers=4, vocab_size=2048)
 
 
 @hookimpl
@@ -171,6 +172,7 @@ def zoo_architectures():
         mlx_weights=MLX,
         presets=(
             Preset("v0.1", hub="ai21labs/Jamba-v0.1", config=FIRST, licence="Apache-2.0"),
+            Preset("pocket", config=POCKET),
             Preset("tiny", config=TINY),
         ),
         references=("Lieber et al., 2024, arXiv:2403.19887",),

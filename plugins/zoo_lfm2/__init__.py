@@ -133,6 +133,7 @@ def published(size, **numbers):
 TINY = sized(layers=3, dim=64, heads=4, hidden=96, attending=(1,), vocab_size=256) | dict(
     num_key_value_heads=2, max_position_embeddings=128, block_auto_adjust_ff_dim=False
 )
+POCKET = TINY | dict(hidden_size=160, intermediate_size=480, vocab_size=2048)
 
 
 @hookimpl
@@ -164,6 +165,7 @@ def zoo_architectures():
             published("1.2B", dim=2048, heads=32, hidden=12288),
             published("700M", dim=1536, heads=24, hidden=10240),
             published("350M", dim=1024, heads=16, hidden=6656),
+            Preset("pocket", config=POCKET),
             Preset("tiny", config=TINY),
         ),
         references=(

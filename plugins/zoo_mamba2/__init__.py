@@ -132,6 +132,7 @@ CODESTRAL = dict(vocab_size=32768, hidden_size=4096, num_hidden_layers=64, num_h
 CODESTRAL |= dict(state_size=128, n_groups=8, tie_word_embeddings=False)
 TINY = dict(vocab_size=256, hidden_size=32, num_hidden_layers=2, num_heads=4, head_dim=16, state_size=6)
 TINY |= dict(n_groups=2)
+POCKET = TINY | dict(vocab_size=2048, hidden_size=160, num_hidden_layers=4, num_heads=20, state_size=16)
 
 
 @hookimpl
@@ -161,6 +162,7 @@ def zoo_architectures():
         mlx_weights=MLX,
         presets=(
             Preset("7b", hub="mistralai/Mamba-Codestral-7B-v0.1", config=CODESTRAL, licence="Apache-2.0"),
+            Preset("pocket", config=POCKET),
             Preset("tiny", config=TINY),
         ),
         references=("Dao and Gu, 2024, arXiv:2405.21060",),

@@ -94,6 +94,7 @@ BASE = sized(layers=22, dim=768, heads=12, hidden=1152, vocab_size=50368)
 LARGE = sized(layers=28, dim=1024, heads=16, hidden=2624, vocab_size=50368)
 TINY = sized(layers=4, dim=64, heads=4, hidden=96, vocab_size=256)
 TINY |= dict(local_attention=6, max_position_embeddings=128)
+POCKET = TINY | dict(hidden_size=128, intermediate_size=256, vocab_size=2048)
 
 
 @hookimpl
@@ -110,6 +111,7 @@ def zoo_architectures():
         presets=(
             Preset("base", hub="answerdotai/ModernBERT-base", config=BASE, licence="Apache-2.0"),
             Preset("large", hub="answerdotai/ModernBERT-large", config=LARGE, licence="Apache-2.0"),
+            Preset("pocket", config=POCKET),
             Preset("tiny", config=TINY),
         ),
         references=("Warner et al., 2024, arXiv:2412.13663",),

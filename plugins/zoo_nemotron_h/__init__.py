@@ -176,6 +176,7 @@ TINY = dict(
     **dict(num_attention_heads=4, num_key_value_heads=2, head_dim=16, hybrid_override_pattern="M-*-M"),
     **dict(mamba_num_heads=4, mamba_head_dim=16, ssm_state_size=6, n_groups=2),
 )
+POCKET = TINY | dict(vocab_size=2048, hidden_size=128, intermediate_size=384, head_dim=32, mamba_num_heads=16)
 
 
 @hookimpl
@@ -221,6 +222,7 @@ def zoo_architectures():
                 config=NANO,
                 licence="NVIDIA Open Model License",
             ),
+            Preset("pocket", config=POCKET),
             Preset("tiny", config=TINY),
         ),
         references=("NVIDIA, 2025, arXiv:2504.03624", "NVIDIA, 2025, arXiv:2508.14444"),

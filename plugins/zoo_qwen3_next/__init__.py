@@ -126,6 +126,7 @@ TINY = (
         **dict(full_attention_interval=2, tie_word_embeddings=False),
     )
 )
+POCKET = TINY | dict(hidden_size=128, head_dim=32, moe_intermediate_size=64, vocab_size=2048)
 
 
 @hookimpl
@@ -169,6 +170,7 @@ def zoo_architectures():
                 **dict(moe_intermediate_size=512, shared_expert_intermediate_size=512),
                 **dict(vocab_size=151936, max_position_embeddings=262144, rope_theta=10000000.0),
             ),
+            Preset("pocket", config=POCKET),
             Preset("tiny", config=TINY),
         ),
         references=(
