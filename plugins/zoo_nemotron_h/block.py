@@ -13,7 +13,7 @@ from zoo.cache import CachePolicy, StateCache
 
 
 class FeedForwardLayer(CachedLayer):
-    """x + feedforward(norm(x)). Its cache holds nothing, and says how many tokens were read."""
+    """x + feedforward(norm(x)). Its cache holds no numbers, and says how many rows and tokens were read."""
 
     def __init__(
         self,
@@ -28,12 +28,13 @@ class FeedForwardLayer(CachedLayer):
         self.feedforward, self.feedforward_norm = feedforward, feedforward_norm
 
     def make_cache(self, policy: CachePolicy | None = None) -> StateCache:
-        """A cache of no arrays."""
-        return StateCache(0, policy)
+        """A cache of an array (B, 0)."""
+        return StateCache(1, policy)
 
     def __call__(
         self, x: mx.array, mask: Any = None, cache: Any = None
     ) -> mx.array:  # (B, T, D) -> (B, T, D)
         if cache is not None:
+            cache[0] = mx.zeros((x.shape[0], 0))
             cache.advance(x.shape[1])
         return x + self.feedforward(self.feedforward_norm(x))
