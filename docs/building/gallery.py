@@ -19,6 +19,9 @@ from zoo.host.registry import default_registry
 SAID = re.compile(r"<(title|desc)\b.*?</\1>\n?", re.DOTALL)
 STYLE = re.compile(r"<style>.*?</style>\n?", re.DOTALL)
 ROLE = re.compile(r' role="graphics-document" aria-labelledby="[^"]*" aria-describedby="[^"]*"')
+PLACE = re.compile(
+    r' data-(?:path|role)="[^"]*"'
+)  # of a part: the pictures here are not pressed part by part
 SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)" viewBox="[^"]*"')
 LEFT, TOP = 14, 26  # pixels of a picture's margins that are cut off: a card has its own
 
@@ -35,7 +38,7 @@ def picture(one: Member, language: str) -> tuple[str, bool]:
     whole = diagram_of(one.found.recipe, one.origin, default_registry())
     plain = dataclasses.replace(without_notes(whole), name="", summary="")
     drawn = to_svgs([diagram_in(plain, language)], ident=f"gallery-{one.name}")[0]
-    return SIZE.sub(_cut, ROLE.sub(' aria-hidden="true"', SAID.sub("", drawn)), count=1), len(
+    return SIZE.sub(_cut, ROLE.sub(' aria-hidden="true"', PLACE.sub("", SAID.sub("", drawn))), count=1), len(
         whole.stacks
     ) > 1
 
