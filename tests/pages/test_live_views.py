@@ -25,6 +25,8 @@ SETTINGS = (
     dict(temperature=3.0, min_p=0.001),
 )
 
+pytestmark = pytest.mark.nightly  # one of many like it: every run opens pages and runs the engine elsewhere
+
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_a_sample_has_the_stages_and_the_token_of_the_zoos_sampler(live_run, settings):
