@@ -19,6 +19,8 @@ WIDER = """() => {
   return [...inside, ...over].map(named);
 }"""
 
+pytestmark = pytest.mark.nightly  # one of many like it: every run opens pages and runs the engine elsewhere
+
 
 def test_there_are_pages_of_the_tour_in_both_languages():
     assert len(PAGES) > 40
@@ -33,8 +35,6 @@ def test_nothing_scrolls_sideways_on_a_wide_screen(page, visit):
 @pytest.mark.parametrize(
     "page", [f"{folder}/{name}.html" for folder in FOLDERS for name in ("cache", "translation")]
 )
-
-pytestmark = pytest.mark.nightly  # one of many like it: every run opens pages and runs the engine elsewhere
 def test_the_strip_of_shapes_wraps_in_its_place(page, width, visit):
     opened = visit(SITE / page, width=width)
     strip = opened.locator(".zoo-shapes")
