@@ -34,7 +34,7 @@ class ParallelMixers(CachedLayer):
         return self.add("feedforward", self.add("mixer", x, mask, cache))
 
     def add(self, name: str, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
-        """One residual sum: both mixers' for "mixer", the feed-forward's for "feedforward"."""
+        """The residual sum of a part: "mixer" (both mixers added) or "feedforward"."""
         return x + (self.mixed(x, *inputs) if name == "mixer" else self.feedforward(self.feedforward_norm(x)))
 
     def mixed(self, x: mx.array, mask: Any, cache: Any) -> mx.array:  # (B, T, D) -> (B, T, D)

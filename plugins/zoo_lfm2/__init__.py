@@ -113,7 +113,7 @@ def weights(convolution_axis):
 
 
 def sized(layers, dim, heads, hidden, attending=(2, 5, 8, 10, 12, 14), **numbers):
-    """The numbers of a config.json; `attending` are the layers with attention, those of the published checkpoints."""
+    """Sizes as a config.json has them. `attending` are the indices of the layers with attention."""
     return dict(
         hidden_size=dim,
         intermediate_size=hidden,

@@ -41,7 +41,7 @@ class ShortConvolution(nn.Module):
         return self.output(C * mixed)
 
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
-        """B, what of a token enters the convolution, C, what of its output is read, and h: (B, T, D) -> (B, T, E) each."""
+        """The input gate B, the output gate C and the values h: (B, T, D) -> (B, T, E) each."""
         B, C, h = mx.split(self.input(x), 3, axis=-1)
         return B, C, h
 

@@ -90,7 +90,7 @@ def refuse_step_limits(config):
 
 
 def state_space_of(config, inner, kind=StateSpace, **fields):
-    """The mixer of width `inner` of a model that has attention too, from its keys `mamba_…`; other fields are given."""
+    """The Mamba-2 mixer of a hybrid model. It is `inner` wide; its sizes are the config's keys `mamba_…`."""
     refuse_step_limits(config)
     config.ignore("mamba_chunk_size")  # it changes no logit
     heads = config.count("mamba_n_heads", 128)

@@ -100,7 +100,7 @@ class StateSpace(nn.Module):
         return y + self.D[:, None, None] * x, state
 
     def shared(self, dt: mx.array, B: mx.array, C: mx.array) -> tuple[mx.array, mx.array, mx.array, mx.array]:
-        """Of every head: dt and dt · A (B, H, T), and its group's B and C (B, H, T, N)."""
+        """dt and dt · A of every head, (B, H, T) each, and the B and C of its group, (B, H, T, N) each."""
         dt, each = dt.swapaxes(1, 2), self.spec.heads // self.spec.groups
         rate = dt * -mx.exp(self.A_log.astype(mx.float32))[:, None]
         return dt, rate, mx.repeat(B, each, axis=1), mx.repeat(C, each, axis=1)

@@ -84,7 +84,7 @@ def rules(axis):
     parts = ("q", "k", "v", "z")
     sizes = ("key_dim", "key_dim", "group_values", "group_values")
     delta_net = (
-        # Of each key head in turn.
+        # The rows are grouped by key head.
         Split(
             DELTA + "in_proj_qkvz.*",
             tuple(f"{MIXER}{part}.*" for part in parts),

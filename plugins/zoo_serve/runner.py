@@ -37,11 +37,11 @@ class PreparedSequence:
 
 @dataclass(eq=False)
 class Job:
-    """Work for one request. `deliver` is called, in the worker's thread, with what came of it.
+    """Work for one request. `deliver` is called in the worker's thread with each result.
 
-    That is None once it has begun, then pairs of a sequence's number and a `Step`, or of 0 and the next piece that a `call`
-    yields, each between two steps of the engines, and of 0 and None at the end of a call; or the error that ended it.
-    `request` is what the `sequences` answer.
+    The first result is None: the job has begun. Each later one is a list of pairs of a sequence's number and a `Step`. For a
+    `call` it is 0 with the next piece, and 0 with None at its end. A RequestError ends the job. `request` is what the
+    `sequences` answer.
     """
 
     model: ServedModel

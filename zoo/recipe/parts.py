@@ -61,7 +61,7 @@ class JointRMSNorm(RMSNorm):
 
     @property
     def title(self) -> str:
-        """RMSNorm, and over what."""
+        """The norm's name and the heads that it covers."""
         return "RMSNorm over all heads"
 
     def own_parameters(self, dim: int) -> int:
