@@ -1,7 +1,6 @@
 """The way into the site: the start page, installation, the paths, and the Chinese lists of English pages."""
 
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -79,18 +78,3 @@ def test_the_chinese_page_of_a_section_names_all_its_pages(folder):
     there = {path.stem for path in (DOCS / folder).glob("*.md")} - {"index"}
     named = {name.removeprefix(f"{folder}/") for name in linked(f"zh/{folder}/index.md")}
     assert there - named == set()
-
-
-def test_every_extra_has_its_words():
-    pytest.importorskip("sphinx")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(DOCS)
-        from building.extras import declared, rows
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert declared() == project["optional-dependencies"]
-    for language in ("en", "zh"):
-        shown = rows(declared(), language)
-        assert {row[0] for row in shown} == {f"<code>{name}</code>" for name in declared()}
-        assert ["<code>plots</code>", shown[3][1], "<code>matplotlib</code>"] in shown
-    with pytest.raises(ValueError, match="differ in: another"):
-        rows(declared() | {"another": []}, "en")
