@@ -26,8 +26,7 @@ class ShortConvolution(nn.Module):
 
     def initialise(self, key: mx.array) -> None:
         """Initialise the convolution for training: uniform, within 1/√K."""
-        spread = self.convolution.weight.shape[0] ** -0.5
-        self.convolution.weight = mx.random.uniform(-spread, spread, self.convolution.weight.shape, key=key)
+        self.convolution.draw_weight(key)
 
     def __call__(
         self, x: mx.array, mask: mx.array | None = None, cache: StateCache | None = None

@@ -13,7 +13,7 @@ import mlx.nn as nn
 
 import zoo_mamba as specs
 from zoo.blocks.activation import activation
-from zoo.blocks.convolution import Convolution, tokens_only
+from zoo.blocks.convolution import Convolution, step_bias, tokens_only
 from zoo.blocks.layer import CachedLayer
 from zoo.cache import CachePolicy, StateCache
 from zoo_mamba import CHUNK, SEGMENT
@@ -49,14 +49,10 @@ class SelectiveStateSpace(nn.Module):
         """Initialise for training (section 3.6 and appendix C): A = −1 … −N, dt of 0.001 to 0.1, spread evenly in log."""
         spec, keys = self.spec, mx.random.split(key, 3)
         self.A_log = mx.broadcast_to(mx.log(mx.arange(1.0, spec.state + 1.0))[:, None], self.A_log.shape)
-        dt = mx.exp(mx.random.uniform(math.log(0.001), math.log(0.1), (spec.hidden,), key=keys[0]))
-        self.dt_proj.bias = dt + mx.log(-mx.expm1(-dt))  # softplus of this is `dt`
-        for module, inputs, own_key in (
-            (self.dt_proj, spec.dt_rank, keys[1]),
-            (self.convolution, spec.kernel, keys[2]),
-        ):
-            spread = inputs**-0.5
-            module.weight = mx.random.uniform(-spread, spread, module.weight.shape, key=own_key)
+        self.dt_proj.bias = step_bias(spec.hidden, keys[0])
+        spread = spec.dt_rank**-0.5
+        self.dt_proj.weight = mx.random.uniform(-spread, spread, self.dt_proj.weight.shape, key=keys[1])
+        self.convolution.draw_weight(keys[2])
         for module in (self.convolution, self.input, self.output):
             if "bias" in module:
                 module.bias = mx.zeros_like(module.bias)

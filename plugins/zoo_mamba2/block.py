@@ -6,14 +6,12 @@ head, N state, G groups, E channels that are convolved.
 
 from __future__ import annotations
 
-import math
-
 import mlx.core as mx
 import mlx.nn as nn
 
 import zoo_mamba2 as specs
 from zoo.blocks.activation import activation
-from zoo.blocks.convolution import Convolution, tokens_only
+from zoo.blocks.convolution import Convolution, step_bias, tokens_only
 from zoo.cache import CachePolicy, StateCache
 
 
@@ -39,10 +37,8 @@ class StateSpace(nn.Module):
         """Initialise for training: A of −1 to −16, dt of 0.001 to 0.1, spread evenly in log (the authors' code)."""
         spec, keys = self.spec, mx.random.split(key, 3)
         self.A_log = mx.log(mx.random.uniform(1.0, 16.0, (spec.heads,), key=keys[0]))
-        dt = mx.exp(mx.random.uniform(math.log(0.001), math.log(0.1), (spec.heads,), key=keys[1]))
-        self.dt_bias = dt + mx.log(-mx.expm1(-dt))  # softplus of this is `dt`
-        spread, weight = spec.kernel**-0.5, self.convolution.weight
-        self.convolution.weight = mx.random.uniform(-spread, spread, weight.shape, key=keys[2])
+        self.dt_bias = step_bias(spec.heads, keys[1])
+        self.convolution.draw_weight(keys[2])
 
     def __call__(
         self, x: mx.array, mask: mx.array | None = None, cache: StateCache | None = None

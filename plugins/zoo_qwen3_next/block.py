@@ -6,7 +6,6 @@ tokens of a chunk, D width, H value heads, G key heads, K width of a key, V widt
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import mlx.core as mx
@@ -14,7 +13,7 @@ import mlx.nn as nn
 
 from zoo.blocks.activation import activation
 from zoo.blocks.attention import Attention
-from zoo.blocks.convolution import Convolution, tokens_only
+from zoo.blocks.convolution import Convolution, step_bias, tokens_only
 from zoo.blocks.mask import Mask
 from zoo.cache import CachePolicy, StateCache
 from zoo_qwen3_next import specs
@@ -68,10 +67,8 @@ class GatedDeltaNet(nn.Module):
         """Initialise for training: A of −1 to −16, dt of 0.001 to 0.1, spread evenly in log (the authors' code)."""
         spec, keys = self.spec, mx.random.split(key, 3)
         self.A_log = mx.log(mx.random.uniform(1.0, 16.0, (spec.heads,), key=keys[0]))
-        dt = mx.exp(mx.random.uniform(math.log(0.001), math.log(0.1), (spec.heads,), key=keys[1]))
-        self.dt_bias = dt + mx.log(-mx.expm1(-dt))  # softplus of this is `dt`
-        spread, weight = spec.kernel**-0.5, self.convolution.weight
-        self.convolution.weight = mx.random.uniform(-spread, spread, weight.shape, key=keys[2])
+        self.dt_bias = step_bias(spec.heads, keys[1])
+        self.convolution.draw_weight(keys[2])
 
     def __call__(
         self, x: mx.array, mask: mx.array | None = None, cache: StateCache | None = None

@@ -86,6 +86,28 @@ def decodes_as(model, loaded, vocab, prompt, length):
     assert difference(mx.concatenate(pieces, axis=1), expected) <= TOLERANCE
 
 
+def pads_as(model, folder, vocab, length=20, padded=6):
+    """Assert that a row padded on the left by `padded` columns has the reference's logits of its own text."""
+    model.save_pretrained(folder)
+    loaded, tokens = zoo.load(folder), texts(vocab, 2, length)
+    mask = mx.array([[1] * length, [0] * padded + [1] * (length - padded)])
+    found = loaded.model(mx.array(tokens), loaded.model.make_cache(), mask)
+    with torch.no_grad():
+        for row, start in enumerate((0, padded)):
+            expected = model(torch.tensor(tokens[row : row + 1, start:])).logits
+            assert difference(found[row : row + 1, start:], expected) <= TOLERANCE
+
+
+def loads_as_mlx(folder, theirs):
+    """Rewrite a folder's tensors as mlx-lm's model `theirs` names them, give `theirs` the same; returns what the zoo loads."""
+    path = folder / "model.safetensors"
+    tensors = theirs.sanitize(dict(mx.load(str(path))))
+    theirs.load_weights(list(tensors.items()))
+    mx.eval(tensors)
+    mx.save_safetensors(str(path), tensors, metadata={"format": "mlx"})
+    return zoo.load(folder)
+
+
 def compared(model, folder, name, vocab, *, respelled=spelled_as_4, lengths=(1, 17, 40)):
     """Logits from the folder in both spellings, and each tensor back again as transformers wrote it."""
     model.save_pretrained(folder / "written")

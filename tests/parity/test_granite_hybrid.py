@@ -4,14 +4,13 @@ import json
 
 import mlx.core as mx
 import pytest
-import torch
 from mlx_lm.models import granitemoehybrid as mlx_granite
 from transformers import GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM
 
 import zoo
 from zoo_mlx_lm.tools import Served
 
-from .support import TOLERANCE, agrees, compared, decodes_as, difference, reference, texts
+from .support import TOLERANCE, agrees, compared, decodes_as, loads_as_mlx, pads_as, reference, texts
 from .test_state_spaces import spread
 
 VOCAB = 99
@@ -59,14 +58,7 @@ def test_logits_and_what_is_written(tmp_path, extra):
 
 
 def test_left_padding(tmp_path):
-    made = model(1)
-    made.save_pretrained(tmp_path)
-    tokens, mask = texts(VOCAB, 2, 20), [[1] * 20, [0] * 6 + [1] * 14]
-    found = zoo.load(tmp_path).model(mx.array(tokens), mask=mx.array(mask))
-    with torch.no_grad():
-        alone, whole = made(torch.tensor(tokens[1:, 6:])).logits, made(torch.tensor(tokens[:1])).logits
-    assert difference(found[:1], whole) <= TOLERANCE
-    assert difference(found[1:, 6:], alone) <= TOLERANCE
+    pads_as(model(1), tmp_path, VOCAB)
 
 
 @pytest.mark.parametrize("experts", [5, 0])
@@ -82,12 +74,7 @@ def test_the_layout_of_mlx_conversions(tmp_path, experts):
     names = {"linear_attention": "mamba", "full_attention": "attention"}
     arguments["layer_types"] = [names[kind] for kind in made.config.layer_types]
     theirs = mlx_granite.Model(mlx_granite.ModelArgs.from_dict(arguments))
-    path = tmp_path / "model.safetensors"
-    tensors = theirs.sanitize(dict(mx.load(str(path))))
-    theirs.load_weights(list(tensors.items()))
-    mx.eval(tensors)
-    mx.save_safetensors(str(path), tensors, metadata={"format": "mlx"})
-    loaded = zoo.load(tmp_path)
+    loaded = loads_as_mlx(tmp_path, theirs)
     agrees(made, loaded, VOCAB)
     tokens = mx.array(texts(VOCAB, 2, 17))
     found, expected = Served(loaded.model, {}, "granite-hybrid")(tokens, theirs.make_cache()), theirs(tokens)

@@ -2,7 +2,6 @@
 
 import json
 
-import mlx.core as mx
 import pytest
 import torch
 from mlx_lm.models import jamba as mlx_jamba
@@ -10,7 +9,7 @@ from transformers import JambaConfig, JambaForCausalLM
 
 import zoo
 
-from .support import TOLERANCE, agrees, compared, decodes_as, difference, reference, texts
+from .support import agrees, compared, decodes_as, loads_as_mlx, pads_as, reference
 
 VOCAB = 99
 LENGTHS = (1, 17, 65, 150)  # about chunks of 64
@@ -49,14 +48,7 @@ def test_logits_and_what_is_written(tmp_path, extra):
 
 
 def test_left_padding(tmp_path):
-    made = model(1)
-    made.save_pretrained(tmp_path)
-    tokens, mask = texts(VOCAB, 2, 20), [[1] * 20, [0] * 6 + [1] * 14]
-    found = zoo.load(tmp_path).model(mx.array(tokens), mask=mx.array(mask))
-    with torch.no_grad():
-        alone, whole = made(torch.tensor(tokens[1:, 6:])).logits, made(torch.tensor(tokens[:1])).logits
-    assert difference(found[:1], whole) <= TOLERANCE
-    assert difference(found[1:, 6:], alone) <= TOLERANCE
+    pads_as(model(1), tmp_path, VOCAB)
 
 
 def test_the_layout_of_mlx_conversions(tmp_path):
@@ -65,9 +57,4 @@ def test_the_layout_of_mlx_conversions(tmp_path):
     theirs = mlx_jamba.Model(
         mlx_jamba.ModelArgs.from_dict(json.loads((tmp_path / "config.json").read_text()))
     )
-    path = tmp_path / "model.safetensors"
-    tensors = theirs.sanitize(dict(mx.load(str(path))))
-    theirs.load_weights(list(tensors.items()))
-    mx.eval(tensors)
-    mx.save_safetensors(str(path), tensors, metadata={"format": "mlx"})
-    agrees(made, zoo.load(tmp_path), VOCAB)
+    agrees(made, loads_as_mlx(tmp_path, theirs), VOCAB)

@@ -4,14 +4,13 @@ import json
 
 import mlx.core as mx
 import pytest
-import torch
 from mlx_lm.models import lfm2 as mlx_lfm2
 from transformers import Lfm2Config, Lfm2ForCausalLM
 
 import zoo
 from zoo_mlx_lm.tools import Served
 
-from .support import TOLERANCE, agrees, compared, decodes_as, difference, reference, texts
+from .support import TOLERANCE, agrees, compared, decodes_as, loads_as_mlx, pads_as, reference, texts
 
 VOCAB = 99
 MIXED = ["conv", "full_attention", "conv", "conv", "full_attention"]
@@ -51,15 +50,7 @@ def test_logits_and_what_is_written(tmp_path, extra):
 
 
 def test_left_padding(tmp_path):
-    made = model(1, conv_bias=True)
-    made.save_pretrained(tmp_path)
-    tokens, mask = texts(VOCAB, 2, 20), [[1] * 20, [0] * 6 + [1] * 14]
-    found = zoo.load(tmp_path).model(mx.array(tokens), mask=mx.array(mask))
-    with torch.no_grad():
-        alone = made(torch.tensor(tokens[1:, 6:])).logits
-        whole = made(torch.tensor(tokens[:1])).logits
-    assert difference(found[:1], whole) <= TOLERANCE
-    assert difference(found[1:, 6:], alone) <= TOLERANCE
+    pads_as(model(1, conv_bias=True), tmp_path, VOCAB)
 
 
 def test_the_layout_of_mlx_conversions(tmp_path):
@@ -68,12 +59,7 @@ def test_the_layout_of_mlx_conversions(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     config |= dict(rope_theta=1e6, full_attn_idxs=[1, 4], block_dim=32, block_ff_dim=72)
     theirs = mlx_lfm2.Model(mlx_lfm2.ModelArgs.from_dict(config))
-    path = tmp_path / "model.safetensors"
-    tensors = theirs.sanitize(dict(mx.load(str(path))))
-    theirs.load_weights(list(tensors.items()))
-    mx.eval(tensors)
-    mx.save_safetensors(str(path), tensors, metadata={"format": "mlx"})
-    loaded = zoo.load(tmp_path)
+    loaded = loads_as_mlx(tmp_path, theirs)
     agrees(made, loaded, VOCAB)
     tokens = mx.array(texts(VOCAB, 2, 17))
     found, expected = Served(loaded.model, {}, "lfm2")(tokens, theirs.make_cache()), theirs(tokens)

@@ -13,7 +13,7 @@ import zoo
 from zoo.checkpoint.convert import save
 from zoo_mlx_lm.tools import Served
 
-from .support import TOLERANCE, agrees, agrees_from_folder, difference, reference, texts
+from .support import TOLERANCE, agrees, agrees_from_folder, difference, loads_as_mlx, reference, texts
 
 VOCAB = 99
 
@@ -80,13 +80,8 @@ def test_the_layout_of_mlx_conversions(tmp_path):
     model.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config["intermediate_size"] = model.config.intermediate_size
-    path = tmp_path / "model.safetensors"
     theirs = mlx_mamba.Model(mlx_mamba.ModelArgs.from_dict(config))
-    tensors = theirs.sanitize(dict(mx.load(str(path))))
-    theirs.load_weights(list(tensors.items()))
-    mx.eval(tensors)
-    mx.save_safetensors(str(path), tensors, metadata={"format": "mlx"})
-    loaded = zoo.load(tmp_path)
+    loaded = loads_as_mlx(tmp_path, theirs)
     agrees(model, loaded, VOCAB)
     tokens = mx.array(texts(VOCAB, 2, 17))
     found, expected = Served(loaded.model, {}, "mamba")(tokens, theirs.make_cache()), theirs(tokens)

@@ -11,7 +11,17 @@ from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
 import zoo
 from zoo_mlx_lm.tools import Served
 
-from .support import TOLERANCE, agrees, compared, decodes_as, difference, reference, spelled_as_4, texts
+from .support import (
+    TOLERANCE,
+    agrees,
+    compared,
+    decodes_as,
+    loads_as_mlx,
+    pads_as,
+    reference,
+    spelled_as_4,
+    texts,
+)
 
 VOCAB = 99
 LENGTHS = (1, 17, 64, 65, 150)  # about chunks of 64, and beyond two of them
@@ -67,16 +77,7 @@ def test_logits_and_what_is_written(tmp_path, extra):
 
 
 def test_left_padding(tmp_path):
-    made = model(1)
-    made.save_pretrained(tmp_path)
-    tokens, mask = texts(VOCAB, 2, 80), [[1] * 80, [0] * 6 + [1] * 74]
-    loaded = zoo.load(tmp_path)
-    cache = loaded.model.make_cache()
-    found = loaded.model(mx.array(tokens), cache, mx.array(mask))
-    with torch.no_grad():
-        alone, whole = made(torch.tensor(tokens[1:, 6:])).logits, made(torch.tensor(tokens[:1])).logits
-    assert difference(found[:1], whole) <= TOLERANCE
-    assert difference(found[1:, 6:], alone) <= TOLERANCE
+    pads_as(model(1), tmp_path, VOCAB, length=80)
 
 
 def test_the_layout_of_mlx_conversions(tmp_path):
@@ -87,12 +88,7 @@ def test_the_layout_of_mlx_conversions(tmp_path):
     )
     arguments |= dict(full_attention_interval=4, decoder_sparse_step=1, rope_scaling=None)
     theirs = mlx_qwen3_next.Model(mlx_qwen3_next.ModelArgs.from_dict(arguments))
-    path = tmp_path / "model.safetensors"
-    tensors = theirs.sanitize(dict(mx.load(str(path))))
-    theirs.load_weights(list(tensors.items()))
-    mx.eval(tensors)
-    mx.save_safetensors(str(path), tensors, metadata={"format": "mlx"})
-    loaded = zoo.load(tmp_path)
+    loaded = loads_as_mlx(tmp_path, theirs)
     agrees(made, loaded, VOCAB, lengths=(1, 17))
     tokens = mx.array(texts(VOCAB, 2, 17))
     found, expected = Served(loaded.model, {}, "qwen3-next")(tokens, theirs.make_cache()), theirs(tokens)

@@ -7,7 +7,7 @@ from transformers import FalconH1Config, FalconH1ForCausalLM, Mamba2Config, Mamb
 import zoo
 from zoo.checkpoint.convert import convert, save
 
-from .support import TOLERANCE, difference, reference, spelled_as_4, texts
+from .support import TOLERANCE, difference, loads_as_mlx, reference, spelled_as_4, texts
 
 import mlx.core as mx  # isort: skip (after zoo, which loads the fast BLAS)
 
@@ -141,11 +141,7 @@ def test_mlx_lms_conversions_of_falcon_h1_hold_the_multipliers_in_the_weights(tm
     model = spread(reference(FalconH1ForCausalLM, config, 5))
     model.save_pretrained(tmp_path / "model")
     network = theirs.Model(theirs.ModelArgs.from_dict(config.to_dict()))
-    path = tmp_path / "model" / "model.safetensors"
-    tensors = network.sanitize(dict(mx.load(str(path))))
-    mx.eval(tensors)
-    mx.save_safetensors(str(path), tensors, metadata={"format": "mlx"})
-    loaded = zoo.load(tmp_path / "model")
+    loaded = loads_as_mlx(tmp_path / "model", network)
     assert loaded.recipe.embedding.scale == 1.0 and loaded.recipe.layers[0].memory.scales == (1.0,) * 5
     for folder, settings in (("again", {}), ("hf", dict(layout="hf"))):
         convert(tmp_path / "model", tmp_path / folder, **settings)
@@ -164,8 +160,4 @@ def test_mlx_lms_layout_of_mamba2(tmp_path):
     model = spread(reference(Mamba2ForCausalLM, config, 4))
     model.save_pretrained(tmp_path)
     network = theirs.Model(theirs.ModelArgs.from_dict(config.to_dict() | dict(intermediate_size=64)))
-    path = tmp_path / "model.safetensors"
-    tensors = network.sanitize(dict(mx.load(str(path))))
-    mx.eval(tensors)
-    mx.save_safetensors(str(path), tensors, metadata={"format": "mlx"})
-    agrees(model, zoo.load(tmp_path))
+    agrees(model, loads_as_mlx(tmp_path, network))

@@ -1,6 +1,8 @@
-"""The short causal convolution before a state space. Axes: B batch, T length, E channels, K kernel."""
+"""The short causal convolution before a state space, and what starts both. Axes: B batch, T length, E channels, K kernel."""
 
 from __future__ import annotations
+
+import math
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -14,6 +16,11 @@ class Convolution(nn.Module):
         self.weight = mx.zeros((kernel, channels))
         if bias:
             self.bias = mx.zeros((channels,))
+
+    def draw_weight(self, key: mx.array) -> None:
+        """Draw the weight for training: uniform, within 1/√K."""
+        spread = self.weight.shape[0] ** -0.5
+        self.weight = mx.random.uniform(-spread, spread, self.weight.shape, key=key)
 
     def __call__(
         self, x: mx.array, before: mx.array | None = None, mask: mx.array | None = None
@@ -35,6 +42,12 @@ class Convolution(nn.Module):
         ends = (mask * mx.arange(1, length + 1)).max(axis=1)  # (B,)
         kept = ends[:, None] + mx.arange(kernel - 1)  # (B, K − 1)
         return y, mx.take_along_axis(x, kept[..., None], axis=1)
+
+
+def step_bias(channels: int, key: mx.array) -> mx.array:  # (E,)
+    """A bias to start a state space with: its softplus, dt, is spread evenly in log from 0.001 to 0.1 (Gu and Dao, 2023)."""
+    dt = mx.exp(mx.random.uniform(math.log(0.001), math.log(0.1), (channels,), key=key))
+    return dt + mx.log(-mx.expm1(-dt))
 
 
 def tokens_only(x: mx.array, mask: mx.array | None) -> mx.array:  # (B, T, E), (B, T) -> (B, T, E)
