@@ -207,30 +207,7 @@ class ChatStream:
         return None, {**openai.head(self.answer, "chatcmpl", "chat.completion.chunk"), "choices": [choice]}
 
 
-RESPONSE: Schema = {
-    "type": "object",
-    "required": ["id", "object", "created", "model", "choices", "usage"],
-    "properties": {
-        "id": TEXT,
-        "object": {"enum": ["chat.completion"]},
-        "created": WHOLE,
-        "model": TEXT,
-        "choices": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["index", "message", "finish_reason"],
-                "properties": {
-                    "index": WHOLE,
-                    "message": MESSAGE,
-                    "logprobs": {"type": ["object", "null"]},
-                    "finish_reason": {"enum": ["stop", "length", "tool_calls"]},
-                },
-            },
-        },
-        "usage": openai.USAGE,
-    },
-}
+RESPONSE = openai.response("chat.completion", "message", MESSAGE, ("stop", "length", "tool_calls"))
 
 ENDPOINT = Endpoint(
     path="/v1/chat/completions",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zoo_serve.endpoint import Endpoint, Event
-from zoo_serve.fields import FLAG, TEXT, WHOLE, Field, Fields, Schema, checked_settings
+from zoo_serve.fields import FLAG, TEXT, WHOLE, Field, Fields, checked_settings
 from zoo_serve.protocols import openai
 from zoo_serve.requests import Answer, Choice, Delta, GenerationRequest, RequestError, TokenLogprobs
 
@@ -131,30 +131,7 @@ class CompletionStream:
         yield None, openai.error(error)
 
 
-RESPONSE: Schema = {
-    "type": "object",
-    "required": ["id", "object", "created", "model", "choices", "usage"],
-    "properties": {
-        "id": TEXT,
-        "object": {"enum": ["text_completion"]},
-        "created": WHOLE,
-        "model": TEXT,
-        "choices": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["index", "text", "finish_reason"],
-                "properties": {
-                    "index": WHOLE,
-                    "text": TEXT,
-                    "logprobs": {"type": ["object", "null"]},
-                    "finish_reason": {"enum": ["stop", "length"]},
-                },
-            },
-        },
-        "usage": openai.USAGE,
-    },
-}
+RESPONSE = openai.response("text_completion", "text", TEXT, ("stop", "length"))
 
 ENDPOINT = Endpoint(
     path="/v1/completions",

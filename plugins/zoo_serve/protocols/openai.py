@@ -6,7 +6,7 @@ Source: OpenAI's API reference, https://platform.openai.com/docs/api-reference.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from zoo.generation.loop.step import ToolCall
@@ -121,6 +121,28 @@ USAGE: Schema = {
         "completion_tokens_details": {"type": "object", "properties": {"reasoning_tokens": WHOLE}},
     },
 }
+
+
+def response(kind: str, part: str, value: Schema, reasons: Sequence[str]) -> Schema:
+    """The schema of an answer of the object `kind`, whose choices hold their `value` as `part` and end for one of `reasons`."""
+    choice: dict[str, Schema] = {
+        "index": WHOLE,
+        part: value,
+        "logprobs": {"type": ["object", "null"]},
+        "finish_reason": {"enum": [*reasons]},
+    }
+    answer: dict[str, Schema] = {
+        "id": TEXT,
+        "object": {"enum": [kind]},
+        "created": WHOLE,
+        "model": TEXT,
+        "choices": {
+            "type": "array",
+            "items": {"type": "object", "required": ["index", part, "finish_reason"], "properties": choice},
+        },
+        "usage": USAGE,
+    }
+    return {"type": "object", "required": [*answer], "properties": answer}
 
 
 def calls(made: Iterable[ToolCall], first: int | None = None) -> list[dict[str, Any]]:
