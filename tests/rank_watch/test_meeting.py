@@ -10,9 +10,10 @@ from contextlib import suppress
 
 import pytest
 
+from tests.helpers.ranks import free_ports
 from zoo.errors import RankError
 from zoo.rank_watch.launcher import launched, launched_rank, meeting_point, start_seconds
-from zoo.rank_watch.peers import MOST, Peer, accept
+from zoo.rank_watch.peers import MOST, Peer, accept, connect
 
 FACTS = {"zoo": "1", "mlx": "2", "pid": 1, "process": "here"}
 
@@ -64,8 +65,7 @@ def test_a_variable_that_is_no_number_of_seconds_is_named(monkeypatch):
 
 @pytest.fixture
 def port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    return free_ports(1)  # below those that a client gets: it could reach itself at such a one
 
 
 class Meeting(threading.Thread):
@@ -85,14 +85,18 @@ class Meeting(threading.Thread):
 
 def come(port, *lines):
     """A connection to rank 0 that says some lines."""
+    deadline = time.monotonic() + 20
     while True:
         try:
             connection = socket.create_connection(("127.0.0.1", port))
         except ConnectionRefusedError:
-            continue
-        with suppress(ConnectionError):  # rank 0 may close it first
-            connection.sendall(b"".join(lines))
-        return connection
+            assert time.monotonic() < deadline, "rank 0 does not listen"
+            time.sleep(0.01)
+        else:
+            break
+    with suppress(ConnectionError):  # rank 0 may close it first
+        connection.sendall(b"".join(lines))
+    return connection
 
 
 def hello(rank, **other):
@@ -130,6 +134,21 @@ def test_a_rank_of_another_version_is_named_with_both(port):
     come(port, hello(1, mlx="3"))
     meeting.join(20)
     assert meeting.found == "rank 1 has the mlx version 3, rank 0 has 2; all ranks must have the same"
+
+
+def test_a_rank_that_reached_itself_is_not_taken_for_rank_0(port, monkeypatch):
+    itself = socket.socket()
+    itself.bind(("127.0.0.1", 0))
+    itself.connect(itself.getsockname())
+    real, first = socket.create_connection, [itself]
+    monkeypatch.setattr(
+        socket, "create_connection", lambda *given, **named: first.pop() if first else real(*given, **named)
+    )
+    meeting = Meeting(port, 2)
+    peer = connect("127.0.0.1", port, 1, time.monotonic() + 20, FACTS)
+    meeting.join(20)
+    assert [peer.rank for peer in meeting.found] == [1] and itself.fileno() < 0
+    peer.connection.close()
 
 
 def test_a_port_that_is_taken_is_an_error(port):

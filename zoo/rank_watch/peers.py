@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import queue
 import select
 import socket
@@ -104,7 +106,12 @@ def connect(host: str, port: int, rank: int, deadline: float, facts: Mapping[str
     """Another rank: its connection to rank 0."""
     while True:
         try:
-            peer = Peer(socket.create_connection((host, port), timeout=1.0), rank=0)
+            connection = socket.create_connection((host, port), timeout=1.0)
+            # Where nobody listens yet at a port that a client may get, the client can reach itself.
+            if connection.getsockname() == connection.getpeername():
+                connection.close()
+                raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+            peer = Peer(connection, rank=0)
         except OSError as error:
             if time.monotonic() < deadline:
                 time.sleep(0.05)
