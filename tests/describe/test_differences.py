@@ -6,7 +6,8 @@ from functools import cache
 import pytest
 
 from zoo.describe import base_of, describe
-from zoo.describe.differences.recipes import differences, is_of_sizes, where
+from zoo.describe.differences.compared import where
+from zoo.describe.differences.recipes import differences, is_of_sizes
 from zoo.host.registry import default_registry
 from zoo.recipe import Attention, GatedMLP, LayerNorm, Spec
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from zoo.describe.differences.compared import Compared, Row, compared, where
 from zoo.describe.differences.parts import (
     FIELDS,
     article,
@@ -20,9 +18,8 @@ from zoo.describe.differences.parts import (
     replaced,
     value_text,
 )
-from zoo.describe.facts.counts import DECODER, ENCODER, has_idle_experts, is_opaque, stacks
+from zoo.describe.facts.counts import DECODER, ENCODER, is_opaque, stacks
 from zoo.describe.facts.fact import billions, factor, factor_words, text_of
-from zoo.describe.facts.structure import layers_without_positions, positions
 from zoo.describe.language import joined, message, reworded
 from zoo.recipe import Embedding, Head, Layer, Model, Spec
 
@@ -66,7 +63,10 @@ def differences(base: Model, other: Model, *, sizes: bool = True) -> list[str]:
         found.append(SHAPES[frozenset(theirs)])
     pairs = {role: (ours[role], theirs[role]) for role in ours if role in theirs}
     first = next(iter(ours.values())), next(iter(theirs.values()))
-    sentences_of = {role: list(_stack(*pair, sizes)) for role, pair in (pairs or {DECODER: first}).items()}
+    sentences_of = {
+        role: list(_stack(compared(old), compared(new), sizes))
+        for role, (old, new) in (pairs or {DECODER: first}).items()
+    }
     everywhere = set.intersection(*map(set, sentences_of.values()))
     for role, sentences in sentences_of.items():
         for sentence in sentences:
@@ -95,49 +95,21 @@ def is_of_sizes(sentence: str) -> bool:
     return bound or (changes > 0 and len(SIZE.findall(sentence)) == changes)
 
 
-def _stack(ours: Model, theirs: Model, sizes: bool) -> Iterator[str]:
-    if ours.causality != theirs.causality:
-        yield SEES[theirs.causality]
-    before, after = (_parts(stack) for stack in (ours, theirs))
-    for name in dict.fromkeys((*before, *after)):
-        yield from _part(name, before.get(name), after.get(name), len(theirs.layers), sizes)
+def _stack(ours: Compared, theirs: Compared, sizes: bool) -> Iterator[str]:
+    if ours.stack.causality != theirs.stack.causality:
+        yield SEES[theirs.stack.causality]
+    for name in dict.fromkeys((*ours.rows, *theirs.rows)):
+        yield from _part(name, ours.rows.get(name), theirs.rows.get(name), len(theirs.stack.layers), sizes)
     yield from positions_changed(ours, theirs)
     yield from norms_changed(ours, theirs)
-    yield from layers_changed(ours, theirs)
-    yield from embedding_changed(ours.embedding, theirs.embedding)
-
-
-def _parts(stack: Model) -> dict[str, list[Spec | None]]:
-    """The parts of the layers by name, one for each layer; norms are left out."""
-    found: dict[str, list[Spec | None]] = {}
-    spelled: dict[tuple[int, int], Spec] = {}  # equal layers mostly are one object
-    for index, layer in enumerate(stack.layers):
-        for name, part in layer.children():
-            if part.kind != "norm":
-                row = found.setdefault(name, [None] * len(stack.layers))
-                key = (id(part), layer.width(name, stack.dim))
-                if key not in spelled:
-                    spelled[key] = _spelled_out(part, key[1])
-                row[index] = spelled[key]
-    return found
-
-
-def _spelled_out(part: Spec, dim: int) -> Spec:
-    """Attention with its defaults filled in: key/value heads, head width; None for the usual scale."""
-    fields = vars(part)
-    if not {"heads", "kv_heads", "head_dim", "scale"} <= fields.keys():
-        return part
-    width = fields["head_dim"] or dim // fields["heads"]
-    scale = fields["scale"]
-    usual = scale is None or math.isclose(scale, width**-0.5)
-    kv_heads = fields["kv_heads"] or fields["heads"]
-    return part.change(kv_heads=kv_heads, head_dim=width, scale=None if usual else scale)
+    yield from layers_changed(ours.layer, theirs.layer)
+    yield from embedding_changed(ours.stack.embedding, theirs.stack.embedding)
 
 
 def _part(
     name: str,
-    before: Sequence[Spec | None] | None,
-    after: Sequence[Spec | None] | None,
+    before: Row | None,
+    after: Row | None,
     layers: int,
     sizes: bool,
 ) -> Iterator[str]:
@@ -154,46 +126,28 @@ def _part(
 
 
 def _variants(
-    before: Sequence[Spec | None] | None, after: Sequence[Spec | None] | None, layers: int
+    before: Row | None, after: Row | None, layers: int
 ) -> Iterator[tuple[Spec | None, Spec | None, int, str]]:
     """Each (before, after) of a part, with the number of its layers and their names."""
     if after is None:
-        yield common(before or ()), None, layers, "each layer"
+        yield before.common if before else None, None, layers, "each layer"
         return
-    old = common(before or (None,))
-    new = [part for part in dict.fromkeys(after) if part not in (before or (None,))]
+    old, forms = (before.common, before.forms) if before else (None, (None,))
+    new = [part for part in after.forms if part not in forms]
     for part in new:
-        places = [index for index, one in enumerate(after) if one == part]
+        places = [index for index, one in enumerate(after.each) if one is part]
         yield old, part, len(places), where(places, layers)
     if not new and before is not None:
-        for part in dict.fromkeys(before):
-            if part not in after:
-                yield part, common(after), layers, "each layer"
-
-
-def where(places: Sequence[int], layers: int) -> str:
-    """A text for some of the layers, by their indices: "every other layer"."""
-    if len(places) == layers:
-        return "each layer"
-    if len(places) == 1:
-        return message("layer {n} of {m}", n=places[0] + 1, m=layers)
-    if list(places) == list(range(len(places))):
-        return message("the first {n} layers", n=len(places))
-    if list(places) == list(range(layers - len(places), layers)):
-        return message("the last {n} of {m} layers", n=len(places), m=layers)
-    steps = {b - a for a, b in itertools.pairwise(places)}
-    if len(steps) == 1 and places[0] < (step := steps.pop()):
-        return "every other layer" if step == 2 else message("one layer in {n}", n=step)
-    return message("{n} of {m} layers", n=len(places), m=layers)
+        for part in before.forms:
+            if part not in after.forms:
+                yield part, after.common, layers, "each layer"
 
 
 def _with_active(sentence: str, recipe: Model) -> str:
     """Adds the number of active parameters to a sentence about experts."""
-    if "of which a token uses" not in sentence or not has_idle_experts(recipe):
+    if "of which a token uses" not in sentence or (counts := compared(recipe).counts) is None:
         return sentence
-    used, whole = (
-        billions(int(count(recipe.dim))) for count in (recipe.active_parameters, recipe.parameters)
-    )
+    used, whole = map(billions, counts)
     same_unit = used.split(" ")[1:] == whole.split(" ")[1:]
     shown = reworded(used, used.split(" ")[0]) if same_unit else used
     rest = reworded(sentence, sentence.rstrip("."))
@@ -220,24 +174,19 @@ def _sizes(base: Model, other: Model) -> Iterator[str]:
         yield as_sentence(parts[0])
 
 
-def common(parts: Sequence[Spec | None]) -> Spec | None:
-    """The most frequent form of a part among the layers; None without layers."""
-    return Counter(parts).most_common(1)[0][0] if parts else None
-
-
-def positions_changed(ours: Model, theirs: Model) -> Iterator[str]:
+def positions_changed(ours: Compared, theirs: Compared) -> Iterator[str]:
     """Sentences about another kind of positions. Numbers of rotary positions are told with the mixer."""
-    texts = [(positions(stack) or "").split("; ") for stack in (ours, theirs)]
+    texts = [one.positions.split("; ") for one in (ours, theirs)]
     kinds = [
         joined(
             "; ", dict.fromkeys(part.partition(",")[0] for part in parts if not part.startswith("none in"))
         )
         for parts in texts
     ]
-    old, new = ours.embedding.positions, theirs.embedding.positions
+    old, new = (one.stack.embedding.positions for one in (ours, theirs))
     if kinds[0] == kinds[1]:
         if kinds[0] == "rotary":
-            yield from _unrotated_layers(ours, theirs)
+            yield from _unrotated_layers(ours.unrotated, theirs.unrotated)
         if old is not None and new is not None and type(old) is type(new):
             for name, (_, value) in changed_fields(old, new).items():
                 if name == "offset":
@@ -250,15 +199,11 @@ def positions_changed(ours: Model, theirs: Model) -> Iterator[str]:
         yield message(template, kind=kinds[0])
     else:
         template = "Positions: {new} instead of {old}." if kinds[0] else "Positions: {new}."
-        yield message(template, new=positions(theirs), old=kinds[0])
+        yield message(template, new=theirs.positions, old=kinds[0])
 
 
-def _unrotated_layers(ours: Model, theirs: Model) -> Iterator[str]:
+def _unrotated_layers(before: str, after: str) -> Iterator[str]:
     """A sentence about layers without positions, where the other model has them in others or in all."""
-    before, after = (
-        where(found, len(stack.layers)) if (found := layers_without_positions(stack)) else ""
-        for stack in (ours, theirs)
-    )
     if after and after != before:
         yield message("In {place}: {rest}.", place=after, rest="no positions")
     elif before and not after:
@@ -273,37 +218,30 @@ POSITION_FIELDS = {
 }
 
 
-def norms_changed(ours: Model, theirs: Model) -> Iterator[str]:
+def norms_changed(ours: Compared, theirs: Compared) -> Iterator[str]:
     """Sentences about the kind and places of norms, and about the final norm."""
-    norms = [_all_norms(stack) for stack in (ours, theirs)]
-    titles = [list(dict.fromkeys(norm.title for norm in found)) for found in norms]
+    norms = [one.norms for one in (ours, theirs)]
+    titles = [[norm.title for norm in found] for found in norms]
     if titles[0] != titles[1] and not titles[1]:
         yield "No norms."
     elif titles[0] != titles[1]:
         new = replaced(norms[1][0]) if len(titles[1]) == 1 else joined(", ", titles[1])
         template = "{new} instead of {old}." if titles[0] else "{new} as norm."
         yield message(template, new=new, old=joined(", ", titles[0]))
-    places = [stack.layers[0].norm_placement for stack in (ours, theirs)]
+    places = [one.stack.layers[0].norm_placement for one in (ours, theirs)]
     untold = bool(titles[0]) and not places[0]  # a plugin's layer that does not say where its norms stand
     if places[0] != places[1] and places[1] and titles[1] and not untold:
         names = {"before each part": " (Pre-LN)", "after each sum": " (Post-LN)"}
         old, new = (f"{place}{names.get(place, '')}" for place in places)
         template = "Norms come {place} instead of {other}." if places[0] else "Norms come {place}."
         yield message(template, place=new, other=old)
-    finals = [getattr(stack, "norm", None) is not None for stack in (ours, theirs)]
+    finals = [getattr(one.stack, "norm", None) is not None for one in (ours, theirs)]
     if finals[0] != finals[1]:
         yield "A final norm before the head." if finals[1] else "No final norm before the head."
 
 
-def _all_norms(stack: Model) -> list[Spec]:
-    found = [part for layer in stack.layers for _, part in layer.children() if part.kind == "norm"]
-    final = getattr(stack, "norm", None)
-    return found if final is None else [*found, final]
-
-
-def layers_changed(ours: Model, theirs: Model) -> Iterator[str]:
+def layers_changed(old: Spec, new: Spec) -> Iterator[str]:
     """Sentences about another kind of layer, and about its plain fields."""
-    old, new = (Counter(stack.layers).most_common(1)[0][0] for stack in (ours, theirs))
     if type(old) is not type(new):
         same_placement = old.norm_placement == new.norm_placement
         if (text := explanation(new)) and (same_placement or not new.norm_placement):
