@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from html import escape
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -63,6 +63,7 @@ class SourceCode(Frozen):
         return "".join(spans).rstrip()
 
 
+@cache
 def source_of(target: Any) -> SourceCode | None:
     """The source of a class or function; None where there is no file of it."""
     try:

@@ -165,15 +165,15 @@ class Spec(Frozen):
 
     def parts(self) -> Iterator[tuple[str, Spec | tuple[Spec, ...]]]:
         """The fields that hold specs, in the order of their declaration."""
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
+        for name in field_names(self):
+            value = getattr(self, name)
             if isinstance(value, Spec) or (isinstance(value, tuple) and value and isinstance(value[0], Spec)):
-                yield field.name, value
+                yield name, value
 
     def shown_fields(self) -> Iterator[tuple[str, Any]]:
         """The fields by name, as a table of facts shows them."""
-        for field in dataclasses.fields(self):
-            yield field.name, getattr(self, field.name)
+        for name in field_names(self):
+            yield name, getattr(self, name)
 
     def walk(self, path: str = "") -> Iterator[tuple[str, Spec]]:
         """This spec and all below it, each with its path: "layers.3.mixer"."""
@@ -267,7 +267,7 @@ class Spec(Frozen):
 
     def change(self, **changes: Any) -> typing.Self:
         """A copy with some fields changed; a dict for a field that holds a spec changes that spec's fields."""
-        names = {field.name for field in dataclasses.fields(self)}
+        names = field_names(self)
         for name, value in changes.items():
             if name not in names:
                 raise RecipeError(f"{name}: {self.block()} has no such field")
@@ -330,6 +330,16 @@ def undeclared_fields(cls: type[Spec]) -> list[str]:
     annotations = vars(cls).get("__annotations__", {}).items()
     fields = {field.name for field in dataclasses.fields(cls)}
     return [name for name, hint in annotations if name not in fields and "ClassVar" not in str(hint)]
+
+
+def field_names(spec: Spec) -> tuple[str, ...]:
+    """The names of a spec's fields, in the order of their declaration."""
+    return _field_names(type(spec))  # type: ignore[arg-type]  # mypy takes the hash of its instances
+
+
+@cache
+def _field_names(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
 
 
 @cache

@@ -6,7 +6,6 @@ described by the first sentence of their docstring.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +15,7 @@ from zoo.describe.facts.structure import scaling_text
 from zoo.describe.language import joined, message, reworded
 from zoo.recipe import JointRMSNorm, RoPE, Spec
 from zoo.recipe.parts import ACTIVATION_TITLES
-from zoo.recipe.spec import in_words
+from zoo.recipe.spec import field_names, in_words
 
 # Fields that are sizes: left out where a variant has its base's numbers.
 SIZES = frozenset(
@@ -147,7 +146,7 @@ PARTS = {"mixer": "mixer", "feedforward": "feed-forward", "cross": "cross-attent
 
 def changed_fields(before: Spec, after: Spec) -> dict[str, tuple[Any, Any]]:
     """The fields whose values differ, as (before, after); None where a spec lacks the field."""
-    values = [{f.name: getattr(spec, f.name) for f in dataclasses.fields(spec)} for spec in (before, after)]
+    values = [{name: getattr(spec, name) for name in field_names(spec)} for spec in (before, after)]
     names = dict.fromkeys((*values[0], *values[1]))
     pairs = {name: (values[0].get(name), values[1].get(name)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

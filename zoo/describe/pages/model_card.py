@@ -181,8 +181,9 @@ def code_table(found: Iterable[Described], registry: Registry) -> dict[str, dict
     for one in found:
         for target in (*recipe_code(one.architecture.recipe), *block_classes(one.recipe, registry).values()):
             for source in filter(None, map(source_of, (target, *bases_of(target)))):
-                about = {"file": source.file, "line": source.line, "html": source.html}
-                table.setdefault(source.name, about | {"bases": list(source.bases)})
+                if source.name not in table:
+                    about = {"file": source.file, "line": source.line, "html": source.html}
+                    table[source.name] = about | {"bases": list(source.bases)}
     return table
 
 
