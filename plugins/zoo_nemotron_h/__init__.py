@@ -166,12 +166,14 @@ def weights(axis):
 
 
 NANO = dict(
+    model_type="nemotron_h",
     **dict(vocab_size=131072, hidden_size=4480, intermediate_size=15680, max_position_embeddings=131072),
     **dict(num_attention_heads=40, num_key_value_heads=8, head_dim=128, layer_norm_epsilon=1e-5),
     **dict(mamba_num_heads=128, mamba_head_dim=80, ssm_state_size=128, n_groups=8, conv_kernel=4),
     hybrid_override_pattern="M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-",
 )
 TINY = dict(
+    model_type="nemotron_h",
     **dict(vocab_size=256, hidden_size=64, intermediate_size=96, max_position_embeddings=128),
     **dict(num_attention_heads=4, num_key_value_heads=2, head_dim=16, hybrid_override_pattern="M-*-M"),
     **dict(mamba_num_heads=4, mamba_head_dim=16, ssm_state_size=6, n_groups=2),

@@ -152,7 +152,8 @@ class BaseParts:
 
     `record` is that for the `architecture` itself where its recipe or rules have no name of their own, else None.
     `checkpoint` are the arguments with which `pocket` finds its embedded checkpoint. `model` is the kind of its recipe,
-    "decoder", and `change` what a variant without a block of its own changes.
+    "decoder", and `change` what a variant without a block of its own changes. `in_each_layer` says whether every layer has
+    the part that the block replaces.
     """
 
     architecture: Architecture
@@ -167,6 +168,7 @@ class BaseParts:
     numbers: Mapping[str, Any]
     change: Change
     requirement: str | None
+    in_each_layer: bool
 
 
 def parts_of(name: str, registry: Registry, block: str | None, kind: str = "architecture") -> BaseParts:
@@ -179,7 +181,7 @@ def parts_of(name: str, registry: Registry, block: str | None, kind: str = "arch
     preset = architecture.preset("pocket") or architecture.preset("tiny")
     if preset is None or preset.config is None:
         raise ScaffoldError(f'`base="{name}"`: it has no pocket or tiny preset to begin with')
-    recipe = architecture.recipe_of(Config(preset.config))
+    recipe, with_part = architecture.recipe_of(Config(preset.config)), [True]  # of its layers
     if kind not in ("architecture", recipe.name):
         raise ScaffoldError(f'`base="{name}"`: it is of the kind {recipe.name}, and not {kind}')
     if block is not None:
@@ -189,7 +191,9 @@ def parts_of(name: str, registry: Registry, block: str | None, kind: str = "arch
         if block == "norm":
             if recipe.embedding.norm is not None:
                 raise ScaffoldError(f'`base="{name}"`: its embedding has a norm already')
-        elif not any(found == path for layer in recipe.layers for found, _ in layer.walk()):
+        else:
+            with_part = [any(found == path for found, _ in layer.walk()) for layer in recipe.layers]
+        if not any(with_part):
             part = path.rpartition(".")[2]
             raise ScaffoldError(f'`base="{name}"`: its layers have no {part} that the block could replace')
     found: dict[str, Any] = {}
@@ -207,6 +211,7 @@ def parts_of(name: str, registry: Registry, block: str | None, kind: str = "arch
         numbers=preset.config,
         change=change_of(architecture.recipe_of, preset.config),
         requirement=None if plugin.first_party else f"{plugin.distribution}>={plugin.version}",
+        in_each_layer=all(with_part),
     )
 
 

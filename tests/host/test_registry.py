@@ -22,6 +22,7 @@ from zoo.host.plugins import Plugin, load_plugins
 from zoo.host.registry import RecordTable, Registry, default_registry, using
 from zoo.host.resolve import resolve
 from zoo.recipe import LayerNorm, RMSNorm
+from zoo.testing.subjects import numbers_of
 
 FIRST_PARTY = [plugin for plugin in load_plugins({}) if plugin.first_party]
 
@@ -157,6 +158,12 @@ def test_zoo_resolve_is_asked_before_model_types():
     assert resolve(found, {"model_type": "llama"}).name == "llama"
     with pytest.raises(ConfigError, match="model_type is missing"):
         resolve(found, {"other": 1})
+
+
+@pytest.mark.parametrize("architecture", default_registry().architectures.values(), ids=lambda one: one.name)
+def test_a_config_that_training_writes_leads_back_to_the_architecture(architecture):
+    numbers = {"model_type": (architecture.model_types or [architecture.name])[0], **numbers_of(architecture)}
+    assert resolve(default_registry(), numbers).name == architecture.name
 
 
 def test_two_resolvers_that_differ_ask_for_a_choice():

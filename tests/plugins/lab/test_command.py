@@ -60,7 +60,7 @@ def test_a_third_partys_experiments_are_listed_with_where_they_come_from(run):
 def test_an_experiment_runs_writes_and_is_drawn_again(run, tmp_path):
     done = run("lab", "heights", "--out", "there")
     assert done.returncode == 0, done.stderr
-    assert "seen: Low is lower than high" in done.stdout and "1 of 1 claims were seen" in done.stdout
+    assert "seen: Low is lower than high" in done.stdout and "Claims seen: 1 of 1." in done.stdout
     assert "6/6 high, 2" in done.stderr
     names = {path.name for path in (tmp_path / "there").iterdir()}
     assert names == {"heights.json", "heights-heights.svg", "heights-heights.png"}
