@@ -126,7 +126,7 @@ def test_ranks_draw_the_same_seeds_and_gather_their_values(tmp_path):
 
 
 def test_ctrl_c_ends_one_answer_on_all_ranks_and_the_conversation_goes_on():
-    with Launched(2, "-m", "zoo", "chat", "llama", "--min-tokens", "400", "--max-tokens", "401") as run:
+    with Launched(2, "-m", "zoo", "chat", "llama", "--min-tokens", "20000", "--max-tokens", "20001") as run:
         run.type("The capital city of China is\n")
         seen = b""
         while b"Beijing" not in seen:
