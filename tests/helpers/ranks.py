@@ -40,6 +40,8 @@ class Launched:
             cwd=cwd,
             env={**os.environ, **ONE_THREAD, "HF_HUB_OFFLINE": "1", **(env or {})},
             start_new_session=True,
+            # In the background it is ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         os.close(reader)
 
