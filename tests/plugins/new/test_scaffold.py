@@ -79,20 +79,16 @@ def site(installed, make_site, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_package_passes_its_tests_as_written(installed, site):
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_passes_its_tests_as_written(name, installed, site):
     done = subprocess.run(
-        [
-            sys.executable,
-            *["-m", "pytest", "-p", "zoo_pytest", "-p", "no:cacheprovider"],
-            *map(str, installed.iterdir()),
-        ],
+        [sys.executable, *["-m", "pytest", "-p", "zoo_pytest", "-p", "no:cacheprovider"], installed / name],
         capture_output=True,
         text=True,
         env={**os.environ, **site.environment},
     )
     assert done.returncode == 0, done.stdout
-    count = int(re.search(r"(\d+) passed", done.stdout)[1])
-    assert count >= 3 * len(PACKAGES)
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 3
 
 
 @pytest.mark.slow
