@@ -9,6 +9,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from html import escape
 from importlib import import_module
 from pathlib import Path
@@ -43,6 +44,7 @@ def files() -> Iterator[Path]:
                 yield found.relative_to(ROOT)
 
 
+@cache
 def place_of(target: Any) -> tuple[Path, int]:
     """Where a class or function is: its file from the root, and its first line. ValueError for one that is not the zoo's."""
     path = Path(inspect.getsourcefile(target) or "").resolve()

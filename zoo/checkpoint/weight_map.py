@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import UserDict
+from collections import Counter, UserDict
 from collections.abc import Iterable
 from typing import Any
 
 from zoo.architecture import Architecture
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
-from zoo.recipe import Model
+from zoo.recipe import Model, Spec
 from zoo.weights import Rule
 
 
@@ -25,17 +25,36 @@ class Pair(Frozen):
 def weight_names(architecture: Architecture, recipe: Model, registry: Registry) -> dict[str, list[Pair]]:
     """The pairs of each published layout, "hf" and "mlx"; one layout where both are the same.
 
-    The rules that save a model of the recipe run on its parameters, which are not evaluated.
+    The rules that save a model of the recipe run on its parameters, which are not evaluated. Of equal layers there are two:
+    {i} stands for the numbers of all.
     """
     from mlx.utils import tree_flatten
 
     from zoo.assemble import assemble
 
+    recipe = _fewer_layers(recipe)
     parameters = dict(tree_flatten(assemble(recipe, registry).parameters()))
     found = {layout: _pairs(rules, parameters, recipe) for layout, rules in architecture.layouts.items()}
     if found["hf"] == found["mlx"]:
         del found["mlx"]
     return found
+
+
+def _fewer_layers(recipe: Model) -> Model:
+    """The recipe with the first two of equal layers in each stack."""
+    changes: dict[str, Any] = {}
+    for name, value in recipe.parts():
+        if isinstance(value, Model):
+            changes[name] = _fewer_layers(value)
+        elif name == "layers":
+            times = Counter[Spec]()
+            kept = []
+            for layer in value:
+                times[layer] += 1
+                if times[layer] <= 2:
+                    kept.append(layer)
+            changes[name] = tuple(kept)
+    return recipe.change(**changes)
 
 
 @frozen()
