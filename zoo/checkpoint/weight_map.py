@@ -46,7 +46,7 @@ def _fewer_layers(recipe: Model) -> Model:
     for name, value in recipe.parts():
         if isinstance(value, Model):
             changes[name] = _fewer_layers(value)
-        elif name == "layers":
+        elif name == "layers" and isinstance(value, tuple):
             times = Counter[Spec]()
             kept = []
             for layer in value:
