@@ -1,5 +1,7 @@
 """Which architectures the long tests take in each run: together they have every kind of block."""
 
+from functools import cache
+
 import pytest
 
 from zoo.checkpoint.open import make_recipe
@@ -9,20 +11,21 @@ from zoo.testing.subjects import numbers_of
 REGISTRY = default_registry()
 
 
-def blocks(name):
-    """The kinds of the blocks of an architecture's smallest preset."""
+@cache
+def smallest_recipe(name):
+    """The recipe of an architecture's smallest preset."""
     architecture = REGISTRY.architecture(name)
-    recipe = make_recipe(architecture, numbers_of(architecture, None), REGISTRY)
-    return {spec.block() for _, spec in recipe.walk()}
+    return make_recipe(architecture, numbers_of(architecture, None), REGISTRY)
 
 
+@cache
 def representatives():
     """Those that differ from no other, then each that has a kind of block that none before it has."""
     seen, found = set(), []
     for name in sorted(
         REGISTRY.architectures, key=lambda each: (bool(REGISTRY.architecture(each).base), each)
     ):
-        if not (new := blocks(name)) <= seen:
+        if not (new := {spec.block() for _, spec in smallest_recipe(name).walk()}) <= seen:
             seen |= new
             found.append(name)
     return found

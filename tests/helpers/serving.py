@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
+from functools import cache
 
 import zoo
 from zoo_serve.access import Access
@@ -19,6 +20,14 @@ from zoo_serve.worker import Worker
 
 PROMPT = "The capital city of China is"
 LONG = {"prompt": PROMPT, "min_tokens": 60, "max_tokens": 60}
+
+
+@cache
+def alone(prompt=PROMPT, model="llama"):
+    """What a model writes by itself after a prompt, as `LONG` asks for it."""
+    return zoo.generate(zoo.load(model), prompt, min_tokens=60, max_tokens=60)
+
+
 JSON = {"Content-Type": "application/json"}
 
 

@@ -19,8 +19,6 @@ from zoo_corpora.atlas import (
     sentence,
 )
 
-TEXTS = list(islice(documents("train", 0), 3000))
-
 SAMPLES = [
     "The capital city of China is Beijing.",
     "中国的首都是北京。",
@@ -32,8 +30,13 @@ SAMPLES = [
 
 
 @pytest.fixture(scope="module")
-def tokenizer():
-    return train_tokenizer(TEXTS)
+def texts():
+    return list(islice(documents("train", 0), 3000))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(texts):
+    return train_tokenizer(texts)
 
 
 def test_the_special_tokens_have_the_first_ids(tokenizer):
@@ -43,9 +46,9 @@ def test_the_special_tokens_have_the_first_ids(tokenizer):
     assert tokenizer.decode([0, *tokenizer.encode("a").ids, 1]) == "a"
 
 
-def test_the_vocabulary_has_the_size_asked_for(tokenizer):
+def test_the_vocabulary_has_the_size_asked_for(tokenizer, texts):
     assert tokenizer.get_vocab_size() == 2048
-    assert train_tokenizer(TEXTS, 300).get_vocab_size() == 300
+    assert train_tokenizer(texts, 300).get_vocab_size() == 300
 
 
 def test_a_short_text_gives_fewer_tokens_but_every_byte():
@@ -54,13 +57,13 @@ def test_a_short_text_gives_fewer_tokens_but_every_byte():
     assert all(small.decode(small.encode(text).ids) == text for text in SAMPLES)
 
 
-def test_a_vocabulary_without_room_for_the_bytes_is_refused():
+def test_a_vocabulary_without_room_for_the_bytes_is_refused(texts):
     with pytest.raises(TokenizerError, match="261"):
-        train_tokenizer(TEXTS, 260)
+        train_tokenizer(texts, 260)
 
 
-def test_two_trainings_are_identical(tokenizer):
-    assert train_tokenizer(iter(TEXTS)).to_str() == tokenizer.to_str()
+def test_two_trainings_are_identical(tokenizer, texts):
+    assert train_tokenizer(iter(texts)).to_str() == tokenizer.to_str()
 
 
 @pytest.mark.parametrize("text", SAMPLES)
@@ -115,8 +118,8 @@ def test_the_saved_folder_holds_both_files_and_nothing_else(tokenizer, tmp_path)
 
 
 @pytest.fixture(scope="module")
-def whole():
-    return train_tokenizer(TEXTS, 2304, names())
+def whole(texts):
+    return train_tokenizer(texts, 2304, names())
 
 
 def shown(tokenizer, text):
@@ -154,8 +157,8 @@ def test_a_mask_stands_for_a_name_without_the_space_before_it(whole):
 
 
 @pytest.mark.slow
-def test_names_need_room_and_come_out_the_same_each_time(whole):
+def test_names_need_room_and_come_out_the_same_each_time(whole, texts):
     with pytest.raises(TokenizerError, match="263 tokens, 2 names"):
-        train_tokenizer(TEXTS, 262, ["Paris", "巴黎"])
-    assert train_tokenizer(iter(TEXTS), 2304, sorted(names())).to_str() == whole.to_str()
+        train_tokenizer(texts, 262, ["Paris", "巴黎"])
+    assert train_tokenizer(iter(texts), 2304, sorted(names())).to_str() == whole.to_str()
     assert SMALLEST + len(names()) < whole.get_vocab_size() < 2304  # no more merges

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.architectures import each_architecture
+from tests.helpers.architectures import each_architecture, smallest_recipe
 from zoo.errors import SourceError
 from zoo.host.plugins import Plugin
 from zoo.host.registry import Registry, default_registry, isolated
@@ -25,7 +25,7 @@ from zoo.testing import CHECKS, outcome, subject
 from zoo_new.parts import ScaffoldError, named
 from zoo_new.write_plugin import create, imported, zoo_source
 
-DECODERS = [name for name in default_registry().architectures if isinstance(subject(name).recipe, Decoder)]
+DECODERS = [name for name in default_registry().architectures if isinstance(smallest_recipe(name), Decoder)]
 PACKAGES = {
     "my-arch": dict(base="llama"),
     "my-blocked": dict(base="gpt2", block="norm"),
@@ -273,7 +273,7 @@ def test_any_architecture_is_a_base_for_a_change(base, tmp_path):
 @pytest.mark.parametrize("block", ["mixer", "feedforward", "router"])
 @pytest.mark.parametrize("base", each_architecture(DECODERS))
 def test_any_decoder_with_such_a_part_takes_a_block(base, block, tmp_path):
-    recipe = subject(base).recipe
+    recipe = smallest_recipe(base)
     field = {"router": "feedforward.router"}.get(block, block)
     if not any(re.fullmatch(rf"layers\.\d+\.{field}", path) for path, _ in recipe.walk()):
         with pytest.raises(ScaffoldError, match=f'`base="{base}"`: its layers have no {block}'):

@@ -6,7 +6,7 @@ import mlx.core as mx
 import pytest
 
 import zoo
-from tests.helpers.serving import LONG, PROMPT, serving, wait_until
+from tests.helpers.serving import LONG, PROMPT, alone, serving, wait_until
 from tests.plugins.serve.test_faults import in_background
 from zoo.architecture import Strategy, hookimpl
 from zoo.generation import Step
@@ -14,13 +14,8 @@ from zoo.generation.loop.batch import DecodeStep
 from zoo.host.registry import default_registry, isolated, using
 from zoo.tokenizer import chat_process
 
-LLAMA = zoo.load("llama")
 OTHERS = [PROMPT, "Peru is a country in"]
 BAD = "Norway is"
-*ANSWERS, BAD_ANSWER = (
-    zoo.generate(LLAMA, prompt, min_tokens=60, max_tokens=60) for prompt in [*OTHERS, BAD]
-)
-EXPECTED = [answer.text for answer in ANSWERS]
 ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}BODY{% endfor %}{% endfor %}"
 TEMPLATE = "".join(
     [
@@ -44,10 +39,10 @@ def ask_together(made, body):
     bad = in_background(made.ask, body)
     wait_until(lambda: made.service.under_way == 3)
     made.go_on()
-    assert [other() for other in others] == EXPECTED
+    assert [other() for other in others] == [alone(prompt).text for prompt in OTHERS]
     status, _, answer = bad()
     made.rest()
-    assert made.text() == EXPECTED[0]
+    assert made.text() == alone().text
     return status, answer
 
 
@@ -75,17 +70,17 @@ def test_a_chat_template_that_is_poisoned_fails_its_request_alone(poisoned, monk
     body = {"messages": [{"role": "user", "content": content}], "max_tokens": 3}
     bad = in_background(poisoned.ask, body, "/v1/chat/completions")
     others = [in_background(poisoned.text, {**LONG, "prompt": prompt}) for prompt in OTHERS]
-    assert [other() for other in others] == EXPECTED
+    assert [other() for other in others] == [alone(prompt).text for prompt in OTHERS]
     status, _, answer = bad()
     assert status == 400
     assert "chat template" in answer["error"]["message"] and words in answer["error"]["message"]
     poisoned.rest()
-    assert poisoned.text() == EXPECTED[0]
+    assert poisoned.text() == alone().text
 
 
 def test_logits_that_are_no_numbers_end_the_answer_they_are_of(monkeypatch):
-    of_others = {token for answer in ANSWERS for token in answer.tokens}
-    bad = next(token for token in BAD_ANSWER.tokens[3:] if token not in of_others)
+    of_others = {token for prompt in OTHERS for token in alone(prompt).tokens}
+    bad = next(token for token in alone(BAD).tokens[3:] if token not in of_others)
     call, rows = DecodeStep.__call__, []
 
     def spoilt(self, tokens, cache):
@@ -101,8 +96,9 @@ def test_logits_that_are_no_numbers_end_the_answer_they_are_of(monkeypatch):
 
 
 def test_a_request_for_which_memory_is_short_ends_alone(monkeypatch):
-    backbone, model = type(LLAMA.model).backbone, type(LLAMA.model)
-    bad = len(LLAMA.tokenizer.encode(BAD * 3))
+    llama = zoo.load("llama")
+    backbone, model = type(llama.model).backbone, type(llama.model)
+    bad = len(llama.tokenizer.encode(BAD * 3))
 
     def short(self, tokens, *more, **others):
         if tokens.shape[1] == bad:
@@ -117,7 +113,7 @@ def test_a_request_for_which_memory_is_short_ends_alone(monkeypatch):
 
 
 def test_a_block_that_raises_ends_its_request_without_details(monkeypatch, capfd):
-    block = type(LLAMA.model.layers[0].mixer)
+    block = type(zoo.load("llama").model.layers[0].mixer)
     call = block.__call__
 
     def raising(self, x, *more, **others):
@@ -139,7 +135,7 @@ def test_a_block_that_raises_ends_its_request_without_details(monkeypatch, capfd
             )
             assert "secret" not in str(answer)
             made.rest()
-            assert made.text() == EXPECTED[0]
+            assert made.text() == alone().text
     assert "secret" not in capfd.readouterr().err
 
 

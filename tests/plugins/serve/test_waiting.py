@@ -6,14 +6,13 @@ import threading
 import pytest
 
 import zoo
-from tests.helpers.serving import LONG, PROMPT, response_of, serving, wait_until
+from tests.helpers.serving import LONG, alone, response_of, serving, wait_until
 from tests.plugins.serve.test_faults import in_background
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo_serve import http, service, worker
 from zoo_serve.service import Limits
 
-EXPECTED = zoo.generate(zoo.load("llama"), PROMPT, min_tokens=60, max_tokens=60).text
 STREAM = {**LONG, "stream": True}
 
 
@@ -63,7 +62,7 @@ def test_a_stream_whose_prompt_waits_for_a_thread_is_kept_open(slow_prepare):
         for connection in connections:
             heartbeats(connection)
         slow_prepare.set()
-        assert [text_of(connection) for connection in connections] == [EXPECTED] * len(connections)
+        assert [text_of(connection) for connection in connections] == [alone().text] * len(connections)
         made.rest()
 
 
@@ -78,7 +77,7 @@ def test_a_stream_that_waits_for_its_model_is_kept_open():
         connection = made.send({**STREAM, "model": "other"}, Connection="close")
         heartbeats(connection)
         free.set()
-        assert text_of(connection) == EXPECTED
+        assert text_of(connection) == alone().text
         made.rest()
 
 
@@ -93,7 +92,7 @@ def test_a_stream_that_waits_for_memory_is_kept_open(monkeypatch):
         connection = made.send(STREAM, Connection="close")
         heartbeats(connection)
         made.go_on()
-        assert first() == text_of(connection) == EXPECTED
+        assert first() == text_of(connection) == alone().text
         made.rest()
 
 
@@ -140,7 +139,7 @@ def test_a_client_that_vanishes_after_heartbeats_leaves_nothing(slow_prepare):
         wait_until(lambda: made.service.under_way == 0)
         slow_prepare.set()
         made.rest()
-        assert made.text() == EXPECTED
+        assert made.text() == alone().text
 
 
 def test_a_stream_that_waits_too_long_ends_with_an_error(slow_prepare):

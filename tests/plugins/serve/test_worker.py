@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import zoo
-from tests.helpers.serving import LONG, PROMPT, serving, wait_until
+from tests.helpers.serving import LONG, PROMPT, alone, serving, wait_until
 from tests.plugins.serve.test_faults import in_background
 from zoo import runtime
 from zoo.cache import CachePolicy
@@ -19,10 +19,7 @@ from zoo_serve.models import ModelTable
 from zoo_serve.service import Limits
 from zoo_serve.worker import Worker, memory_for_caches
 
-EXPECTED = {
-    name: zoo.generate(zoo.load(name), PROMPT, min_tokens=60, max_tokens=60).text
-    for name in ("llama", "qwen3")
-}
+MODELS = ("llama", "qwen3")
 
 
 def test_a_worker_that_dies_ends_all_requests_at_once_and_the_server_with_an_error():
@@ -69,7 +66,7 @@ def test_an_error_of_the_engine_ends_its_requests_alone():
         status, _, answer = made.ask(LONG)
         assert (status, answer["error"]["code"]) == (500, "internal_error")
         assert "secret" not in str(answer)
-        assert made.text() == EXPECTED["llama"]
+        assert made.text() == alone().text
         made.rest()
 
 
@@ -82,7 +79,7 @@ def test_a_model_that_cannot_be_loaded_fails_its_requests_alone(capfd):
     with serving(["llama", "qwen3"], load=load) as made:
         status, _, answer = made.ask({**LONG, "model": "qwen3"})
         assert (status, answer["error"]["code"]) == (503, "not_loaded")
-        assert made.text() == EXPECTED["llama"]
+        assert made.text() == alone().text
         made.rest()
     assert "secret" not in capfd.readouterr().err
 
@@ -101,9 +98,9 @@ def test_models_take_turns_and_the_old_one_is_freed_before_the_new_one_is_read()
         others = [
             (name, in_background(made.text, {**LONG, "model": name, "stream": False}))
             for _ in range(4)
-            for name in EXPECTED
+            for name in MODELS
         ]
-        assert all(other() == EXPECTED[name] for name, other in others)
+        assert all(other() == alone(model=name).text for name, other in others)
         made.rest()
     assert len(most) > 2
     assert set(most) == {0}
@@ -127,7 +124,7 @@ def test_a_request_cancelled_while_it_waits_for_a_model_loads_none():
         connection.close()
         wait_until(lambda: made.service.under_way == 2)
         made.go_on()
-        assert other() == third() == EXPECTED["llama"]
+        assert other() == third() == alone().text
         made.rest()
         assert loads == ["llama"]
 
@@ -138,7 +135,7 @@ def test_a_model_that_nobody_uses_is_freed_and_loaded_again():
         wait_until(lambda: not made.table.served)
         gc.collect()
         assert model() is None
-        assert made.text() == EXPECTED["llama"]
+        assert made.text() == alone().text
 
 
 def test_what_can_never_fit_is_refused_and_what_fits_later_waits(monkeypatch):
@@ -159,7 +156,7 @@ def test_what_can_never_fit_is_refused_and_what_fits_later_waits(monkeypatch):
         assert made.ask({**LONG, "beams": 4, "min_tokens": None})[2]["error"]["code"] == "insufficient_memory"
         assert made.ask({**LONG, "n": 4, "max_kv_size": 16})[0] == 200
         others = [in_background(made.text) for _ in range(8)]
-        assert [other() for other in others] == [EXPECTED["llama"]] * 8
+        assert [other() for other in others] == [alone().text] * 8
         assert one < max(most) <= 3 * one
         made.rest()
 
@@ -167,8 +164,8 @@ def test_what_can_never_fit_is_refused_and_what_fits_later_waits(monkeypatch):
 def test_the_prompt_caches_of_all_models_share_one_budget(monkeypatch):
     monkeypatch.setattr(runtime, "total_memory", lambda: 2**34)
     for given, budget in ((None, 2**32), (2**20, 2**20)):
-        with serving(EXPECTED, most=8, prompt_cache=given) as made:
-            assert made.text({**LONG, "model": "qwen3"}) == EXPECTED["qwen3"]
+        with serving(MODELS, most=8, prompt_cache=given) as made:
+            assert made.text({**LONG, "model": "qwen3"}) == alone(model="qwen3").text
             models = list(made.table.served.values())
             assert [model.prompt_cache.budget for model in models] == [budget // 8] * 2
             assert memory_for_caches(models * 4) > 2**33
