@@ -50,6 +50,17 @@ PACKAGES = {
     "no-twice": dict(kind="strategy"),
     "counts": dict(kind="command"),
 }
+# Of these the own tests run in each run, those of the others nightly.
+EACH_RUN = (
+    "my-arch",
+    "my-routed",
+    "my-plain",
+    "my-encoder",
+    "my-translator",
+    "own-mixer",
+    "no-twice",
+    "counts",
+)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +90,9 @@ def site(installed, make_site, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in EACH_RUN else pytest.mark.nightly) for name in PACKAGES]
+)
 def test_a_package_passes_its_tests_as_written(name, installed, site):
     done = subprocess.run(
         [sys.executable, *["-m", "pytest", "-p", "zoo_pytest", "-p", "no:cacheprovider"], installed / name],
