@@ -46,17 +46,26 @@ def record() -> dict[str, Any]:
     return found
 
 
+def words_of(language: str) -> dict[str, Any]:
+    """The differences of each model from each other in a language, as `words_between` gives them."""
+    from zoo.describe.language import LANGUAGES
+    from zoo.describe.pages.model_card import words_between
+
+    made = cached_result(lambda: words_between(models(), LANGUAGES), "words between models, by language")
+    return {
+        name: {other: [(text, of_sizes) for text, of_sizes in told] for other, told in row.items()}
+        for name, row in made[language].items()
+    }
+
+
 def cards(language: str) -> list[dict[str, Any]]:
     """The card of each model, in a language."""
     from zoo.describe.described import pocket_facts
-    from zoo.describe.language import LANGUAGES
-    from zoo.describe.pages.model_card import card, with_words, words_between
+    from zoo.describe.pages.model_card import card, shared_words, with_words
     from zoo.host.registry import default_registry
 
-    found, registry = models(), default_registry()
-    words = cached_result(lambda: words_between(found, LANGUAGES), "words between models, by language")[
-        language
-    ]
+    found, registry, words = models(), default_registry(), words_of(language)
+    shared = shared_words(words)
     measured = record().get("pockets", {})
 
     def made() -> list[dict[str, Any]]:
@@ -69,6 +78,7 @@ def cards(language: str) -> list[dict[str, Any]]:
                     pocket=pocket_facts(one.architecture, measured.get(one.architecture.name)),
                 ),
                 words[name],
+                shared,
             )
             for name, one in found.items()
         ]
@@ -91,12 +101,15 @@ def code_behind() -> dict[str, dict[str, Any]]:
 def write_cards(outdir: Path, language: str) -> None:
     """Write the script, the styles and the cards into `_static/compare`."""
     from zoo.describe.pages.comparison import about_record, app_script, app_style
+    from zoo.describe.pages.model_card import shared_words
     from zoo.describe.pages.template import as_data
 
     folder = outdir / "_static" / FOLDER
     (folder / "cards").mkdir(parents=True, exist_ok=True)
     about = about_record(record(), language)
-    (folder / "compare.js").write_text(app_script(language, record=about), encoding="utf-8")
+    shared = f"zooCompare.shared = {as_data(shared_words(words_of(language)))};"
+    script = app_script(language, record=about, before=[shared])
+    (folder / "compare.js").write_text(script, encoding="utf-8")
     within = (Path(__file__).parent / "compare.css").read_text(encoding="utf-8")
     (folder / "compare.css").write_text(app_style() + within, encoding="utf-8")
     for one in cards(language):

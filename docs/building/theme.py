@@ -6,7 +6,22 @@ import re
 from pathlib import Path
 from typing import Any
 
+from zoo.describe.diagram import geometry
 from zoo.describe.diagram.svg import DARK, LIGHT, properties, rules, style
+
+# The size and the place of a diagram's texts by their class: the page's sheet has these, and not each text.
+USUAL = {
+    "title": (geometry.TITLE, ' text-anchor="middle"'),
+    "part": (geometry.CELL, ' text-anchor="middle"'),
+    "note": (geometry.NOTE, ""),
+}
+USUAL_TEXTS = [
+    re.compile(rf'(<text class="{kind}" x="[^"]*" y="[^"]*") font-size="{size}"{anchor}(?! text-anchor)')
+    for kind, (size, anchor) in USUAL.items()
+]
+# What is kept to the letter, and the lines between two elements.
+KEPT = re.compile(r"(<(?:pre|script|style|textarea)\b.*?</(?:pre|script|style|textarea)>)", re.DOTALL)
+BETWEEN = re.compile(r">\s*\n\s*<")
 
 
 def colours() -> str:
@@ -22,6 +37,10 @@ def colours() -> str:
             rule("body[data-theme=dark]", DARK),
             rule("body[data-theme=light]", LIGHT),
             rules(),
+            *(
+                f".zoo-diagram text.{kind}:not([font-size]){{font-size:{size}px;{anchor and 'text-anchor:middle'}}}"
+                for kind, (size, anchor) in USUAL.items()
+            ),
         )
     )
 
@@ -33,17 +52,27 @@ def write(app: Any, error: Exception | None) -> None:
 
 
 def write_smaller(app: Any, error: Exception | None) -> None:
-    """The theme's colours of code without its comments and spaces."""
+    """The theme's colours of code without its comments and spaces, its scripts without maps, pages without indentation."""
+    if error is not None or app.builder.format != "html":
+        return
     path = Path(app.outdir, "_static", "pygments.css")
-    if error is None and path.is_file():
-        plain = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-        path.write_text(re.sub(r"\s*([{};:,])\s*", r"\1", plain).strip(), encoding="utf-8")
+    plain = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    path.write_text(re.sub(r"\s*([{};:,])\s*", r"\1", plain).strip(), encoding="utf-8")
+    for path in Path(app.outdir, "_static").rglob("*.map"):
+        path.unlink()
+    for path in Path(app.outdir).rglob("*.html"):
+        parts = KEPT.split(path.read_text(encoding="utf-8"))
+        parts[::2] = (BETWEEN.sub(">\n<", part) for part in parts[::2])
+        path.write_text("".join(parts), encoding="utf-8")
 
 
 def share_styles(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """Take out of diagrams the sheet that each has for itself: the page's own has the same."""
+    """Take out of diagrams what the page's own sheet says: the sheet that each has for itself, and the sizes of texts."""
     if "body" in context:
-        context["body"] = context["body"].replace(f"<style>{style()}</style>", "")
+        body = context["body"].replace(f"<style>{style()}</style>", "")
+        for usual in USUAL_TEXTS:
+            body = usual.sub(r"\1", body)
+        context["body"] = body
 
 
 def setup(app: Any) -> None:

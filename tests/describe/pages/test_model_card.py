@@ -5,11 +5,12 @@ import json
 import pytest
 
 from zoo.describe import describe
-from zoo.describe.differences import differences
+from zoo.describe.differences import differences, is_of_sizes
 from zoo.describe.pages.model_card import (
     card,
     code_table,
     recipe_lines,
+    shared_words,
     with_words,
     words_between,
 )
@@ -65,15 +66,24 @@ def test_a_variant_is_the_lines_that_its_base_does_not_have():
     assert mistral["base"] == {"name": "llama", "sentences": ["Attention sees a window of 4,096 tokens."]}
 
 
-def test_words_are_those_between_any_two():
+@pytest.mark.parametrize("least", [1, 2, 9])
+def test_words_are_those_between_any_two(least):
     found = described("llama", "mixtral", "t5")
     words = words_between(found)["en"]
+    shared = shared_words(words, least)
+    assert bool(shared["sentences"]) == (least < 9)
     for name, one in found.items():
-        whole = with_words({}, words[name])
+        whole = with_words({}, words[name], shared)
+        every = [*shared["sentences"], *whole["sentences"]]
+        assert bool(whole["sentences"]) == (least > 1)
         for other, base in found.items():
-            if other != name:
-                told = [whole["sentences"][index] for index in whole["words"][other]]
-                assert told == differences(base.recipe, one.recipe)
+            told = whole["words"][shared["names"].index(other)]
+            if other == name:
+                assert told == []
+            else:
+                assert [every[index] for index in told] == differences(base.recipe, one.recipe)
+                of_sizes = [index in (*shared["sizes"], *whole["sizes"]) for index in told]
+                assert of_sizes == [is_of_sizes(every[index]) for index in told]
 
 
 def test_equal_layers_of_a_recipe_are_written_once():

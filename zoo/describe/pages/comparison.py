@@ -19,7 +19,15 @@ from zoo.describe.facts.fact import compare as compared
 from zoo.describe.facts.memory import FLOATS, POLICIES, STATE_BYTES, format_of
 from zoo.describe.facts.sheet import CONTEXT, WEIGHTS, common_context
 from zoo.describe.language import in_language
-from zoo.describe.pages.model_card import GEOMETRY, LEFT_OUT, card, code_table, with_words, words_between
+from zoo.describe.pages.model_card import (
+    GEOMETRY,
+    LEFT_OUT,
+    card,
+    code_table,
+    shared_words,
+    with_words,
+    words_between,
+)
 from zoo.describe.pages.template import as_data, asset, filled, theme
 from zoo.host.registry import Registry
 
@@ -62,10 +70,11 @@ def compare_page(
     """
     titles = [one.origin for one in found]
     words = words_between(dict(zip(titles, found, strict=True)))["en"]
-    given = []
+    shared = shared_words(words)
+    given = [f"zooCompare.shared = {as_data(shared)};"]
     for one, figures in zip(found, measured or [()] * len(found), strict=True):
         made = card(one, registry, pocket=pocket_facts(one.architecture), measured=figures)
-        given.append(f"zooCompare.card({as_data(with_words(made, words[one.origin]))});")
+        given.append(f"zooCompare.card({as_data(with_words(made, words[one.origin], shared))});")
     given.append(f"zooCompare.code = {as_data(code_table(found, registry))};")
     return filled(
         "compare.html",

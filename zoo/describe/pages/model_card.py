@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -109,14 +110,40 @@ def words_between(
     }
 
 
-def with_words(one: dict[str, Any], words: Mapping[str, Sequence[tuple[str, bool]]]) -> dict[str, Any]:
-    """A card with its row of `words_between`: each sentence once, which of them tell it from each other model, and `sizes`."""
-    table: dict[str, int] = {}
-    others = {
-        name: [table.setdefault(sentence, len(table)) for sentence, _ in told] for name, told in words.items()
+Words = Mapping[str, Sequence[tuple[str, bool]]]  # of one model, by the name of the other
+
+
+def shared_words(words: Mapping[str, Words], least: int = 4) -> dict[str, Any]:
+    """What the cards of some models share of their words: `names`, and the `sentences` that `least` of the cards would hold.
+
+    `sizes` are the indices of the sentences that say of sizes alone that they differ.
+    """
+    held = Counter(
+        sentence for told in words.values() for sentence in {one for row in told.values() for one in row}
+    )
+    found = [sentence for sentence, count in held.items() if count >= least]
+    return {
+        "names": list(words),
+        "sentences": [text for text, _ in found],
+        "sizes": [index for index, (_, of_sizes) in enumerate(found) if of_sizes],
     }
+
+
+def with_words(one: dict[str, Any], words: Words, shared: Mapping[str, Any]) -> dict[str, Any]:
+    """A card with its row of `words_between`.
+
+    `words` are the indices of the sentences that tell it from each model, in the order of the `names` of `shared_words`: of
+    those that are shared, then of the card's own `sentences`. `sizes` are as in `shared_words`, of the own ones.
+    """
+    table = {sentence: index for index, sentence in enumerate(shared["sentences"])}
+    count = len(table)
+    rows = [
+        [table.setdefault(sentence, len(table)) for sentence, _ in words.get(name, ())]
+        for name in shared["names"]
+    ]
     sizes = {table[sentence] for told in words.values() for sentence, of_sizes in told if of_sizes}
-    return one | {"sentences": list(table), "words": others, "sizes": sorted(sizes)}
+    own = sorted(index for index in sizes if index >= count)
+    return one | {"sentences": list(table)[count:], "words": rows, "sizes": own}
 
 
 def flops_points(recipe: Model) -> dict[str, Any]:

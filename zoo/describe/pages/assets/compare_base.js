@@ -5,6 +5,7 @@ var zooCompare = {
   cards: {}, // by name, as zoo/describe/pages/model_card.py makes them
   code: null, // by "module:name"
   common: null, // words, formats, sizes: the same for every model
+  shared: null, // names, and sentences that many cards have
 
   card(card) {
     this.cards[card.name] = card;

@@ -6,9 +6,11 @@ Object.assign(zooCompare, {
   // The sentences that tell one card from another, those of sizes left out for `structure`; null where the cards do not
   // know of each other.
   words(base, card, structure = false) {
-    const found = card.words && card.words[base.name];
-    const shown = found && found.filter((index) => !structure || !card.sizes.includes(index));
-    return found ? shown.map((index) => card.sentences[index]) : null;
+    const { names, sentences, sizes } = zooCompare.shared;
+    const found = card.words && card.words[names.indexOf(base.name)];
+    const ofSizes = (index) => sizes.includes(index) || card.sizes.includes(index);
+    const text = (index) => sentences[index] ?? card.sentences[index - sentences.length];
+    return found ? found.filter((index) => !structure || !ofSizes(index)).map(text) : null;
   },
 
   // What one model is, and how it differs from its base.
