@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.helpers.architectures import each_architecture
 from zoo.describe import compare, describe
 from zoo.describe.diagram import diagram_of, marked, to_svg
 from zoo.describe.diagram.arrange import align, elements
@@ -266,20 +267,16 @@ def test_pages_fit_the_window(visit, tmp_path, names, width):
         details.evaluate("one => { one.open = true; }")
 
 
-def test_diagrams_have_room_in_a_browser(visit, tmp_path):
-    registry = default_registry()
+@pytest.mark.parametrize(
+    "names", [*(pytest.param([one.values[0]], marks=one.marks) for one in each_architecture()), *PAIRS, NAMES]
+)
+def test_diagrams_have_room_in_a_browser(names, visit, tmp_path):
     path = tmp_path / "page.html"
-
-    def drawn(names):
-        found = [describe(name, registry) for name in names]
-        return marked([diagram_of(one.recipe, one.origin, registry) for one in found])
-
-    groups = [*([name] for name in registry.architectures), *PAIRS, NAMES]
-    for names in groups:
-        path.write_text(
-            "<!doctype html><meta charset=utf-8><link rel=icon href='data:,'><body style='margin:0'>"
-            + to_svg(drawn(names)),
-            encoding="utf-8",
-        )
-        page = visit(path, width=3200)
-        assert page.evaluate(MEASURE) == [], names
+    found = [describe(name, default_registry()) for name in names]
+    drawn = marked([diagram_of(one.recipe, one.origin, default_registry()) for one in found])
+    path.write_text(
+        "<!doctype html><meta charset=utf-8><link rel=icon href='data:,'><body style='margin:0'>"
+        + to_svg(drawn),
+        encoding="utf-8",
+    )
+    assert visit(path, width=3200).evaluate(MEASURE) == []
