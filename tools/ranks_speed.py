@@ -3,12 +3,14 @@
     python tools/ranks_speed.py FOLDER … [--rounds N] [--record]
 
 In a round every way reads a prompt and writes tokens once, in a new process each; ratios are of one round. mlx-lm takes part
-where it can shard the model. FOLDER is named in the record, docs/records/ranks/speed.json, which keeps its other models.
+where it can shard the model. Data parallelism is `zoo run --prompts … --parallel data`: `TEXTS` prompts, of which each rank,
+with the whole model, answers its share. FOLDER is named in the record, docs/records/ranks/speed.json, which keeps its other models.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import socket
@@ -26,14 +28,17 @@ import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
 from zoo.files.writing import write_record
+from zoo.generation.prompts_file import answer_prompts, read_prompts
 from zoo.inspect.measure import figures_of
 from zoo.inspect.timing import answer
 from zoo.runtime import ranks, versions
 
 RECORD = Path(__file__).parent.parent / "docs" / "records" / "ranks" / "speed.json"
 PROMPT, NEW, RUNS = 256, 48, 3
+TEXTS, SHORT = 32, 64  # prompts that are shared, and the tokens of each
 SECONDS = 120  # that one way may take
 FIGURES = ("prefill_tokens_per_second", "decode_tokens_per_second")
+DATA = "data_tokens_per_second"  # that are written in answers to the prompts that are shared
 
 
 def run(count: int, library: str, folder: str) -> dict[str, float] | None:
@@ -70,10 +75,33 @@ def worker(library: str, folder: str) -> dict[str, float]:
     if library == "zoo":
         loaded = zoo.load(folder, parallel="tensor")
         taken = [figures_of(loaded, PROMPT, NEW) for _ in range(RUNS + 1)][1:]
+    elif library == "data":
+        taken = [{DATA: answered_per_second(folder)}]
     else:
         model = sharded(folder)
         taken = [read_and_write(model) for _ in range(RUNS + 1)][1:]
-    return {name: median(one[name] for one in taken) for name in FIGURES}
+    return {name: median(one[name] for one in taken) for name in taken[0]}
+
+
+def answered_per_second(folder: str) -> float:
+    """Tokens a second in the answers to prompts that the ranks share; the last `RUNS` of `RUNS` + 1 times."""
+    loaded = zoo.load(folder)
+    texts = [
+        [(97 * row + 31 * place) % loaded.recipe.vocab for place in range(SHORT)] for row in range(TEXTS)
+    ]
+    rates = []
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary, "prompts.jsonl")
+        path.write_text("".join(json.dumps({"prompt": ids}) + "\n" for ids in texts))
+        lines = read_prompts(loaded, path, {})
+        for _ in range(RUNS + 1):
+            began = time.perf_counter()
+            answers = answer_prompts(
+                loaded, lines, io.StringIO(), divided=ranks.launched(), min_tokens=NEW, max_tokens=NEW
+            )
+            tokens = sum(one["generated_tokens"] for one in answers)
+            rates.append(tokens / (time.perf_counter() - began))
+    return median(rates[1:])
 
 
 def sharded(folder: str) -> Any:
@@ -110,6 +138,7 @@ def read_and_write(model: Any) -> dict[str, float]:
 def compared(folder: str, rounds: int) -> dict[str, Any]:
     """The figures and ratios of a folder."""
     ways = {"zoo, 1 rank": (1, "zoo"), "zoo, 2 ranks": (2, "zoo")}
+    ways |= {"zoo, data, 1 rank": (1, "data"), "zoo, data, 2 ranks": (2, "data")}
     ways |= {"mlx-lm, 1 rank": (1, "mlx-lm"), "mlx-lm, 2 ranks": (2, "mlx-lm")}
     taken: dict[str, list[dict[str, float]]] = {}
     for _ in range(rounds):
@@ -119,13 +148,14 @@ def compared(folder: str, rounds: int) -> dict[str, Any]:
     values = {
         f"{name}, {figure}": [one[figure] for one in found]
         for name, found in taken.items()
-        for figure in FIGURES
+        for figure in found[0]
     }
-    for above, below in (("zoo, 2 ranks", "zoo, 1 rank"), ("zoo, 2 ranks", "mlx-lm, 2 ranks")):
-        for figure in FIGURES:
+    pairs = (("zoo, 2 ranks", "zoo, 1 rank"), ("zoo, 2 ranks", "mlx-lm, 2 ranks"))
+    for above, below in (*pairs, ("zoo, data, 2 ranks", "zoo, data, 1 rank")):
+        for figure in (*FIGURES, DATA):
             with suppress(KeyError):
-                pairs = zip(values[f"{above}, {figure}"], values[f"{below}, {figure}"], strict=True)
-                values[f"{above} / {below}, {figure}"] = [first / second for first, second in pairs]
+                both = zip(values[f"{above}, {figure}"], values[f"{below}, {figure}"], strict=True)
+                values[f"{above} / {below}, {figure}"] = [first / second for first, second in both]
     return {name: spread(each) for name, each in values.items()}
 
 
