@@ -21,7 +21,7 @@ CHECKS = (
 )
 EXAMPLES = 25
 # The least share of valid requests that are answered: the pockets do not chat.
-SHARES = {"chatter": 0.2, "pockets": 0.04}
+SHARES = {"chatter": 0.15, "pockets": 0.03}
 BOUNDED = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # what a request may ask for
 
 
