@@ -1,10 +1,10 @@
 """How much faster two ranks are than one, each on one core of this machine, beside mlx-lm's sharded models. Linux.
 
-    python tools/ranks_speed.py FOLDER … [--rounds N] [--record]
+    python tools/ranks_speed.py FOLDER … [--rounds N] [--work tensor data] [--record]
 
 In a round every way reads a prompt and writes tokens once, in a new process each; ratios are of one round. mlx-lm takes part
-where it can shard the model. Data parallelism is `zoo run --prompts … --parallel data`: `TEXTS` prompts, of which each rank,
-with the whole model, answers its share. FOLDER is named in the record, docs/records/ranks/speed.json, which keeps its other models.
+where it can shard the model; `--work` leaves some of the ways out. Data parallelism is `zoo run --prompts … --parallel data`: `TEXTS` prompts, of which each rank,
+with the whole model, answers its share. FOLDER is named in the record, docs/records/ranks/speed.json, which keeps its other models and ways.
 """
 
 from __future__ import annotations
@@ -58,14 +58,16 @@ def run(count: int, library: str, folder: str) -> dict[str, float] | None:
             started.append(
                 subprocess.Popen(command, env=os.environ | threads | place, stdout=subprocess.PIPE, text=True)
             )
-        try:
-            outputs = [one.communicate(timeout=SECONDS)[0] for one in started]
-        except subprocess.TimeoutExpired:  # a rank that failed leaves the other waiting
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end and not any(one.poll() for one in started):
+            if all(one.poll() == 0 for one in started):
+                break
+            time.sleep(0.1)
+        else:  # a rank that failed leaves the other waiting
             for one in started:
                 one.kill()
             return None
-    if any(one.returncode for one in started):
-        return None
+        outputs = [one.communicate()[0] for one in started]
     found: dict[str, float] = json.loads(outputs[0].splitlines()[-1])
     return found
 
@@ -135,11 +137,18 @@ def read_and_write(model: Any) -> dict[str, float]:
     )
 
 
-def compared(folder: str, rounds: int) -> dict[str, Any]:
+WAYS = {
+    "tensor": {
+        **{"zoo, 1 rank": (1, "zoo"), "zoo, 2 ranks": (2, "zoo")},
+        **{"mlx-lm, 1 rank": (1, "mlx-lm"), "mlx-lm, 2 ranks": (2, "mlx-lm")},
+    },
+    "data": {"zoo, data, 1 rank": (1, "data"), "zoo, data, 2 ranks": (2, "data")},
+}
+
+
+def compared(folder: str, rounds: int, work: Sequence[str]) -> dict[str, Any]:
     """The figures and ratios of a folder."""
-    ways = {"zoo, 1 rank": (1, "zoo"), "zoo, 2 ranks": (2, "zoo")}
-    ways |= {"zoo, data, 1 rank": (1, "data"), "zoo, data, 2 ranks": (2, "data")}
-    ways |= {"mlx-lm, 1 rank": (1, "mlx-lm"), "mlx-lm, 2 ranks": (2, "mlx-lm")}
+    ways = {name: way for one in work for name, way in WAYS[one].items()}
     taken: dict[str, list[dict[str, float]]] = {}
     for _ in range(rounds):
         for name, (count, library) in ways.items():
@@ -169,15 +178,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", metavar="FOLDER")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--work", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--record", action="store_true")
     given = parser.parse_args()
-    found = {Path(folder).name: compared(folder, given.rounds) for folder in given.folders}
+    found = {Path(folder).name: compared(folder, given.rounds, given.work) for folder in given.folders}
     record = {"versions": versions(), "prompt": PROMPT, "new": NEW, "rounds": given.rounds, "models": found}
     print(json.dumps(record, indent=1))
     if given.record:
         RECORD.parent.mkdir(parents=True, exist_ok=True)
         if RECORD.exists():
-            record["models"] = json.loads(RECORD.read_text())["models"] | found
+            known = json.loads(RECORD.read_text())["models"]
+            record["models"] = known | {
+                name: known.get(name, {}) | figures for name, figures in found.items()
+            }
         write_record(RECORD, record, overwrite=None, indent=1)
 
 

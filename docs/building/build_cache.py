@@ -24,7 +24,9 @@ def cached_result(make: Callable[[], Any], *key: str) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     value = make()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+    begun = path.with_suffix(f".{os.getpid()}")
+    begun.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+    begun.rename(path)  # whole: the other language's build may read it
     return value
 
 

@@ -78,7 +78,8 @@ def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctr
 
 def begin(app: Any) -> None:
     """Let another process make the cards, which takes a minute, while this one reads the pages."""
-    app.zoo_cards = subprocess.Popen([sys.executable, "-m", compare_cards.__name__], cwd=DOCS)
+    command = [sys.executable, "-m", compare_cards.__name__, app.config.zoo_language]
+    app.zoo_cards = subprocess.Popen(command, cwd=DOCS)
 
 
 def write(app: Any, error: Exception | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Set
 from functools import cache
 from pathlib import Path
@@ -131,6 +132,6 @@ def write_code(outdir: Path, pages: Set[str] = frozenset()) -> None:
 
 
 if __name__ == "__main__":  # a process of its own makes them while Sphinx reads the pages
-    for language in ("en", "zh"):
-        cards(language)
-    code_behind()
+    cards(sys.argv[1])
+    if sys.argv[1] == "en":  # code has no language
+        code_behind()

@@ -61,6 +61,8 @@ def write_smaller(app: Any, error: Exception | None) -> None:
     for path in Path(app.outdir, "_static").rglob("*.map"):
         path.unlink()
     for path in Path(app.outdir).rglob("*.html"):
+        if app.config.zoo_language == "en" and path.relative_to(app.outdir).parts[0] == "zh":
+            continue  # another build's
         parts = KEPT.split(path.read_text(encoding="utf-8"))
         parts[::2] = (BETWEEN.sub(">\n<", part) for part in parts[::2])
         path.write_text("".join(parts), encoding="utf-8")

@@ -23,7 +23,7 @@ def cards(text):
 
 def test_one_name_works(tmp_path):
     (one,) = cards(page(tmp_path, "mistral"))
-    assert one["name"] == "mistral:7b" and one["words"] == {}
+    assert one["name"] == "mistral:7b" and one["words"] == [[]]
     assert one["base"]["name"] == "llama"
 
 

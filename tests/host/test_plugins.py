@@ -296,10 +296,13 @@ def test_strict_raises(site):
 def test_ctrl_c_while_a_plugin_is_imported_ends_the_program(site, after):
     press = "import signal\ntry: signal.raise_signal(signal.SIGINT)\n"
     site.add("zoo-slow", "slow_plugin", f"{press}{after or 'finally: pass'}\nraise ValueError")
-    handler = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        loaded()
-    assert signal.getsignal(signal.SIGINT) is handler
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loaded()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_allow_and_block_lists(site):
