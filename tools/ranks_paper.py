@@ -123,8 +123,11 @@ def hostfiles(link: Link) -> Iterator[list[Path]]:
 def together(arguments: Sequence[str], files: Sequence[Path] | None = None) -> list[dict[str, Any]]:
     """The answers of this script's worker on each core at once: ranks with these host files, or each by itself."""
     started = []
+    with socket.create_server(("127.0.0.1", 0)) as free:  # where the ranks' watch meets, beside the relay
+        meeting = f"127.0.0.1:{free.getsockname()[1]}"
     for rank in range(RANKS):
-        given = {} if files is None else {"MLX_RANK": str(rank), "MLX_HOSTFILE": str(files[rank])}
+        given = {"MLX_RANK": str(rank), "ZOO_RANKS_ADDRESS": meeting}
+        given = {} if files is None else given | {"MLX_HOSTFILE": str(files[rank])}
         environment = os.environ | {"MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"} | given
         command = ["taskset", "-c", str(rank), sys.executable, __file__, "worker", *arguments]
         started.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))

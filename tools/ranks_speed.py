@@ -35,7 +35,7 @@ from zoo.runtime import ranks, versions
 
 RECORD = Path(__file__).parent.parent / "docs" / "records" / "ranks" / "speed.json"
 PROMPT, NEW, RUNS = 256, 48, 3
-TEXTS, SHORT = 32, 64  # prompts that are shared, and the tokens of each
+TEXTS, SHORT, ANSWER = 16, 64, 32  # prompts that are shared, the tokens of each and of its answer
 SECONDS = 120  # that one way may take
 FIGURES = ("prefill_tokens_per_second", "decode_tokens_per_second")
 DATA = "data_tokens_per_second"  # that are written in answers to the prompts that are shared
@@ -86,7 +86,7 @@ def worker(library: str, folder: str) -> dict[str, float]:
 
 
 def answered_per_second(folder: str) -> float:
-    """Tokens a second in the answers to prompts that the ranks share; the last `RUNS` of `RUNS` + 1 times."""
+    """Tokens a second in the answers to prompts that the ranks share; the median of `RUNS` times after a warm-up."""
     loaded = zoo.load(folder)
     texts = [
         [(97 * row + 31 * place) % loaded.recipe.vocab for place in range(SHORT)] for row in range(TEXTS)
@@ -99,7 +99,7 @@ def answered_per_second(folder: str) -> float:
         for _ in range(RUNS + 1):
             began = time.perf_counter()
             answers = answer_prompts(
-                loaded, lines, io.StringIO(), divided=ranks.launched(), min_tokens=NEW, max_tokens=NEW
+                loaded, lines, io.StringIO(), divided=ranks.launched(), min_tokens=ANSWER, max_tokens=ANSWER
             )
             tokens = sum(one["generated_tokens"] for one in answers)
             rates.append(tokens / (time.perf_counter() - began))
