@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS := $(if $(filter Darwin,$(shell uname)),1,auto)  # processes that read the docs: by fork, which macOS' libraries do not bear
 
-.PHONY: help run test slow lint types parity clients pages nightly docs docs-en docs-zh pockets wheel clean
+.PHONY: help run test slow lint types parity clients pages nightly docs pockets wheel clean
 
 run: $(VENV)/.installed  ## set up .venv, then ask the embedded LLaMA for the capital of China
 	$(BIN)/zoo run llama "The capital city of China is"
@@ -45,12 +45,7 @@ nightly: $(VENV)/.test $(VENV)/.pages $(VENV)-parity/.installed docs/_build/html
 
 docs: $(VENV)/.docs  ## the site, in English and Chinese, with every example executed
 	$(BIN)/pytest -q -n auto --dist worksteal tests/docs/examples_of_the_interface.py
-	$(MAKE) --no-print-directory --jobs=2 docs-en docs-zh
-
-docs-en: $(VENV)/.docs
 	$(BIN)/sphinx-build -W -E -q -j $(JOBS) -b html -d docs/_build/doctrees/en docs docs/_build/html
-
-docs-zh: $(VENV)/.docs
 	$(BIN)/sphinx-build -W -E -q -j $(JOBS) -b html -d docs/_build/doctrees/zh -c docs -t zh docs/zh docs/_build/html/zh
 
 docs/_build/html/index.html:

@@ -26,7 +26,7 @@ def cached_result(make: Callable[[], Any], *key: str) -> Any:
     FOLDER.mkdir(parents=True, exist_ok=True)
     begun = path.with_suffix(f".{os.getpid()}")
     begun.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
-    begun.rename(path)  # whole: the other language's build may read it
+    begun.rename(path)  # whole or not at all: another process may read it
     return value
 
 
