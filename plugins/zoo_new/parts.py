@@ -208,7 +208,9 @@ def parts_of(name: str, registry: Registry, block: str | None, kind: str = "arch
         record=_record(architecture, plugin) if unnamed else None,
         checkpoint=_checkpoint(architecture, plugin),
         model=recipe.name,
-        numbers=preset.config,
+        numbers={
+            key: value for key, value in preset.config.items() if key != "model_type"
+        },  # the new one has its own
         change=change_of(architecture.recipe_of, preset.config),
         requirement=None if plugin.first_party else f"{plugin.distribution}>={plugin.version}",
         in_each_layer=all(with_part),

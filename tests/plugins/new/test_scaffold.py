@@ -298,6 +298,7 @@ def test_any_decoder_with_such_a_part_takes_a_block(base, block, tmp_path):
         check = next(check for check in CHECKS if check.name == "saved_and_loaded_is_identical")
         assert outcome(check, made).passed, outcome(check, made).message
     assert any(part.block() == f"{block}/child" for _, part in made.recipe.walk())
+    assert made.numbers.get("model_type", "child") == "child"
 
 
 def test_a_third_partys_architecture_whose_parts_have_no_name_is_a_base(site_here, tmp_path):
