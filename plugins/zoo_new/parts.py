@@ -208,9 +208,8 @@ def parts_of(name: str, registry: Registry, block: str | None, kind: str = "arch
         record=_record(architecture, plugin) if unnamed else None,
         checkpoint=_checkpoint(architecture, plugin),
         model=recipe.name,
-        numbers={
-            key: value for key, value in preset.config.items() if key != "model_type"
-        },  # the new one has its own
+        # The new one has a model_type of its own.
+        numbers={key: value for key, value in preset.config.items() if key != "model_type"},
         change=change_of(architecture.recipe_of, preset.config),
         requirement=None if plugin.first_party else f"{plugin.distribution}>={plugin.version}",
         in_each_layer=all(with_part),

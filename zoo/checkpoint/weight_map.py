@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from zoo.architecture import Architecture
+from zoo.errors import RecipeError
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
 from zoo.recipe import Model, Spec
@@ -41,7 +42,7 @@ def weight_names(architecture: Architecture, recipe: Model, registry: Registry) 
 
 
 def _fewer_layers(recipe: Model) -> Model:
-    """The recipe with the first two of equal layers in each stack."""
+    """The recipe with the first two of equal layers in each stack; the whole one where it may not have fewer."""
     changes: dict[str, Any] = {}
     for name, value in recipe.parts():
         if isinstance(value, Model):
@@ -54,7 +55,10 @@ def _fewer_layers(recipe: Model) -> Model:
                 if times[layer] <= 2:
                     kept.append(layer)
             changes[name] = tuple(kept)
-    return recipe.change(**changes)
+    try:
+        return recipe.change(**changes)
+    except RecipeError:  # a plugin's model may ask for so many
+        return recipe
 
 
 @frozen()

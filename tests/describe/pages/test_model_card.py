@@ -1,6 +1,9 @@
 """Cards: what each says of a model, and that what is left out can be put together again."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -84,6 +87,20 @@ def test_words_are_those_between_any_two(least):
                 assert [every[index] for index in told] == differences(base.recipe, one.recipe)
                 of_sizes = [index in (*shared["sizes"], *whole["sizes"]) for index in told]
                 assert of_sizes == [is_of_sizes(every[index]) for index in told]
+
+
+def test_every_process_numbers_the_shared_words_alike():
+    code = (
+        "import json\nfrom zoo.describe import describe\nfrom zoo.host.registry import default_registry\n"
+        "from zoo.describe.pages.model_card import shared_words, words_between\n"
+        "found = {name: describe(name, default_registry()) for name in ('llama', 'mixtral', 't5')}\n"
+        "print(json.dumps(shared_words(words_between(found)['en'], 1)))"
+    )
+    first, second = (
+        subprocess.check_output([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed})
+        for seed in ("1", "2")
+    )
+    assert first == second
 
 
 def test_equal_layers_of_a_recipe_are_written_once():

@@ -118,9 +118,9 @@ def shared_words(words: Mapping[str, Words], least: int = 4) -> dict[str, Any]:
 
     `sizes` are the indices of the sentences that say of sizes alone that they differ.
     """
-    held = Counter(
-        sentence for told in words.values() for sentence in {one for row in told.values() for one in row}
-    )
+    # In the order of the words, so that each process gives a sentence the same index.
+    of_cards = (dict.fromkeys(one for row in told.values() for one in row) for told in words.values())
+    held = Counter(sentence for sentences in of_cards for sentence in sentences)
     found = [sentence for sentence, count in held.items() if count >= least]
     return {
         "names": list(words),
