@@ -101,7 +101,7 @@ def test_a_package_passes_its_tests_as_written(name, installed, site):
         env={**os.environ, **site.environment},
     )
     assert done.returncode == 0, done.stdout
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 3
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 2
 
 
 @pytest.mark.slow
