@@ -124,7 +124,10 @@ USAGE: Schema = {
 
 
 def response(kind: str, part: str, value: Schema, reasons: Sequence[str]) -> Schema:
-    """The schema of an answer of the object `kind`, whose choices hold their `value` as `part` and end for one of `reasons`."""
+    """The JSON schema of a response whose `object` is `kind`.
+
+    Each choice has a field `part` with the schema `value`, and one of the finish reasons `reasons`.
+    """
     choice: dict[str, Schema] = {
         "index": WHOLE,
         part: value,

@@ -18,11 +18,15 @@ from zoo.recipe import Model, Spec
 
 @frozen()
 class Row(Frozen):
-    """One part of a stack's layers by its `name`: that of each layer, None where it has none, and each form once."""
+    """One part of a stack's layers, such as their mixers.
+
+    `each` is the part of every layer, None where a layer has none. `forms` are the different ones, `common` is the most
+    frequent.
+    """
 
     each: tuple[Spec | None, ...]
     forms: tuple[Spec | None, ...]
-    common: Spec | None  # the most frequent form
+    common: Spec | None
 
 
 class Compared:

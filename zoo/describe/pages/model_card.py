@@ -130,10 +130,10 @@ def shared_words(words: Mapping[str, Words], least: int = 4) -> dict[str, Any]:
 
 
 def with_words(one: dict[str, Any], words: Words, shared: Mapping[str, Any]) -> dict[str, Any]:
-    """A card with its row of `words_between`.
+    """A card with `words`, the model's row of `words_between`.
 
-    `words` are the indices of the sentences that tell it from each model, in the order of the `names` of `shared_words`: of
-    those that are shared, then of the card's own `sentences`. `sizes` are as in `shared_words`, of the own ones.
+    The card's `words` are lists of indices, one for each of the `names` in `shared_words`. An index counts the shared sentences
+    first, then the card's own `sentences`. `sizes` are the indices of the own sentences that tell sizes alone.
     """
     table = {sentence: index for index, sentence in enumerate(shared["sentences"])}
     count = len(table)
