@@ -16,7 +16,7 @@ import zoo
 from zoo.generation.loop.engine import Engine
 from zoo.runtime import ranks
 
-PROMPT, TOKENS = "The capital of China is", 10
+PROMPT, TOKENS = "The capital of China is", 6
 PROMPTS = [PROMPT, "Paris", "What is the largest city of Japan, and"]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
 

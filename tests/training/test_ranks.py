@@ -49,6 +49,7 @@ def check_same_curve(one, other):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # it takes minutes where four ranks share two cores
 def test_two_ranks_have_the_curve_of_one_and_runs_go_on_with_other_numbers_of_ranks(data, tmp_path):
     tuning_on_ranks.whole(data, tmp_path / "one")
     assert (
