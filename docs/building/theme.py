@@ -38,7 +38,7 @@ def colours() -> str:
             rule("body[data-theme=light]", LIGHT),
             rules(),
             *(
-                f".zoo-diagram text.{kind}:not([font-size]){{font-size:{size}px;{anchor and 'text-anchor:middle'}}}"
+                f":where(.zoo-diagram text.{kind}:not([font-size])){{font-size:{size}px;{anchor and 'text-anchor:middle'}}}"
                 for kind, (size, anchor) in USUAL.items()
             ),
         )
