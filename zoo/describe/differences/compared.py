@@ -89,7 +89,7 @@ class Compared:
 
 
 class _Same:
-    """A key that equals another of the same object alone."""
+    """A cache key that compares objects by identity, not by value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -102,7 +102,7 @@ class _Same:
 
 
 def compared(stack: Model) -> Compared:
-    """A stack as it is compared; a page compares the same ones again and again."""
+    """The cached `Compared` of a stack. A page compares each stack with many others."""
     return _compared(_Same(stack))
 
 
