@@ -34,6 +34,27 @@ def test_a_blas_may_be_declined():
         assert blas.startswith("MLX's own") and advice
 
 
+def test_openblas_replaces_the_blas_of_mlx():
+    """Its product of large matrices is many times as fast, which the functions' addresses show whatever the machine does."""
+    if sys.platform != "linux":
+        return
+    code = """
+import zoo, ctypes
+from importlib.util import find_spec
+from pathlib import Path
+from zoo import runtime
+folder = Path(find_spec("scipy_openblas32").origin).parent / "lib"
+library = ctypes.CDLL(str(folder / "libscipy_openblas.so"))
+address = lambda function: ctypes.cast(function, ctypes.c_void_p).value
+assert address(ctypes.CDLL(None).cblas_sgemm) == address(library.scipy_cblas_sgemm)
+import mlx.core as mx
+matrix = mx.arange(12, dtype=mx.float32).reshape(3, 4)
+assert (matrix @ matrix.T).tolist() == [[14, 38, 62], [38, 126, 214], [62, 214, 366]]
+"""
+    blas, _ = blas_and_advice(code, ZOO_BLAS="OpenBLAS")
+    assert blas == "OpenBLAS"
+
+
 def test_mlx_before_zoo_is_too_late_and_said():
     blas, advice = blas_and_advice("import mlx.core\nimport zoo\nfrom zoo import runtime")
     if sys.platform == "linux":

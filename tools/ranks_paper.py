@@ -36,6 +36,7 @@ from zoo.files.writing import write_record
 from zoo.host.registry import default_registry
 from zoo.inspect.measure import figures_of
 from zoo.inspect.timing import answer, evaluation_seconds
+from zoo.machine import THREADS
 from zoo.runtime import ranks
 
 RECORDS = Path(__file__).parent.parent / "docs" / "records" / "ranks"
@@ -128,7 +129,7 @@ def together(arguments: Sequence[str], files: Sequence[Path] | None = None) -> l
     for rank in range(RANKS):
         given = {"MLX_RANK": str(rank), "ZOO_RANKS_ADDRESS": meeting}
         given = {} if files is None else given | {"MLX_HOSTFILE": str(files[rank])}
-        environment = os.environ | {"MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"} | given
+        environment = os.environ | dict.fromkeys(THREADS, "1") | given
         command = ["taskset", "-c", str(rank), sys.executable, __file__, "worker", *arguments]
         started.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
     return [json.loads(one.communicate()[0].splitlines()[-1]) for one in started]

@@ -31,6 +31,7 @@ from zoo.files.writing import write_record
 from zoo.generation.prompts_file import answer_prompts, read_prompts
 from zoo.inspect.measure import figures_of
 from zoo.inspect.timing import answer
+from zoo.machine import THREADS
 from zoo.runtime import ranks, versions
 
 RECORD = Path(__file__).parent.parent / "docs" / "records" / "ranks" / "speed.json"
@@ -52,7 +53,7 @@ def run(count: int, library: str, folder: str) -> dict[str, float] | None:
         hosts.flush()
         started = []
         for rank in range(count):
-            threads = {"MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+            threads = dict.fromkeys(THREADS, "1")
             place = {"MLX_RANK": str(rank), "MLX_HOSTFILE": hosts.name} if count > 1 else {}
             command = ["taskset", "-c", str(rank), sys.executable, __file__, "worker", library, folder]
             started.append(

@@ -22,6 +22,8 @@ from urllib.request import urlopen
 
 import h11
 
+from zoo.machine import THREADS
+
 Made = TypeVar("Made")
 START_SECONDS = 600  # for a server to load its model, pauses of the process included
 STOP_SECONDS = 40
@@ -272,8 +274,7 @@ class Process:
 def zoo_serve(source: str, log: Path, *options: str, threads: int | None = None) -> Process:
     """`zoo serve SOURCE` at a free port, with so many threads of the BLAS (its default)."""
     command = [sys.executable, "-m", "zoo", "serve", source, "--port", "0", *options]
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    environment = {} if threads is None else dict.fromkeys(names, str(threads))
+    environment = {} if threads is None else dict.fromkeys(THREADS, str(threads))
     return Process(command, re.compile(r"(?<= at )http://[^/]+(?=/$)"), log, environment)
 
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from zoo.host.registry import default_registry
+from zoo.machine import THREADS
 
 
 def pockets() -> dict[str, str]:
@@ -28,7 +29,7 @@ def pockets() -> dict[str, str]:
 
 def train(name: str, folder: str) -> subprocess.Popen[bytes]:
     """Start one training."""
-    environment = os.environ | {"MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = os.environ | dict.fromkeys(THREADS, "1")
     command = [sys.executable, "-m", "zoo", "train", name, "--out", folder, "--overwrite", "--forget"]
     return subprocess.Popen(command, env=environment)
 

@@ -1,7 +1,8 @@
 """The machine's memory, and the BLAS library that multiplies matrices on the CPU. Imports no mlx.
 
 On Linux, MLX's CPU backend has a reference BLAS that runs on one thread. A faster BLAS replaces it if its `cblas_sgemm` is
-loaded globally before `mlx.core`, so `import zoo` loads the fastest one installed.
+loaded globally before `mlx.core`, so `import zoo` loads one: MKL where that is installed, which the extra `fast` does, else
+OpenBLAS of the package scipy-openblas32.
 """
 
 from __future__ import annotations
@@ -9,31 +10,65 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
+from zoo.symbols import define
+
+PREFIX = "scipy_"  # of the functions in scipy-openblas32
+# What MLX calls: products of matrices, and LAPACK's functions for `mx.linalg`.
+FUNCTIONS = (
+    *("cblas_sgemm", "cblas_dgemm", "cblas_cgemm"),
+    *(kind + name for kind in "sd" for name in ("geev_", "geqrf_", "gesdd_", "getrf_", "getri_", "orgqr_", "potrf_", "syevd_", "trtri_")),
+    *("cgeev_", "cgesdd_", "cheevd_"),
+)  # fmt: skip
+# Environment variables that bound the threads of a BLAS, and are read when it is loaded.
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _blas = "not looked for"
 
 
 def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str:
-    """Load MKL or OpenBLAS globally on Linux, before `mlx.core` is imported; returns the value of `blas()`.
+    """Load a fast BLAS globally on Linux, before `mlx.core` is imported; returns the value of `blas()`.
 
-    `ZOO_BLAS=none` keeps MLX's own.
+    `ZOO_BLAS=none` keeps MLX's own, `ZOO_BLAS=MKL` and `ZOO_BLAS=OpenBLAS` take that library, if it is installed.
     """
     global _blas
+    wanted = environ.get("ZOO_BLAS")
     if sys.platform != "linux":
         _blas = "Accelerate" if sys.platform == "darwin" else "MLX's own"
-    elif environ.get("ZOO_BLAS") == "none":
+    elif wanted == "none":
         _blas = "MLX's own (ZOO_BLAS=none)"
     elif "mlx.core" in sys.modules:
         _blas = "MLX's own: mlx was imported before zoo, too late to load a faster one"
     else:
-        folder = Path(sys.prefix) / "lib"
-        mkl = [*folder.glob("libiomp5.so"), *sorted(folder.glob("libmkl_rt.so.*"))[-1:]]
-        if any("mkl" in library.name for library in mkl) and _load_globally(*map(str, mkl)):
-            _blas = "MKL"
-        else:
-            _blas = "OpenBLAS" if _load_globally("libopenblas.so.0") else "MLX's own"
+        names = [wanted] if wanted in LOADERS else LOADERS
+        _blas = next((name for name in names if LOADERS[name]()), "MLX's own")
     return _blas
+
+
+def _load_mkl() -> bool:
+    """Load MKL, with its threads, from this environment; returns whether it is there."""
+    folder = Path(sys.prefix) / "lib"
+    mkl = sorted(folder.glob("libmkl_rt.so.*"))[-1:]
+    return bool(mkl) and _load_globally(*map(str, (*folder.glob("libiomp5.so"), *mkl)))
+
+
+def _load_openblas() -> bool:
+    """Load OpenBLAS of the package scipy-openblas32, else the system's; returns whether there is one."""
+    found = find_spec("scipy_openblas32")
+    if found is not None and found.origin is not None:
+        try:
+            library = ctypes.CDLL(str(Path(found.origin).parent / "lib" / "libscipy_openblas.so"))
+            define({name: PREFIX + name for name in FUNCTIONS}, library)
+            return True
+        except (OSError, AttributeError):  # of another version or machine
+            pass
+    return _load_globally("libopenblas.so.0")
+
+
+# The first that is installed is taken.
+LOADERS: dict[str, Callable[[], bool]] = {"MKL": _load_mkl, "OpenBLAS": _load_openblas}
 
 
 def _load_globally(*libraries: str) -> bool:

@@ -9,8 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+from zoo.machine import THREADS
+
 LAUNCHER = Path(sys.executable).with_name("mlx.launch")
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+ONE_THREAD = dict.fromkeys(THREADS, "1")
 
 
 class Launched:

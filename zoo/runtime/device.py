@@ -201,11 +201,9 @@ def speed_advice() -> list[str]:
         if "too late" in library:
             lines.append("import zoo before mlx, so that a fast BLAS can be loaded")
         elif library.startswith("MLX"):
-            x86 = os.uname().machine in ("x86_64", "AMD64")
-            name = _installing("mkl") if x86 else "install OpenBLAS (Debian: apt install libopenblas0)"
-            lines.append(f"{name}: a fast BLAS for matrix products")
+            lines.append(f"{_installing('scipy-openblas32')}: a fast BLAS for matrix products")
         elif library == "OpenBLAS" and os.uname().machine == "x86_64":
-            lines.append(f"{_installing('mkl')}: MKL, faster still than OpenBLAS at decoding")
+            lines.append(f"{_installing('mkl')}: MKL, which multiplies single vectors faster than OpenBLAS")
     return lines
 
 

@@ -1,0 +1,40 @@
+"""Functions of a library are found by other names, in libraries that are loaded later."""
+
+import ctypes
+import os
+import sys
+
+import pytest
+
+from zoo import symbols
+
+LINUX = sys.platform == "linux"
+
+
+def test_functions_have_the_names_given():
+    if not LINUX:
+        return
+    libc = ctypes.CDLL("libc.so.6")
+    symbols.define({"zoo_test_length": "strlen", "zoo_test_absolute": "abs"}, libc)
+    everything = ctypes.CDLL(None)
+    assert everything.zoo_test_length(b"twelve bytes") == 12
+    assert everything.zoo_test_absolute(-7) == 7
+
+
+def test_a_function_that_is_missing_defines_nothing():
+    if not LINUX:
+        return
+    with pytest.raises(AttributeError, match="no_such_function"):
+        symbols.define(
+            {"zoo_test_none": "strlen", "zoo_test_other": "no_such_function"}, ctypes.CDLL("libc.so.6")
+        )
+    with pytest.raises(AttributeError):
+        ctypes.CDLL(None).zoo_test_none  # noqa: B018
+
+
+def test_an_unknown_machine_is_refused(monkeypatch):
+    if not LINUX:
+        return
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "host", "1", "1", "m68k")))
+    with pytest.raises(OSError, match="m68k"):
+        symbols.define({"zoo_test_name": "strlen"}, ctypes.CDLL("libc.so.6"))
