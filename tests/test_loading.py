@@ -4,8 +4,9 @@ import mlx.core as mx
 import pytest
 
 import zoo
+from zoo import runtime
 from zoo.blocks.joined import joined_arrays
-from zoo.errors import PluginError, TokenizerError
+from zoo.errors import DoesNotFit, PluginError, TokenizerError
 from zoo.loading import import_generation
 
 
@@ -49,3 +50,14 @@ def test_a_strategy_that_cannot_be_imported_does_not_stop_loading():
     registry = Registry()
     import_generation(registry, zoo.load("llama").architecture, 0)
     assert registry.asked
+
+
+def test_what_is_in_memory_already_is_not_free_for_another_model(monkeypatch):
+    monkeypatch.setattr(runtime, "total_memory", lambda: 2 * 10**9)
+    zoo.load("llama")
+    monkeypatch.setattr(runtime, "active_memory", lambda: 2 * 10**9)
+    with pytest.raises(
+        DoesNotFit, match=r"weights 0\.0 GB, .*already in memory 2\.0 GB, this machine 2\.0 GB"
+    ):
+        zoo.load("llama")
+    zoo.load("llama", force=True)

@@ -37,6 +37,10 @@ class SourceError(ZooError):
     """A model source (architecture, folder, file or hub id) that cannot be found."""
 
 
+class DoesNotFit(SourceError):
+    """A model whose weights and cache need more memory than there is, or more than other models in this process leave."""
+
+
 class ConfigError(ZooError):
     """A `config.json` with a missing, malformed or unsupported value; the message names its key."""
 

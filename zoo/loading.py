@@ -27,7 +27,7 @@ from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Opened, Report, open_model
 from zoo.checkpoint.parameters import fill, parameters_of
 from zoo.compiled_step import compiled_step
-from zoo.errors import CheckpointError, SourceError, ZooError, deferred_warnings
+from zoo.errors import CheckpointError, DoesNotFit, SourceError, ZooError, deferred_warnings
 from zoo.host.registry import Registry, default_registry
 from zoo.recipe.division import Division, Share
 from zoo.recipe.pipeline import check_way, division_of
@@ -201,7 +201,7 @@ def import_generation(registry: Registry, architecture: Architecture, nbytes: in
 
 
 def divide(opened: Opened, way: str, floats: mx.Dtype | None, force: bool, context: int | None) -> Division:
-    """Leave this rank's part of a model that is divided in this way. SourceError when it does not fit, unless `force`."""
+    """Leave this rank's part of a model that is divided in this way. DoesNotFit, unless `force`, where it does not."""
     memory = tuple(ranks.gathered(runtime.total_memory() or 0))
     share = Share(ranks.rank(), ranks.size(), memory=memory if all(memory) else ())
     division = division_of(opened.recipe, way, share)
@@ -249,19 +249,26 @@ def keep_floats(model: nn.Module, asked: bool | None) -> None:
 
 
 def check_memory(weights: int, recipe: Any, floats: mx.Dtype | None, context: int | None) -> None:
-    """SourceError, with the sum, when weights of so many bytes and a cache of `context` tokens exceed the memory."""
-    parts = memory_shortage(weights, recipe, floats.size if floats else 2, context)
+    """DoesNotFit, with the sum, when weights of so many bytes and a cache of `context` tokens exceed the memory.
+
+    What MLX holds already, of other models for example, counts.
+    """
+    held = runtime.active_memory()
+    parts = memory_shortage(weights, recipe, floats.size if floats else 2, context, held)
     if parts is not None:
-        raise SourceError(f"the model does not fit: {parts}; `force` loads it nevertheless")
+        raise DoesNotFit(f"the model does not fit: {parts}; `force` loads it nevertheless")
 
 
-def memory_shortage(weights: int, recipe: Any, width: int, context: int | None = None) -> str | None:
+def memory_shortage(
+    weights: int, recipe: Any, width: int, context: int | None = None, held: int = 0
+) -> str | None:
     """The sum in words when weights of so many bytes and the cache exceed the machine's memory, None when they fit.
 
-    `width`: bytes of a number in the cache.
+    `width`: bytes of a number in the cache; `held`: bytes that the process has in use already.
     """
     tokens, cache = _cache(recipe, width, context)
-    return shortage({"weights": weights, f"cache of {tokens} tokens": cache})
+    others = {"already in memory": held} if held / GB >= 0.05 else {}  # less is shown as 0.0
+    return shortage({"weights": weights, f"cache of {tokens} tokens": cache, **others})
 
 
 def shortage(parts: Mapping[str, int]) -> str | None:

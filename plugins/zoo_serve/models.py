@@ -154,12 +154,20 @@ class ModelTable:
             if not self._waiting:
                 return None
             name = self._waiting[0][0]
-            if name not in self.served and len(self.served) >= self.most:
-                unused = [other for other in self.served if not self._users.get(other)]
-                if not unused:
-                    return None
-                self._drop(min(unused, key=lambda other: self._used.get(other, 0.0)))
+            if name not in self.served and len(self.served) >= self.most and not self._drop_oldest():
+                return None
             return self._waiting.popleft()
+
+    def drop_oldest(self) -> bool:
+        """Drop the unused model whose last use is longest ago; returns whether there was one. For the worker."""
+        with self._lock:
+            return self._drop_oldest()
+
+    def _drop_oldest(self) -> bool:
+        unused = [name for name in self.served if not self._users.get(name)]
+        if unused:
+            self._drop(min(unused, key=lambda name: self._used.get(name, 0.0)))
+        return bool(unused)
 
     def give(self, name: str) -> ServedModel:
         """A loaded model to who waited for it. For the worker."""

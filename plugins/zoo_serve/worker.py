@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from zoo import runtime
+from zoo.errors import DoesNotFit
 from zoo.generation.prefix_cache import default_budget
 from zoo_serve.models import ModelTable, ServedModel
 from zoo_serve.requests import RequestError
@@ -141,13 +142,21 @@ class Worker:
             name, ready = wanted
             try:
                 if name not in self.table.served:
-                    self.table.free_memory()  # of the model that made room
-                    self.table.served[name] = ServedModel(
-                        self.table.sources[name], rows=self.rows, prompt_cache=self.prompt_cache
-                    )
+                    self.table.served[name] = self._load(name)
                 ready(self.table.give(name))
             except Exception as error:  # a plugin's code may raise anything
                 ready(error)
+
+    def _load(self, name: str) -> ServedModel:
+        """Load a model. Others that nobody uses make room for it, one after the other."""
+        while True:
+            self.table.free_memory()  # of the model that made room
+            try:
+                source = self.table.sources[name]
+                return ServedModel(source, rows=self.rows, prompt_cache=self.prompt_cache)
+            except DoesNotFit:
+                if not self.table.drop_oldest():
+                    raise
 
     def _admit(self) -> None:
         """Begin the jobs for whose caches there is memory, in their order."""

@@ -1,6 +1,8 @@
 """Models divided among ranks beside whole ones; `mlx.launch` starts it on each rank.
 
-    python families_on_ranks.py WAY SOURCE…
+    python families_on_ranks.py WAY HOW SOURCE…
+
+HOW are names of how a model writes, separated by commas, or "all".
 
 Rank 0 prints a line of JSON a source: `off`, the largest difference of a logit in the range of all; `numbers`, how many each
 of both models holds; and under `whole` and `divided` what both write, by the name of the way in which they do.
@@ -37,8 +39,8 @@ def batch(loaded):
     return [tokens[owner] for owner in owners]
 
 
-def texts_of(loaded):
-    """What a model writes, by how it does."""
+def texts_of(loaded, chosen):
+    """What a model writes, by how it does: in each way that it can, or in those chosen."""
 
     def text(prompt=PROMPT, **settings):
         return zoo.generate(loaded, prompt, **{"max_tokens": TOKENS} | settings).text
@@ -48,20 +50,22 @@ def texts_of(loaded):
     if loaded.architecture.task != "generate":
         return {}
     cache = zoo.PromptCache(loaded)
-    found = {
-        "greedy": text(temperature=0.0),
-        "sampled": text(temperature=0.8, seed=3),
-        "batch": batch(loaded),
-        "cached": [text(prompt, temperature=0.0, prompt_cache=cache) for prompt in (PROMPT, PROMPT + " the")],
-        "beams": text(strategy="beam", beams=2),
-        "json": text(temperature=0.0, json_schema=SCHEMA, max_tokens=40),
+    ways = {
+        "greedy": lambda: text(temperature=0.0),
+        "sampled": lambda: text(temperature=0.8, seed=3),
+        "batch": lambda: batch(loaded),
+        "cached": lambda: [
+            text(prompt, temperature=0.0, prompt_cache=cache) for prompt in (PROMPT, PROMPT + " the")
+        ],
+        "beams": lambda: text(strategy="beam", beams=2),
+        "json": lambda: text(temperature=0.0, json_schema=SCHEMA, max_tokens=40),
     }
     if loaded.model.plain_caches(loaded.model.make_cache()):
-        found["look-up"] = text(PROMPT + " " + PROMPT, temperature=0.0, prompt_lookup=4)
-    return found
+        ways["look-up"] = lambda: text(PROMPT + " " + PROMPT, temperature=0.0, prompt_lookup=4)
+    return {name: write() for name, write in ways.items() if chosen == "all" or name in chosen.split(",")}
 
 
-def main(way, *sources):
+def main(way, chosen, *sources):
     for source in sources:
         whole, own = zoo.load(source), zoo.load(source, parallel=way)
         expected, found = logits_of(whole), logits_of(own)
@@ -71,8 +75,8 @@ def main(way, *sources):
             "numbers": [
                 sum(array.size for _, array in tree_flatten(each.model.parameters())) for each in (whole, own)
             ],
-            "whole": texts_of(whole),
-            "divided": texts_of(own),
+            "whole": texts_of(whole, chosen),
+            "divided": texts_of(own, chosen),
         }
         if ranks.rank() == 0:
             print(json.dumps(seen), flush=True)

@@ -15,6 +15,7 @@ from tests.helpers.serving import LONG, PROMPT, alone, serving, wait_until
 from tests.plugins.serve.test_faults import in_background
 from zoo import runtime
 from zoo.cache import CachePolicy
+from zoo.errors import DoesNotFit
 from zoo_serve.models import ModelTable
 from zoo_serve.service import Limits
 from zoo_serve.worker import Worker, memory_for_caches
@@ -135,6 +136,30 @@ def test_a_model_that_nobody_uses_is_freed_and_loaded_again():
         wait_until(lambda: not made.table.served)
         gc.collect()
         assert model() is None
+        assert made.text() == alone().text
+
+
+def test_a_model_for_which_there_is_no_memory_takes_the_place_of_one_that_nobody_uses():
+    def load(name):
+        if name == "qwen3" and made.table.served:
+            raise DoesNotFit("the model does not fit")
+        return zoo.load(name)
+
+    with serving(MODELS, most=2, load=load) as made:
+        assert made.text({**LONG, "model": "qwen3"}) == alone(model="qwen3").text
+        assert list(made.table.served) == ["qwen3"]
+        made.rest()
+
+
+def test_a_model_for_which_there_is_no_memory_is_refused_as_unavailable():
+    def load(name):
+        if name == "qwen3":
+            raise DoesNotFit("the model does not fit")
+        return zoo.load(name)
+
+    with serving(MODELS, most=2, load=load) as made:
+        status, _, answer = made.ask({**LONG, "model": "qwen3"})
+        assert (status, answer["error"]["code"]) == (503, "insufficient_memory")
         assert made.text() == alone().text
 
 
