@@ -10,7 +10,7 @@ from typing import Any
 
 from zoo import runtime
 from zoo.architecture import Strategy
-from zoo.errors import DoesNotFit, PromptError, TokenizerError, ZooError, in_words
+from zoo.errors import PromptError, TokenizerError, ZooError, in_words
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import Settings
 from zoo.loading import Loaded
@@ -168,7 +168,7 @@ class Runner:
 
 
 def request_error(error: Exception, model: ServedModel | None = None) -> RequestError:
-    """An error of the library as one of a request: 400 for what the request asked for, 503 for memory, all else 500.
+    """An error of the library as one of a request: 400 for what the request asked for, all else 500.
 
     The message has the name of the `model` in place of its folder; an unexpected error's has no details.
     """
@@ -179,6 +179,4 @@ def request_error(error: Exception, model: ServedModel | None = None) -> Request
     message = in_words(error)
     if model is not None:
         message = message.replace(str(model.loaded.folder), model.name)
-    if isinstance(error, DoesNotFit):
-        return RequestError(503, message, code="insufficient_memory")
     return RequestError(400 if isinstance(error, PromptError | TokenizerError) else 500, message)

@@ -151,7 +151,7 @@ def test_a_model_for_which_there_is_no_memory_takes_the_place_of_one_that_nobody
         made.rest()
 
 
-def test_a_model_for_which_there_is_no_memory_is_refused_as_unavailable():
+def test_a_model_for_which_there_is_no_memory_fails_its_request_alone():
     def load(name):
         if name == "qwen3":
             raise DoesNotFit("the model does not fit")
@@ -159,7 +159,7 @@ def test_a_model_for_which_there_is_no_memory_is_refused_as_unavailable():
 
     with serving(MODELS, most=2, load=load) as made:
         status, _, answer = made.ask({**LONG, "model": "qwen3"})
-        assert (status, answer["error"]["code"]) == (503, "insufficient_memory")
+        assert (status, answer["error"]["code"]) == (503, "not_loaded")
         assert made.text() == alone().text
 
 
