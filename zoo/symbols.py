@@ -66,7 +66,7 @@ def library(addresses: Mapping[str, int], machine: str) -> bytes:
 def define(names: Mapping[str, str], functions: ctypes.CDLL) -> None:
     """Give functions of a library these names: name -> the function's name there. OSError where that does not work.
 
-    Libraries that are loaded later find the functions by the new names. `functions` must stay in memory.
+    Libraries that are loaded later find the functions by the new names.
     """
     addresses = {name: ctypes.cast(functions[old], ctypes.c_void_p).value or 0 for name, old in names.items()}
     try:
