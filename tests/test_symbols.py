@@ -21,6 +21,15 @@ def test_functions_have_the_names_given():
     assert everything.zoo_test_absolute(-7) == 7
 
 
+def test_names_can_be_given_again_and_again():
+    if not LINUX:
+        return
+    libc = ctypes.CDLL("libc.so.6")
+    for number in range(5):  # each in a file that has the number of the one before
+        symbols.define({f"zoo_test_absolute_{number}": "abs"}, libc)
+        assert ctypes.CDLL(None)[f"zoo_test_absolute_{number}"](-number) == number
+
+
 def test_a_function_that_is_missing_defines_nothing():
     if not LINUX:
         return

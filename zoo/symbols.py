@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Mapping
-from itertools import accumulate
+from itertools import accumulate, count
 from struct import Struct
 
 # ELF-64 of System V's ABI, little-endian: https://gabi.xinuos.com
@@ -25,6 +25,7 @@ SHARED, LOAD, DYNAMIC, STACK = 3, 1, 2, 0x6474E551
 READ_WRITE, PAGE = 6, 2**16
 GLOBAL_FUNCTION, ABSOLUTE = 0x12, 0xFFF1
 HASH, STRINGS, SYMBOLS, STRINGS_SIZE, SYMBOL_SIZE = 4, 5, 6, 10, 11
+_paths = count(1)
 
 
 def library(addresses: Mapping[str, int], machine: str) -> bytes:
@@ -39,10 +40,9 @@ def library(addresses: Mapping[str, int], machine: str) -> bytes:
         SYMBOL.pack(start, GLOBAL_FUNCTION, 0, ABSOLUTE, address, 0)
         for start, address in zip(starts, addresses.values(), strict=False)
     )
-    count = len(addresses) + 1
-    # One bucket: each name is compared with all.
-    chain = [*range(2, count), 0]
-    table = Struct(f"<{count + 3}I").pack(1, count, 1, 0, *chain)
+    # One bucket, whose chain has all symbols but the first, which has no name.
+    number = len(addresses) + 1
+    table = Struct(f"<{number + 3}I").pack(1, number, 1, 0, *range(2, number), 0)
     dynamic_at = FILE.size + 3 * SEGMENT.size
     symbols_at = dynamic_at + 6 * ENTRY.size
     table_at = symbols_at + len(symbols)
@@ -76,4 +76,6 @@ def define(names: Mapping[str, str], functions: ctypes.CDLL) -> None:
     with os.fdopen(os.memfd_create("zoo-symbols"), "wb") as file:
         file.write(content)
         file.flush()
-        ctypes.CDLL(f"/proc/self/fd/{file.fileno()}", mode=ctypes.RTLD_GLOBAL)
+        # The linker takes two libraries of one name for the same one, so each gets another path.
+        path = f"/proc/{os.getpid()}/{next(_paths) * './'}fd/{file.fileno()}"
+        ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
