@@ -12,7 +12,7 @@ from zoo.checkpoint.open import make_recipe
 from zoo.errors import PromptError
 from zoo.host.registry import default_registry
 from zoo.testing import randomise, same
-from zoo.testing.subjects import numbers_of, subject
+from zoo.testing.subjects import TOLERANCE, numbers_of, subject
 
 REGISTRY = default_registry()
 TOTAL = 26  # tokens: more than any window here
@@ -115,6 +115,11 @@ def pieces(model, tokens, caches, cuts, prefix):
     return mx.concatenate(found, axis=1)
 
 
+def tolerance(policy):
+    """A number between two that bits can tell apart falls on either side, by the last bit of a product."""
+    return 0.02 if policy.quantizes else TOLERANCE
+
+
 CASES = [("llama", policy) for policy in POLICIES]
 CASES += [(name, "all") for name in NAMES[1:]] + [("prefix-lm", "bounded"), ("dynamic", "bounded")]
 
@@ -130,7 +135,7 @@ def test_a_policy_is_what_it_says(made, monkeypatch, name, policy):
     monkeypatch.setattr("zoo.blocks.decoder.attention_mask", reference_mask(policy))
     # Angles that depend on the length of the text make the same pieces necessary.
     expected = pieces(model, tokens, [Reference(policy) for _ in caches], cuts, prefix)
-    same(found, expected, f"logits of {name}")
+    same(found, expected, f"logits of {name}", tolerance(policy))
 
 
 @pytest.mark.parametrize(
@@ -152,9 +157,7 @@ def test_rows_of_a_batch_go_on_as_alone(made, name, policy):
         found = model(new, batch)
         for row in range(3):
             expected = model(new[row : row + 1], alone[row])
-            # A number between two that bits can tell apart falls on either side, by the last bit of a product.
-            tolerance = 0.02 if policy.quantizes else 1e-4
-            same(found[row : row + 1], expected, f"row {row} at {at[row]}", tolerance)
+            same(found[row : row + 1], expected, f"row {row} at {at[row]}", tolerance(policy))
             at[row] += count
 
 
