@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import HANDLED_SIGNALS
 
 from zoo.errors import RankError, ZooError, in_words
 from zoo.rank_watch.launcher import launched
@@ -170,8 +172,16 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         """Listen, then load the first model."""
         self._loop = asyncio.get_running_loop()
+        self._wake_at_signals(self._loop)
         await super().startup(sockets)
         self._loading = asyncio.ensure_future(self._load())
+
+    def _wake_at_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have each signal wake the loop: one that another thread gets, or that comes just before the loop waits, would not."""
+        if threading.current_thread() is threading.main_thread():
+            for number in HANDLED_SIGNALS:
+                loop.add_signal_handler(number, lambda: None)
+                signal.signal(number, self.handle_exit)  # also while the loop is busy
 
     async def main_loop(self) -> None:
         """Wait for the end; nothing polls."""

@@ -130,6 +130,15 @@ def test_ctrl_c_ends_a_server_that_loads_its_model():
 
 
 @pytest.mark.slow
+def test_a_signal_that_another_thread_gets_ends_the_server():
+    """The main thread waits for events meanwhile, and nothing else wakes it."""
+    code = "import zoo_serve.models as m, signal, threading, time\ndef load(*a, **k):\n    time.sleep(1)\n    signal.pthread_kill(threading.get_ident(), signal.SIGINT)\n    time.sleep(600)\nm.ServedModel.__init__ = load\n"  # fmt: skip
+    with process("--port", 0, code=code, wait=False) as made:
+        assert made.wait(60) == 0
+        assert "Traceback" not in made.stderr.read()
+
+
+@pytest.mark.slow
 def test_a_worker_that_dies_ends_the_process_with_one_line():
     code = "import zoo_serve.runner as r\ndef fail(self):\n    if self.jobs: raise KeyError('boom')\nr.Runner.step = fail\n"  # fmt: skip
     with process("--port", 0, code=code) as made:
