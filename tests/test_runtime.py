@@ -28,10 +28,11 @@ def blas_and_advice(code, **environment):
     return json.loads(done.stdout)
 
 
-def test_a_blas_may_be_declined():
-    blas, advice = blas_and_advice("import zoo\nfrom zoo import runtime", ZOO_BLAS="none")
+@pytest.mark.parametrize("name", ["none", "unknown"])
+def test_a_blas_may_be_declined(name):
+    blas, advice = blas_and_advice("import zoo\nfrom zoo import runtime", ZOO_BLAS=name)
     if sys.platform == "linux":
-        assert blas.startswith("MLX's own") and advice
+        assert blas == f"MLX's own (ZOO_BLAS={name})" and advice
 
 
 def test_openblas_replaces_the_blas_of_mlx():

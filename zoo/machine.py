@@ -31,18 +31,18 @@ _blas = "not looked for"
 def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str:
     """Load a fast BLAS globally on Linux, before `mlx.core` is imported; returns the value of `blas()`.
 
-    `ZOO_BLAS=none` keeps MLX's own, `ZOO_BLAS=MKL` and `ZOO_BLAS=OpenBLAS` take that library, if it is installed.
+    `ZOO_BLAS=MKL` and `ZOO_BLAS=OpenBLAS` take that library, if it is installed; any other name, `none` for example, keeps MLX's.
     """
     global _blas
     wanted = environ.get("ZOO_BLAS")
     if sys.platform != "linux":
         _blas = "Accelerate" if sys.platform == "darwin" else "MLX's own"
-    elif wanted == "none":
-        _blas = "MLX's own (ZOO_BLAS=none)"
+    elif wanted and wanted not in LOADERS:
+        _blas = f"MLX's own (ZOO_BLAS={wanted})"
     elif "mlx.core" in sys.modules:
         _blas = "MLX's own: mlx was imported before zoo, too late to load a faster one"
     else:
-        names = [wanted] if wanted in LOADERS else LOADERS
+        names = [wanted] if wanted else LOADERS
         _blas = next((name for name in names if LOADERS[name]()), "MLX's own")
     return _blas
 
