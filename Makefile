@@ -29,9 +29,10 @@ types: $(VENV)/.test  ## mypy
 parity: $(VENV)-parity/.installed  ## the comparison with transformers and mlx-lm
 	$(VENV)-parity/bin/pytest -n auto --dist loadfile -m 'not nightly' tests/parity
 
-# Servers in processes of their own, used by the programs of others that speak to such servers.
+# Servers in processes of their own, used by the programs of others that speak to such servers. One thread each: where others
+# keep the cores busy, those of OpenBLAS wait for each other.
 clients: $(VENV)-clients/.installed  ## the server, used by OpenAI's and Anthropic's libraries and others
-	$(VENV)-clients/bin/pytest tests/clients
+	OPENBLAS_NUM_THREADS=1 $(VENV)-clients/bin/pytest tests/clients
 
 # The HTML pages and the built docs in a browser: needs a Chromium on the PATH (Debian: apt-get install chromium).
 pages: $(VENV)/.pages docs/_build/html/index.html  ## the built docs in a browser

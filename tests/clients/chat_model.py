@@ -56,7 +56,7 @@ LESSONS = [  # messages, tools, template variables, and the answer
     ([SYSTEM, RIVER], [], {}, BRIEF_ANSWER),
     (SECOND, [], {}, SECOND_ANSWER),
 ]
-STEPS, RATE = 80, 5e-3
+STEPS, RATE = 100, 5e-3
 NUMBERS = {
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -93,7 +93,9 @@ def write(folder):
     def loss(model):
         return nn.losses.cross_entropy(answers(model), expected).mean()
 
-    optimizer = optim.Adam(RATE)
+    optimizer = optim.Adam(
+        optim.cosine_decay(RATE, STEPS)
+    )  # at a constant rate the last loss depends on rounding
     step = nn.value_and_grad(trained, loss)
     for _ in range(STEPS):
         _, gradients = step(trained)

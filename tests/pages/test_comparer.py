@@ -65,8 +65,8 @@ def test_what_is_typed_while_a_model_is_read_is_kept(visit):
     page = visit(PAGE)
     shown(page)
     page.evaluate(
-        "() => { const load = zooCompare.load; zooCompare.load = async (file) => {"
-        " await new Promise((done) => setTimeout(done, 1000)); return load.call(zooCompare, file); } }"
+        "() => { const load = zooCompare.load, released = new Promise((done) => { window.release = done; });"
+        " zooCompare.load = async (file) => { await released; return load.call(zooCompare, file); } }"
     )
     page.locator("[role=combobox]").nth(0).click()
     page.keyboard.type("mamba:2.8b")
@@ -75,6 +75,7 @@ def test_what_is_typed_while_a_model_is_read_is_kept(visit):
     page.locator("[role=combobox]").nth(1).click()
     page.keyboard.type("gpt-oss 20")
     assert shown(page) == ["llama:8b", "mixtral:8x7b"]  # it is still being read
+    page.evaluate("release()")
     page.wait_for_function("document.querySelector('.pictures figcaption b').textContent === 'mamba:2.8b'")
     page.keyboard.press("Enter")
     page.wait_for_function(
