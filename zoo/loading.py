@@ -201,7 +201,7 @@ def import_generation(registry: Registry, architecture: Architecture, nbytes: in
 
 
 def divide(opened: Opened, way: str, floats: mx.Dtype | None, force: bool, context: int | None) -> Division:
-    """Leave this rank's part of a model that is divided in this way. DoesNotFit, unless `force`, where it does not."""
+    """Leave this rank's part of a model that is divided in this way. Raises DoesNotFit where it does not fit, unless `force`."""
     memory = tuple(ranks.gathered(runtime.total_memory() or 0))
     share = Share(ranks.rank(), ranks.size(), memory=memory if all(memory) else ())
     division = division_of(opened.recipe, way, share)
@@ -249,9 +249,9 @@ def keep_floats(model: nn.Module, asked: bool | None) -> None:
 
 
 def check_memory(weights: int, recipe: Any, floats: mx.Dtype | None, context: int | None) -> None:
-    """DoesNotFit, with the sum, when weights of so many bytes and a cache of `context` tokens exceed the memory.
+    """Raise DoesNotFit where the weights, a cache of `context` tokens and what MLX already holds exceed the memory.
 
-    What MLX holds already, of other models for example, counts.
+    `weights`: bytes. The message has the sum.
     """
     held = runtime.active_memory()
     parts = memory_shortage(weights, recipe, floats.size if floats else 2, context, held)

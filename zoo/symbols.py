@@ -1,8 +1,8 @@
-"""Functions of a loaded library under other names, for the libraries that are loaded later. Linux; imports no mlx.
+"""Other names for the functions of a loaded library, which libraries that are loaded later find. Linux; imports no mlx.
 
 The dynamic linker takes a function from the first library that was loaded globally and has its name. A library that keeps
-its functions apart from others by a prefix, as numpy's builds of OpenBLAS do, is never that one. `define` adds a library of
-symbols alone, without code, whose values are the addresses of functions that are already in memory.
+prefixes its functions' names, as numpy's builds of OpenBLAS do, is not found by the standard names. `define` loads a library
+without code whose symbols have these names, and as values the addresses of functions that are already in memory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def library(addresses: Mapping[str, int], machine: str) -> bytes:
         SYMBOL.pack(start, GLOBAL_FUNCTION, 0, ABSOLUTE, address, 0)
         for start, address in zip(starts, addresses.values(), strict=False)
     )
-    # One bucket, whose chain has all symbols but the first, which has no name.
+    # A hash table with one bucket: a look-up compares the name with each symbol. The first symbol has no name and is left out.
     number = len(addresses) + 1
     table = Struct(f"<{number + 3}I").pack(1, number, 1, 0, *range(2, number), 0)
     dynamic_at = FILE.size + 3 * SEGMENT.size
@@ -64,9 +64,9 @@ def library(addresses: Mapping[str, int], machine: str) -> bytes:
 
 
 def define(names: Mapping[str, str], functions: ctypes.CDLL) -> None:
-    """Give functions of a library these names: name -> the function's name there. OSError where that does not work.
+    """Define names, each for the function of a library that it maps to. OSError where the system does not allow it.
 
-    Libraries that are loaded later find the functions by the new names.
+    Libraries that are loaded later find the functions by these names.
     """
     addresses = {name: ctypes.cast(functions[old], ctypes.c_void_p).value or 0 for name, old in names.items()}
     try:
@@ -76,6 +76,6 @@ def define(names: Mapping[str, str], functions: ctypes.CDLL) -> None:
     with os.fdopen(os.memfd_create("zoo-symbols"), "wb") as file:
         file.write(content)
         file.flush()
-        # The linker takes two libraries of one name for the same one, so each gets another path.
+        # The linker loads each path once, and file descriptors are used again, so each library gets a path of its own.
         path = f"/proc/{os.getpid()}/{next(_paths) * './'}fd/{file.fileno()}"
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)

@@ -177,7 +177,7 @@ class Server(uvicorn.Server):
         self._loading = asyncio.ensure_future(self._load())
 
     def _wake_at_signals(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have each signal wake the loop: one that another thread gets, or that comes just before the loop waits, would not."""
+        """Let each signal wake the loop, also one that another thread receives or that comes just before the loop waits."""
         if threading.current_thread() is threading.main_thread():
             for number in HANDLED_SIGNALS:
                 loop.add_signal_handler(number, lambda: None)

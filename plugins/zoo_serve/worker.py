@@ -148,7 +148,7 @@ class Worker:
                 ready(error)
 
     def _load(self, name: str) -> ServedModel:
-        """Load a model. Others that nobody uses make room for it, one after the other."""
+        """Load a model. While it does not fit in memory, unused models are dropped, the least recently used first."""
         while True:
             self.table.free_memory()  # of the model that made room
             try:
