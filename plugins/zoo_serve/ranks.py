@@ -61,10 +61,19 @@ class Leader(Runner):
     def end(self) -> None:
         self._tell("end")
 
+    def fail(self, job: Job, error: Exception) -> None:
+        # The job gets the watch's answer for a lost rank, which delivers it while this thread waits.
+        rank_watch.let_watch_speak(str(error))
+        super().fail(job, error)
+
     def _tell(self, *operation: Any) -> None:
         if self._resting and (watch := rank_watch.watch()) is not None:
             watch.release()
-        ranks.shared(operation)
+        try:
+            ranks.shared(operation)
+        except RuntimeError as error:
+            rank_watch.let_watch_speak(str(error))
+            raise
 
     def _rest(self) -> None:
         self._resting = not self.busy

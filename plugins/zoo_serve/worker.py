@@ -97,6 +97,8 @@ class Worker:
                 self.runner.step()
                 self._count()
                 self._after_step()
+                if self.failed is not None:  # another thread has answered all requests
+                    return
             self.runner.end()
         except BaseException as error:
             self.fail(error, ended())
@@ -168,10 +170,11 @@ class Worker:
             self.runner.fail(job, too_large(job.nbytes, room))
         held = sum(job.nbytes for job in self.runner.jobs)
         while self._waiting and held + self._waiting[0].nbytes <= room:
-            job = self._waiting.popleft()
+            job = self._waiting[0]
             if not job.cancelled:
                 held += job.nbytes
                 self.runner.begin(job)
+            self._waiting.popleft()  # only now: `fail` answers all jobs that wait or run
 
     def _cancel(self, job: Job) -> None:
         try:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -100,10 +101,13 @@ def zoo_lines(finished):
 
 
 def exit_statuses(finished):
-    """The exit status of each rank that did not end well, as the launcher says it."""
-    words = finished.stderr.replace("[WARN]", "\n").replace("\x1b", "\n").splitlines()
-    found = [line.split() for line in words if "Node with rank" in line]
-    return {int(line[3]): int(line[7]) for line in found if len(line) > 7}
+    """The exit status of each rank that did not end well, as the launcher says it.
+
+    Where the launcher ended a rank since another had ended before, that is "killed".
+    """
+    # Its threads write at the same time, but each of these in one piece.
+    found = re.findall(r"Node with rank (\d+) (?:exited with code (-?\d+)|was killed)", finished.stderr)
+    return {int(rank): int(status) if status else "killed" for rank, status in found}
 
 
 def free_ports(size):

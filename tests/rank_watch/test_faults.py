@@ -148,7 +148,9 @@ def test_ctrl_c_while_no_text_is_generated_ends_all_ranks(tmp_path):
         assert run.process.stdout.readline() == "ready\n"
         os.kill(run.processes()[0], signal.SIGINT)
         finished = run.wait()
-    assert (exit_statuses(finished), zoo_lines(finished)) == ({0: 130, 1: 130}, [])
+    found = exit_statuses(finished)
+    assert set(found) == {0, 1} and {130} <= {*found.values()} <= {130, "killed"}
+    assert zoo_lines(finished) == []
 
 
 def test_ranks_that_are_out_of_step_end(tmp_path):

@@ -96,8 +96,8 @@ def fail(message: str | None, status: int) -> NoReturn:
         if message is not None and launched_rank() == speaker:
             say(message)
         _exit_now(status)
-    if message is not None and LOST in message:
-        time.sleep(GRACE)  # the watch names the rank and ends this process
+    if message is not None:
+        let_watch_speak(message)
     if found.rank:
         found.peers[0].send(error=(message or f"ended with status {status}")[:MESSAGE], status=status)
         time.sleep(2 * GRACE)  # rank 0 prints it and ends this process
@@ -107,6 +107,12 @@ def fail(message: str | None, status: int) -> NoReturn:
         say(f"rank {found.rank}: {message}" if found.rank else message)
     found.end_others(status)
     _exit_now(status)
+
+
+def let_watch_speak(message: str) -> None:
+    """Wait where a message only says that a peer was lost: the watch names the rank meanwhile, and ends this process."""
+    if LOST in message and _met() is not None:
+        time.sleep(GRACE)
 
 
 def end_others(status: int) -> None:

@@ -13,10 +13,13 @@ import pytest
 import zoo
 from tests.helpers.serving import LONG, PROMPT, alone, serving, wait_until
 from tests.plugins.serve.test_faults import in_background
-from zoo import runtime
+from zoo import rank_watch, runtime
 from zoo.cache import CachePolicy
-from zoo.errors import DoesNotFit
+from zoo.errors import DoesNotFit, RankError
+from zoo.runtime import ranks
 from zoo_serve.models import ModelTable
+from zoo_serve.ranks import Leader
+from zoo_serve.requests import RequestError
 from zoo_serve.service import Limits
 from zoo_serve.worker import Worker, memory_for_caches
 
@@ -40,6 +43,30 @@ def test_a_worker_that_dies_ends_all_requests_at_once_and_the_server_with_an_err
         assert made.service.under_way == 0
         assert isinstance(made.server.problem, zoo.ZooError)
         assert "worker has ended" in str(made.server.problem)
+
+
+@pytest.mark.parametrize("where", ["an operation", "the engine"])
+def test_a_lost_rank_has_the_answer_of_the_watch(where, monkeypatch):
+    """MLX and the watch notice a lost rank at about the same time, in different threads."""
+    message, answer = "[ring] connection to a peer was lost", RequestError(503, "lost", code="failed")
+
+    def fail(*operation):
+        raise RuntimeError(message)
+
+    with serving() as made:
+        [model] = made.table.served.values()
+        made.worker.runner = Leader(made.table)
+        monkeypatch.setattr(
+            rank_watch,
+            "let_watch_speak",
+            lambda found: made.worker.fail(RankError("a rank is lost"), answer) if found == message else None,
+        )
+        if where == "the engine":
+            model.engine.step = fail
+        else:
+            monkeypatch.setattr(ranks, "shared", fail)
+        status, _, found = made.ask(LONG)
+    assert (status, found["error"]["message"]) == (503, "lost")
 
 
 def test_requests_after_the_worker_died_are_refused():
