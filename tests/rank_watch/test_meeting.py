@@ -114,7 +114,7 @@ def test_strangers_neither_join_nor_hold_up_the_ranks(port):
         come(port, hello(7)),
         come(port, hello("1")),
     ]
-    ranks = [come(port, hello(2)), come(port, hello(1)), come(port, hello(1))]
+    ranks = [come(port, hello(2)), come(port, hello(2)), come(port, hello(1))]
     meeting.join(20)
     assert [peer.rank for peer in meeting.found] == [1, 2]
     for connection in (*strangers, *ranks):
