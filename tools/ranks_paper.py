@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -70,6 +70,7 @@ class Relay:
             threading.Thread(target=self._write, args=(sink, pieces), daemon=True).start()
 
     def _read(self, source: socket.socket, pieces: queue.Queue[tuple[float, bytes]]) -> None:
+        _before_others()
         sent = 0.0  # when the last piece has left
         while True:
             try:
@@ -82,6 +83,7 @@ class Relay:
                 return
 
     def _write(self, sink: socket.socket, pieces: queue.Queue[tuple[float, bytes]]) -> None:
+        _before_others()
         while True:
             due, piece = pieces.get()
             time.sleep(max(0.0, due - time.perf_counter()))
@@ -92,6 +94,12 @@ class Relay:
                     return
             except OSError:  # a rank has ended
                 return
+
+
+def _before_others() -> None:
+    """Let this thread run before those of the ranks, whose cores it has to share, where the system allows that."""
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
 
 def _connected(port: int) -> socket.socket:
