@@ -4,8 +4,8 @@
 
 Each rank is a process on one core, and the link a relay between their sockets, which hands on each piece after the latency and
 at the bandwidth that were asked for. Predictions take what was measured without a model's division: the latency and bandwidth
-of sums through the relay, and the bytes a second and operations a second that each of two undivided models reaches
-while the other runs beside it. The record is docs/records/ranks/NAME-WAY.json, NAME that of the folder.
+of sums through the relay, between products of matrices, and the bytes a second and operations a second that each of two
+undivided models reaches while the other runs beside it. The record is docs/records/ranks/NAME-WAY.json, NAME that of the folder.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ from zoo.runtime import ranks
 RECORDS = Path(__file__).parent.parent / "docs" / "records" / "ranks"
 RANKS, FORMAT = 2, "float32"
 LINKS = ("1,200", "1,1000", "1,5000")
-SMALL, LARGE = 2**10, 2**20  # numbers in the sums that latency and bandwidth are measured with
+SMALL, LARGE = 2**10, 2**18  # numbers in the sums that latency and bandwidth are measured with
+SUMS, WIDTH = 16, 2**11  # such sums after each other, and the width of the matrices in the products between them
+PAIRS = 15  # of such chains, with and without sums
 PIECE = 2**16  # bytes that the relay hands on at once
 PREFILL, DECODE = "prefill_tokens_per_second", "decode_tokens_per_second"
 
@@ -150,16 +152,33 @@ def worker(folder: str, parallel: str, prompt: str, new: str, runs: str) -> dict
     taken = [figures_of(loaded, int(prompt), int(new)) for _ in range(int(runs))]
     found: dict[str, Any] = {name: median(one[name] for one in taken) for name in (PREFILL, DECODE)}
     if ranks.launched():
-        small, large = (median(_sum_seconds(count)) for count in (SMALL, LARGE))
+        small, large = (_sum_seconds(count) for count in (SMALL, LARGE))
         sent = 2 * (RANKS - 1) / RANKS * 4 * (LARGE - SMALL)
         found |= {"latency": small / (2 * (RANKS - 1)), "bandwidth": sent / max(large - small, 1e-9)}
     return found
 
 
-def _sum_seconds(count: int) -> list[float]:
-    numbers = mx.ones((count,), mx.float32)
-    mx.eval(numbers)
-    return evaluation_seconds(lambda: ranks.all_sum(numbers), 11)
+def _sum_seconds(count: int) -> float:
+    """The seconds of a sum of so many numbers that comes after a product, as in a model.
+
+    Products take longer on one rank than on the other, and longer after a rank has waited: a sum has to bear that. It is 0
+    where products gain more by the other rank's waiting than the sums take.
+    """
+    numbers, matrix, vector = mx.ones((count,)), mx.zeros((WIDTH, WIDTH)), mx.ones((WIDTH,))
+    mx.eval(numbers, matrix, vector)
+
+    def work(sums: bool) -> mx.array:
+        found = vector
+        for _ in range(SUMS):
+            found = matrix @ found
+            if sums:
+                found = mx.depends(found, ranks.all_sum(mx.depends(numbers, found)))
+        return found
+
+    pairs = (
+        [evaluation_seconds(lambda way=way: work(way), 1)[0] for way in (True, False)] for _ in range(PAIRS)
+    )
+    return max(median(with_sums - without for with_sums, without in pairs), 0.0) / SUMS
 
 
 def rates(recipe: Any, prompt: int, measured: Sequence[dict[str, Any]]) -> tuple[float, float]:
@@ -177,10 +196,10 @@ def compared(
     """The record of one model: predictions and measurements on each link."""
     recipe = describe(folder, default_registry()).recipe
     lengths = [str(prompt), str(new), str(runs)]
-    alone = together([folder, parallel, *lengths])
-    memory, compute = rates(recipe, prompt, alone)
     found = []
     for asked in links:
+        alone = together([folder, parallel, *lengths])
+        memory, compute = rates(recipe, prompt, alone)
         with hostfiles(asked) as files:
             measured = together([folder, parallel, *lengths], files)[0]
         link = Link(measured["bandwidth"], measured["latency"])
@@ -192,6 +211,9 @@ def compared(
             {
                 "asked": vars(asked),
                 "link": vars(link),
+                "alone": alone,
+                "memory": memory,
+                "compute": compute,
                 "decode": _beside(1 / decode.total, measured[DECODE], decode.bound),
                 "prefill": _beside(prompt / prefill.total, measured[PREFILL], prefill.bound),
             }
@@ -205,9 +227,6 @@ def compared(
         "prompt": prompt,
         "new": new,
         "runs": runs,
-        "alone": alone,
-        "memory": memory,
-        "compute": compute,
         "links": found,
         "versions": runtime.versions(),
     }

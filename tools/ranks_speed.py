@@ -3,8 +3,10 @@
     python tools/ranks_speed.py FOLDER … [--rounds N] [--work tensor data] [--record]
 
 In a round every way reads a prompt and writes tokens once, in a new process each; ratios are of one round. mlx-lm takes part
-where it can shard the model; `--work` leaves some of the ways out. Data parallelism is `zoo run --prompts … --parallel data`: `TEXTS` prompts, of which each rank,
-with the whole model, answers its share. FOLDER is named in the record, docs/records/ranks/speed.json, which keeps its other models and ways.
+where it can shard the model; `--work` leaves some of the ways out. Data parallelism is `zoo run --prompts … --parallel data`:
+`TEXTS` prompts, of which each rank, with the whole model, answers its share. Two processes that know nothing of each other
+write together what these cores can do for two ranks at most. FOLDER is named in the record, docs/records/ranks/speed.json, which
+keeps its other models and ways.
 """
 
 from __future__ import annotations
@@ -36,14 +38,17 @@ from zoo.runtime import ranks, versions
 
 RECORD = Path(__file__).parent.parent / "docs" / "records" / "ranks" / "speed.json"
 PROMPT, NEW, RUNS = 256, 48, 3
-TEXTS, SHORT, ANSWER = 16, 64, 32  # prompts that are shared, the tokens of each and of its answer
+TEXTS, SHORT, ANSWER = 64, 32, 32  # prompts that are shared, more than run at once; tokens of each and of its answer
 SECONDS = 120  # that one way may take
 FIGURES = ("prefill_tokens_per_second", "decode_tokens_per_second")
 DATA = "data_tokens_per_second"  # that are written in answers to the prompts that are shared
 
 
-def run(count: int, library: str, folder: str) -> dict[str, float] | None:
-    """The figures of so many ranks, each on a core of its own; None where the library cannot divide the model."""
+def run(count: int, library: str, folder: str, ranked: bool = True) -> dict[str, float] | None:
+    """The figures of so many ranks, each on a core of its own; None where the library cannot divide the model.
+
+    Where they are not `ranked`, they are processes that know nothing of each other, and the figures are sums.
+    """
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [server.getsockname()[1] for server in servers]
     for server in servers:
@@ -54,7 +59,7 @@ def run(count: int, library: str, folder: str) -> dict[str, float] | None:
         started = []
         for rank in range(count):
             threads = dict.fromkeys(THREADS, "1")
-            place = {"MLX_RANK": str(rank), "MLX_HOSTFILE": hosts.name} if count > 1 else {}
+            place = {"MLX_RANK": str(rank), "MLX_HOSTFILE": hosts.name} if count > 1 and ranked else {}
             command = ["taskset", "-c", str(rank), sys.executable, __file__, "worker", library, folder]
             started.append(
                 subprocess.Popen(command, env=os.environ | threads | place, stdout=subprocess.PIPE, text=True)
@@ -69,8 +74,8 @@ def run(count: int, library: str, folder: str) -> dict[str, float] | None:
                 one.kill()
             return None
         outputs = [one.communicate()[0] for one in started]
-    found: dict[str, float] = json.loads(outputs[0].splitlines()[-1])
-    return found
+    found: list[dict[str, float]] = [json.loads(output.splitlines()[-1]) for output in outputs]
+    return found[0] if ranked else {name: sum(one[name] for one in found) for name in found[0]}
 
 
 def worker(library: str, folder: str) -> dict[str, float]:
@@ -87,24 +92,23 @@ def worker(library: str, folder: str) -> dict[str, float]:
 
 
 def answered_per_second(folder: str) -> float:
-    """Tokens a second in the answers to prompts that the ranks share; the median of `RUNS` times after a warm-up."""
+    """Tokens a second in the answers to prompts that the ranks share, after a warm-up with the first of them."""
     loaded = zoo.load(folder)
     texts = [
         [(97 * row + 31 * place) % loaded.recipe.vocab for place in range(SHORT)] for row in range(TEXTS)
     ]
-    rates = []
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary, "prompts.jsonl")
         path.write_text("".join(json.dumps({"prompt": ids}) + "\n" for ids in texts))
         lines = read_prompts(loaded, path, {})
-        for _ in range(RUNS + 1):
+        for some in (lines[: ranks.size()], lines):
             began = time.perf_counter()
             answers = answer_prompts(
-                loaded, lines, io.StringIO(), divided=ranks.launched(), min_tokens=ANSWER, max_tokens=ANSWER
+                loaded, some, io.StringIO(), divided=ranks.launched(), min_tokens=ANSWER, max_tokens=ANSWER
             )
             tokens = sum(one["generated_tokens"] for one in answers)
-            rates.append(tokens / (time.perf_counter() - began))
-    return median(rates[1:])
+            rate = tokens / (time.perf_counter() - began)
+    return rate
 
 
 def sharded(folder: str) -> Any:
@@ -140,10 +144,14 @@ def read_and_write(model: Any) -> dict[str, float]:
 
 WAYS = {
     "tensor": {
-        **{"zoo, 1 rank": (1, "zoo"), "zoo, 2 ranks": (2, "zoo")},
-        **{"mlx-lm, 1 rank": (1, "mlx-lm"), "mlx-lm, 2 ranks": (2, "mlx-lm")},
+        **{"zoo, 1 rank": (1, "zoo", True), "zoo, 2 ranks": (2, "zoo", True)},
+        **{"mlx-lm, 1 rank": (1, "mlx-lm", True), "mlx-lm, 2 ranks": (2, "mlx-lm", True)},
+        "zoo, 2 processes": (2, "zoo", False),
     },
-    "data": {"zoo, data, 1 rank": (1, "data"), "zoo, data, 2 ranks": (2, "data")},
+    "data": {
+        **{"zoo, data, 1 rank": (1, "data", True), "zoo, data, 2 ranks": (2, "data", True)},
+        "zoo, data, 2 processes": (2, "data", False),
+    },
 }
 
 
@@ -152,16 +160,16 @@ def compared(folder: str, rounds: int, work: Sequence[str]) -> dict[str, Any]:
     ways = {name: way for one in work for name, way in WAYS[one].items()}
     taken: dict[str, list[dict[str, float]]] = {}
     for _ in range(rounds):
-        for name, (count, library) in ways.items():
-            if (found := run(count, library, folder)) is not None:
+        for name, (count, library, ranked) in ways.items():
+            if (found := run(count, library, folder, ranked)) is not None:
                 taken.setdefault(name, []).append(found)
     values = {
         f"{name}, {figure}": [one[figure] for one in found]
         for name, found in taken.items()
         for figure in found[0]
     }
-    pairs = (("zoo, 2 ranks", "zoo, 1 rank"), ("zoo, 2 ranks", "mlx-lm, 2 ranks"))
-    for above, below in (*pairs, ("zoo, data, 2 ranks", "zoo, data, 1 rank")):
+    pairs = [(f"zoo{what}, 2 {how}", f"zoo{what}, 1 rank") for what in ("", ", data") for how in ("ranks", "processes")]
+    for above, below in (*pairs, ("zoo, 2 ranks", "mlx-lm, 2 ranks")):
         for figure in (*FIGURES, DATA):
             with suppress(KeyError):
                 both = zip(values[f"{above}, {figure}"], values[f"{below}, {figure}"], strict=True)
