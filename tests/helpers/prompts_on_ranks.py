@@ -31,7 +31,7 @@ def killed(gathered):
 if __name__ == "__main__":
     loaded = zoo.load("llama")
     lines = prompts_file.read_prompts(loaded, Path(sys.argv[1]), {})
-    prompts_file.EXCHANGE = 0.0
+    prompts_file.EXCHANGE, prompts_file.EXCHANGE_STEPS = 0.0, 1
     ranks.gathered = killed(ranks.gathered)
     for _ in prompts_file.answer_prompts(loaded, lines, Path(sys.argv[2]), divided=True):
         pass

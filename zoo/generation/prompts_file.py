@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 LINE_KEYS = ("prompt", "messages", "id")  # the keys of a line that are no settings
 MADE_BY = "made_by"  # the first key of an answer: the run that wrote it
-EXCHANGE = 2.0  # seconds after which ranks exchange the answers that are finished
+# Ranks exchange the answers that are finished after so many seconds and steps. They wait for each other then, for up to a step.
+EXCHANGE, EXCHANGE_STEPS = 2.0, 20
 
 
 @frozen()
@@ -313,9 +314,9 @@ def _exchanged(answers: Iterator[list[Answer]]) -> Iterator[Answer]:
         found: list[Answer] = []
         deadline = time.monotonic() + EXCHANGE
         ended = True
-        for some in answers:
+        for steps, some in enumerate(answers, 1):
             found += some
-            if time.monotonic() > deadline:
+            if steps >= EXCHANGE_STEPS and time.monotonic() > deadline:
                 ended = False
                 break
         parts = ranks.gathered([found, ended])
