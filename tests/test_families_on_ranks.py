@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.helpers import families_on_ranks
-from tests.helpers.ranks import exit_statuses, launch, zoo_lines
+from tests.helpers.ranks import exit_statuses, launch, run_ranks, zoo_lines
 from zoo.checkpoint.convert import convert
 
 pytestmark = pytest.mark.slow
@@ -18,7 +18,7 @@ THREE = ["llama", "mamba", "transformer"]
 
 def check(count, way, *sources, how="all"):
     """Start a script for all sources on `count` ranks, and compare what it prints."""
-    done = launch(count, families_on_ranks.__file__, way, how, *sources, timeout=1800)
+    done = run_ranks(count, families_on_ranks.__file__, way, how, *sources, timeout=1800)
     records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [record["source"] for record in records] == list(map(str, sources)), done.stderr
     for record in records:

@@ -38,7 +38,8 @@ from zoo.runtime import ranks, versions
 
 RECORD = Path(__file__).parent.parent / "docs" / "records" / "ranks" / "speed.json"
 PROMPT, NEW, RUNS = 256, 48, 3
-TEXTS, SHORT, ANSWER = 64, 32, 32  # prompts that are shared, more than run at once; tokens of each and of its answer
+# Prompts that are shared, more than run at once; the tokens of each, and of its answer.
+TEXTS, SHORT, ANSWER = 64, 32, 32
 SECONDS = 120  # that one way may take
 FIGURES = ("prefill_tokens_per_second", "decode_tokens_per_second")
 DATA = "data_tokens_per_second"  # that are written in answers to the prompts that are shared
@@ -168,7 +169,11 @@ def compared(folder: str, rounds: int, work: Sequence[str]) -> dict[str, Any]:
         for name, found in taken.items()
         for figure in found[0]
     }
-    pairs = [(f"zoo{what}, 2 {how}", f"zoo{what}, 1 rank") for what in ("", ", data") for how in ("ranks", "processes")]
+    pairs = [
+        (f"zoo{what}, 2 {how}", f"zoo{what}, 1 rank")
+        for what in ("", ", data")
+        for how in ("ranks", "processes")
+    ]
     for above, below in (*pairs, ("zoo, 2 ranks", "mlx-lm, 2 ranks")):
         for figure in (*FIGURES, DATA):
             with suppress(KeyError):

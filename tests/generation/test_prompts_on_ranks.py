@@ -6,7 +6,7 @@ import pytest
 
 import zoo
 from tests.helpers import prompts_on_ranks
-from tests.helpers.ranks import launch
+from tests.helpers.ranks import run_ranks
 from zoo.generation.prompts_file import answer_prompts, read_prompts
 
 
@@ -44,7 +44,7 @@ def run(count, path, output, *more):
         "data",
         *more,
     ]
-    return launch(count, *command, timeout=900)
+    return run_ranks(count, *command)
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def run(count, path, output, *more):
 def test_killed_and_continued_each_prompt_has_one_answer_that_of_one_rank(prompts, tmp_path, count):
     path, whole = prompts
     output = tmp_path / "answers.jsonl"
-    killed = launch(count, prompts_on_ranks.__file__, path, output, timeout=900)
+    killed = run_ranks(count, prompts_on_ranks.__file__, path, output)
     assert f"rank {count - 1}" in killed.stderr
     before = output.read_bytes()
     assert whole.startswith(before) and 0 < before.count(b"\n") < whole.count(b"\n")

@@ -1,5 +1,6 @@
-"""Starts commands on several ranks with `mlx.launch`, within a bounded time, and ends what they leave."""
+"""Starts commands on several ranks, within a bounded time, and ends what they leave."""
 
+import json
 import os
 import random
 import re
@@ -7,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -93,6 +95,37 @@ def launch(size, *command, env=None, stdin="", cwd=None, timeout=120):
     """Run `python COMMAND…` on `size` ranks: a `CompletedProcess` with the output of all. No process is left."""
     with Launched(size, *command, env=env, stdin=stdin, cwd=cwd) as run:
         return run.wait(timeout)
+
+
+def run_ranks(size, *command, timeout=900):
+    """Run `python COMMAND…` on `size` ranks, as `launch` does, but without MLX's launcher.
+
+    The launcher asks all the time whether a rank takes input, which takes a core from them.
+    """
+    first, started = free_ports(size), []
+    with tempfile.TemporaryDirectory() as folder:
+        hosts = Path(folder, "hosts.json")
+        hosts.write_text(json.dumps([[f"127.0.0.1:{first + rank}"] for rank in range(size)]))
+        shared = {**os.environ, **ONE_THREAD, "HF_HUB_OFFLINE": "1", "MLX_HOSTFILE": str(hosts)}
+        try:
+            for rank in range(size):
+                one = subprocess.Popen(
+                    [sys.executable, *map(str, command)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    encoding="utf-8",
+                    env=shared | {"MLX_RANK": str(rank)},
+                )
+                started.append(one)
+            printed = [one.communicate(timeout=timeout) for one in started]
+        finally:
+            for one in started:
+                one.kill()
+    output, errors = map("".join, zip(*printed, strict=True))
+    failed = max(abs(one.returncode) for one in started)
+    return subprocess.CompletedProcess(command, failed, output, errors)
 
 
 def zoo_lines(finished):

@@ -9,7 +9,7 @@ import mlx.nn as nn
 import pytest
 
 from tests.helpers import tuning_on_ranks
-from tests.helpers.ranks import launch
+from tests.helpers.ranks import run_ranks
 from zoo.errors import ZooError
 from zoo.runtime import ranks
 from zoo.training.data_parallel import check_same_weights, part_of, rows_per_rank
@@ -31,7 +31,7 @@ def data(tmp_path_factory):
 
 
 def on_ranks(count, data, folder, *scenarios):
-    return launch(count, tuning_on_ranks.__file__, data, folder, *scenarios, timeout=900)
+    return run_ranks(count, tuning_on_ranks.__file__, data, folder, *scenarios)
 
 
 def record_of(folder):

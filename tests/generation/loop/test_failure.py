@@ -120,6 +120,14 @@ def test_what_fails_in_a_pass_of_a_batch_ends_its_sequences_and_no_others(monkey
     is_left_clean(engine)
 
 
+def test_a_lost_rank_ends_the_run(monkeypatch):
+    engine = Engine(loaded_of(subject("llama")))
+    engine.add([5, 6, 7], **ASKED)
+    failing_step(monkeypatch, RuntimeError("[ring] connection to a peer was lost"), 1, 2)
+    with pytest.raises(RuntimeError, match="a peer was lost"):
+        list(engine.run())
+
+
 def test_a_sampler_that_fails_ends_its_own_sequence():
     loaded = loaded_of(subject("llama"))
     calls = []

@@ -17,7 +17,7 @@ import mlx.core as mx
 
 from zoo.cache import CachePolicy, merged_caches
 from zoo.errors import PromptError, ZooError
-from zoo.generation.loop.failure import FAILURES, failure
+from zoo.generation.loop.failure import failure, is_of_sequences
 from zoo.generation.loop.guidance import guidance_of
 from zoo.generation.loop.prompt import (
     Report,
@@ -87,7 +87,9 @@ class Sequence:
         """The next token (1,) by its sampler; any token where that fails, and `error` then says why."""
         try:
             return self.sampler.choose(logits)
-        except FAILURES as error:
+        except Exception as error:
+            if not is_of_sequences(error):
+                raise
             self.error = failure(error, f"while choosing token {len(self.tokens) + 1}")
             return mx.zeros((1,), dtype=mx.uint32)
 

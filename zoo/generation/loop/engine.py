@@ -20,7 +20,7 @@ from zoo import runtime
 from zoo.cache import CachePolicy, can_merge
 from zoo.errors import PromptError
 from zoo.generation.loop.batch import Batch, Finished, Prefilled, Sequence, sequence_of
-from zoo.generation.loop.failure import FAILURES, failure
+from zoo.generation.loop.failure import failure, is_of_sequences
 from zoo.generation.loop.prefill_queue import PrefillQueue, PrefillShare
 from zoo.generation.loop.prompt import Report, each_prompt
 from zoo.generation.loop.step import Step
@@ -244,7 +244,7 @@ class Engine:
                     mx.eval(read.logits)
             except BaseException as error:
                 self._queue.remove(reading.sequences[0])
-                if len(reading.sequences) > 1 and isinstance(error, FAILURES):
+                if len(reading.sequences) > 1 and is_of_sequences(error):
                     self._queue.add_again(reading.sequences)
                 else:
                     length = len(reading.sequences[0].ids)
@@ -279,12 +279,12 @@ class Engine:
         """End sequences with the error of a pass. An interrupt, or an error of another kind, is raised again."""
         for sequence in sequences:
             if not sequence.cancelled:
-                if isinstance(error, FAILURES):
+                if is_of_sequences(error):
                     self._add_steps([(sequence, sequence.failed(failure(error, where)))])
                 else:
                     del self._sequences[sequence.handle]
                 sequence.cancelled = True
-        if not isinstance(error, FAILURES):
+        if not is_of_sequences(error):
             raise error
 
     @cached_property

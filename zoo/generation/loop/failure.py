@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 
 from zoo.errors import ZooError, in_words
+from zoo.rank_watch import LOST
 
 FAILURES = (ZooError, RuntimeError, MemoryError)  # MLX raises the last two, for example when memory is short
 OUT_OF_MEMORY = re.compile(r"malloc|bad_alloc|allocate|(out of|insufficient) ?memory", re.IGNORECASE)
 
 
-def failure(error: Exception, where: str) -> ZooError:
+def is_of_sequences(error: BaseException) -> bool:
+    """Whether an error of a pass ends its sequences alone. That of a rank that is lost ends the run."""
+    return isinstance(error, FAILURES) and LOST not in str(error)
+
+
+def failure(error: BaseException, where: str) -> ZooError:
     """The error that the last step of a sequence has, after `error` of a pass; it holds nothing of the pass.
 
     >>> from zoo.generation.loop.failure import failure
