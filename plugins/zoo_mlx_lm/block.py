@@ -28,6 +28,7 @@ from zoo.checkpoint.quantized_tensors import gather_mlx
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import MOST_LAYERS
 from zoo.errors import CheckpointError, ConfigError, PromptError
+from zoo.runtime.lazy_packages import import_lazily
 from zoo_mlx_lm.spec import Bridged
 
 
@@ -267,6 +268,7 @@ def classes(module):
     """The Model and ModelArgs of a module, imported now; ConfigError when mlx-lm cannot."""
     try:
         with redirect_stdout(sys.stderr):
+            import_lazily("mlx_lm")
             found = import_module(f"mlx_lm.models.{module}")
         return found.Model, found.ModelArgs
     except (Exception, SystemExit) as error:  # one exits when a package of its own is missing

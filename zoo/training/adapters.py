@@ -15,9 +15,6 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_unflatten
-from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear
-from mlx_lm.tuner.dora import DoRAEmbedding, DoRALinear
-from mlx_lm.tuner.lora import LoRAEmbedding, LoRALinear, LoRASwitchLinear
 
 from zoo import runtime, weights
 from zoo.architecture import Architecture
@@ -28,6 +25,12 @@ from zoo.checkpoint.parameters import renamed
 from zoo.errors import CheckpointError, ZooError
 from zoo.files.writing import write_json
 from zoo.recipe import Model
+from zoo.runtime.lazy_packages import import_lazily
+
+import_lazily("mlx_lm", "mlx_lm.tuner")
+from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear  # noqa: E402
+from mlx_lm.tuner.dora import DoRAEmbedding, DoRALinear  # noqa: E402
+from mlx_lm.tuner.lora import LoRAEmbedding, LoRALinear, LoRASwitchLinear  # noqa: E402
 
 ALL = "all"  # the part that stands for every linear layer within the layers
 TRAINED = ("lora_a", "lora_b", "m")  # the parameters of an adapter
