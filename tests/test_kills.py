@@ -159,6 +159,7 @@ def test_train_over_another_model(killed, tmp_path, training):
     assert True in seen
 
 
+@pytest.mark.nightly  # it writes as `train` does
 def test_tune_over_another_adapter(killed, tmp_path):
     data, out, adapters = tmp_path / "data.jsonl", tmp_path / "out", {}
     data.write_text("".join(json.dumps({"text": f"{n} and {n * n % 97}"}) + "\n" for n in range(40)))
@@ -208,6 +209,7 @@ def test_prompt_cache(killed, tmp_path):
     assert len(sizes) == 1
 
 
+@pytest.mark.nightly  # each benchmark takes seconds, and ends with one small file
 def test_record_of_a_benchmark(killed, tmp_path):
     record = tmp_path / "record.json"
     command = ("bench", "llama", "--only", "decode", "--runs", "1", "--prompt", "4", "--new", "2")

@@ -74,7 +74,10 @@ def fails(tmp_path):
     return check
 
 
-@pytest.mark.parametrize("fault", SAID)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, marks=[pytest.mark.nightly] if fault == "absent" else []) for fault in SAID],
+)
 def test_a_fault_of_one_rank_ends_all_with_one_line(fails, fault):
     fails(fault)
 

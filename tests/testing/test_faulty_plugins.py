@@ -13,7 +13,16 @@ from zoo.config import Config
 from zoo.errors import RecipeError
 from zoo.host.registry import isolated
 from zoo.recipe import Attention
-from zoo.testing import check_architecture, checks_of, outcome, run_checks, subject, traces
+from zoo.testing import (
+    check_architecture,
+    checks_of,
+    outcome,
+    rank_checks,
+    run_checks,
+    subject,
+    traces,
+    tuning_checks,
+)
 from zoo.testing.cache_checks import borders
 
 CACHES = "caches_hold_what_the_recipe_counts"
@@ -25,10 +34,10 @@ def known():
     return isolated(faulty)
 
 
-def failed(known, name):
-    """What the checks say that fail; those of traces have faults of their own (test_traces.py)."""
-    made = subject(name, registry=known)
-    results = [outcome(check, made) for check in checks_of(made) if check.run.__module__ != traces.__name__]
+def failed(known, name, without=(traces, tuning_checks, rank_checks)):
+    """What the checks say that fail, but for those that take long; traces have faults of their own (test_traces.py)."""
+    made, left_out = subject(name, registry=known), [module.__name__ for module in without]
+    results = [outcome(check, made) for check in checks_of(made) if check.run.__module__ not in left_out]
     return {
         result.name: result.message
         for result in results
@@ -73,7 +82,7 @@ def test_a_seam_between_two_chunks(known, name, length, seam):
 
 @pytest.mark.slow
 def test_a_matrix_that_is_read_instead_of_called(known):
-    found = failed(known, "reads-packed")
+    found = failed(known, "reads-packed", without=[traces])
     packed = {
         "quantized_and_loaded_is_identical",
         "lora_of_a_quantized_model_learns_and_is_kept",

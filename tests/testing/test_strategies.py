@@ -11,7 +11,7 @@ from tests.helpers import faulty_strategies
 from zoo.architecture import Strategy, hookimpl
 from zoo.errors import PluginError, PromptError
 from zoo.host.registry import isolated
-from zoo.testing import check_strategy, run_checks
+from zoo.testing import check_strategy, checks_of, outcome, run_checks, subject
 
 WORDS = {
     "nothing": "strategy nothing of the plugin tests.helpers.faulty-strategies yielded no step",
@@ -122,10 +122,15 @@ class WithItsOwn:
         yield Strategy("mumble", "tests.helpers.faulty_strategies:endless", ("generate",), ("max_tokens",))
 
 
-@pytest.mark.slow
+def of_strategies(plugin):
+    """The outcome of the check of an architecture's strategies, None where the suite has none."""
+    made = subject("mumbling", registry=isolated(plugin))
+    checks = {check.name: check for check in checks_of(made)}
+    return outcome(check, made) if (check := checks.get("strategies_end_as_they_must")) else None
+
+
 def test_an_architectures_own_strategy_is_part_of_its_suite():
-    results = {result.name: result for result in run_checks("mumbling", registry=isolated(WithItsOwn()))}
-    found = results["strategies_end_as_they_must"]
+    found = of_strategies(WithItsOwn())
     assert not found.passed and "strategy mumble of the plugin WithItsOwn ended" in found.message
 
 
@@ -137,11 +142,9 @@ class Demanding(WithItsOwn):
         yield faulty_strategies.DEMANDING
 
 
-@pytest.mark.slow
 def test_a_strategy_that_needs_a_setting_is_checked_with_it_and_not_by_the_suite():
     known = isolated(Demanding())
-    results = {result.name: result for result in run_checks("mumbling", registry=known)}
-    assert "strategies_end_as_they_must" not in results and all(result.passed for result in results.values())
+    assert of_strategies(Demanding()) is None
     assert len(check_strategy("demanding", registry=known, draft="llama")) == 8
     with pytest.raises(PromptError, match="draft"):
         check_strategy("demanding", registry=known)
@@ -170,7 +173,13 @@ class Rival(WithItsOwn):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["Twin::mumbling", "mlx-zoo::llama", "transformer"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Twin::mumbling",
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("mlx-zoo::llama", "transformer")),
+    ],
+)
 def test_a_contested_name_breaks_no_check(name):
     results = run_checks(name, registry=isolated(Twin(), Rival()))
     wrong = {result.name: result.message for result in results if not result.passed}

@@ -64,6 +64,7 @@ def test_only_what_is_asked_for_is_run():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_translator_translates():
     record = benchmark("transformer", lengths=SHORT, runs=1, profile=True)
     assert all(

@@ -51,16 +51,7 @@ PACKAGES = {
     "counts": dict(kind="command"),
 }
 # Of these the own tests run in each run, those of the others nightly.
-EACH_RUN = (
-    "my-arch",
-    "my-routed",
-    "my-plain",
-    "my-encoder",
-    "my-translator",
-    "own-mixer",
-    "no-twice",
-    "counts",
-)
+EACH_RUN = ("my-routed", "my-translator", "own-mixer", "no-twice", "counts")
 
 
 @pytest.fixture(scope="module")
