@@ -17,7 +17,7 @@ from docutils.parsers.rst import directives
 from building.build_cache import ROOT, cached_result
 from building.command_server import AVAILABLE, CommandServer
 from building.directive import ZooDirective, boxed, literal, page_data
-from building.page_package import installed
+from building.page_package import files_of, installed
 
 WIDTH = 100  # columns of the terminal
 SECONDS = 120
@@ -117,7 +117,7 @@ class Console(ZooDirective):
     def made(self) -> list[nodes.Node]:
         shell = page_data(self.env, "zoo-shell", Shell)
         if "package" in self.options:
-            shell.page = Path(self.env.doc2path(self.env.docname)).read_text(encoding="utf-8")
+            shell.page = files_of(Path(self.env.doc2path(self.env.docname)).read_text(encoding="utf-8"))
         wanted = self.options.get("exit", 0)
         shown = []
         for line in self.content:

@@ -10,8 +10,16 @@ from pathlib import Path
 CODE = re.compile(r"```\{code-block\} \w+\n:caption: (\S+)\n\n(.*?)```", re.DOTALL)
 
 
+def files_of(page: str) -> str:
+    """The part of a page that shows files: the same in each language where the code is."""
+    return "\n".join(shown[0] for shown in CODE.finditer(page))
+
+
 def installed(page: str, folder: Path) -> str:
-    """Write the files that a page shows under `folder`, and what pip would write; gives the PYTHONPATH to find both."""
+    """Write the files that a page, or a part of it, shows under `folder`, and what pip would write.
+
+    Returns the PYTHONPATH to find both.
+    """
     written: dict[str, str] = {}
     for name, code in CODE.findall(page):
         written[name] = f"{written[name]}\n\n{code}" if name in written else code

@@ -1,4 +1,8 @@
-"""The order in which pages are read: Sphinx gives each process a run of pages, and all runs are to take as long."""
+"""The order in which pages are read, so that all processes end at about the same time.
+
+Sphinx gives each process a run of pages, and another when it is done. Later runs are to take less time than earlier ones: then
+no process has a long run left when the others have none.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +15,28 @@ from sphinx.util.parallel import make_chunks
 
 COMMAND = re.compile(r"^\$ ", re.MULTILINE)
 DIRECTIVE = re.compile(r"^`{3,}\{", re.MULTILINE)
+LONG = re.compile(
+    r"^\$ zoo (?:test|train|evaluate|bench) |^\$ pytest|--calibrate|train_folder\(", re.MULTILINE
+)
 START = 4  # directives that take as long as a command, most of which is the start of a process
+WORK = 25  # directives that take as long as a command that tests, trains or measures a model
 
 
 def cost(text: str) -> int:
     """About how long a page takes to be read: by its commands and directives."""
-    return 1 + START * len(COMMAND.findall(text)) + len(DIRECTIVE.findall(text))
+    long, commands, directives = (len(kind.findall(text)) for kind in (LONG, COMMAND, DIRECTIVE))
+    return 1 + WORK * long + START * commands + directives
 
 
 def spread(costs: dict[str, int], sizes: Sequence[int]) -> list[str]:
-    """The names in such an order that runs of these sizes cost about the same, and each begins with its dearest."""
+    """The names in such an order that runs of these sizes cost the less the later they are; each begins with its dearest."""
+    shares = range(len(sizes), 0, -1)
     runs: list[list[str]] = [[] for _ in sizes]
     for name in sorted(costs, key=lambda name: (-costs[name], name)):
         open_runs = [at for at, run in enumerate(runs) if len(run) < sizes[at]]
-        least = min(open_runs, key=lambda at: sum(costs[one] for one in runs[at]) / sizes[at])
+        least = min(
+            open_runs, key=lambda at: (sum(costs[one] for one in runs[at]) + costs[name]) / shares[at]
+        )
         runs[least].append(name)
     return [name for run in runs for name in run]
 

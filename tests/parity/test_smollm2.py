@@ -187,7 +187,7 @@ def test_the_chat_template(loaded, tokenizer, messages):
 
 def test_logits(loaded, folder, reference, tokenizer):
     floats = zoo.load(folder)
-    for text in [*TEXTS[:4], PROSE.read_text(encoding="utf-8")[:1500]]:
+    for text in [*TEXTS[:4], PROSE.read_text(encoding="utf-8")[:600]]:
         ids = tokenizer.encode(text)
         expected = logits_of(reference, ids)
         for one in (loaded, floats):
@@ -206,7 +206,8 @@ def test_the_greedy_text_is_that_of_transformers(loaded, reference, tokenizer):
     )
 
 
-def test_a_turn_of_a_chat_computes_what_is_new(loaded, reference, monkeypatch):
+@pytest.mark.parametrize("turns", [6, pytest.param(len(QUESTIONS), marks=pytest.mark.nightly)])
+def test_a_turn_of_a_chat_computes_what_is_new(loaded, reference, monkeypatch, turns):
     read, backbone = [], type(loaded.model).backbone
 
     def noting(model, tokens, *arguments, **more):
@@ -217,7 +218,7 @@ def test_a_turn_of_a_chat_computes_what_is_new(loaded, reference, monkeypatch):
     settings = {"temperature": 0.0, "max_tokens": 8}
     session = ChatSession(loaded, settings=settings, prompt_cache=zoo.PromptCache(loaded))
     ids, answers = [], []
-    for question in QUESTIONS:
+    for question in QUESTIONS[:turns]:
         read.clear()
         steps = list(session.answer(question))
         prompt = steps[0].prompt
@@ -227,7 +228,7 @@ def test_a_turn_of_a_chat_computes_what_is_new(loaded, reference, monkeypatch):
         answers += range(len(ids), len(ids) + len(steps))
         ids += [step.token for step in steps]
     text = render_messages(loaded, session.conversation.messages[:-1])
-    assert len(session.conversation.messages) == 2 * len(QUESTIONS)
+    assert len(session.conversation.messages) == 2 * turns
     assert loaded.tokenizer.decode(ids, skip_special_tokens=False).startswith(text)
     assert lost(reference, ids)[[at - 1 for at in answers]].max() <= TIE  # in one pass, with nothing cached
 
@@ -319,7 +320,7 @@ def test_the_gguf_file_in_both_layouts(path, loaded, reference, tokenizer, tmp_p
 def test_perplexity_by_bits(path, folder, packed):
     text = PROSE.read_text(encoding="utf-8")
     gguf, floats, eight, four = (
-        perplexity(zoo.load(source), text, limit=500).nats_per_token
+        perplexity(zoo.load(source), text, limit=250).nats_per_token
         for source in (path, folder, packed[8], packed[4])
     )
     assert gguf == pytest.approx(floats, abs=1e-4)
