@@ -257,7 +257,7 @@ def test_light_and_dark(visit, path):
     assert page.locator("#theme").text_content() == "Dark"
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("names", [*PAIRS, NAMES, ("bert",)], ids=" ".join)
 def test_pages_fit_the_window(visit, tmp_path, names, width):
     page = visit(page_of(tmp_path, names), width=width)
