@@ -43,10 +43,8 @@ RECORDS = Path(__file__).parent.parent / "docs" / "records" / "ranks"
 RANKS, FORMAT = 2, "float32"
 LINKS = ("1,200", "1,1000", "1,5000")
 SMALL, LARGE = 2**10, 2**18  # numbers in the sums that latency and bandwidth are measured with
-SUMS, WIDTH = (
-    16,
-    2**11,
-)  # such sums after each other, and the width of the matrices in the products between them
+# Sums after each other, and the width of the matrices in the products between them.
+SUMS, WIDTH = 16, 2**11
 PAIRS = 15  # of such chains, with and without sums
 PIECE = 2**16  # bytes that the relay hands on at once
 PREFILL, DECODE = "prefill_tokens_per_second", "decode_tokens_per_second"
