@@ -22,9 +22,7 @@ class Launched:
     """A run on `size` ranks. `wait` gives what it printed; as a context manager it ends with no process left."""
 
     def __init__(self, size, *command, env=None, stdin="", cwd=None):
-        reader, self._stdin = (
-            os.pipe()
-        )  # stays open: at its end the launcher would use a core to find it at its end
+        reader, self._stdin = os.pipe()  # stays open: a rank may read it
         os.write(self._stdin, stdin.encode())
         self.process = subprocess.Popen(
             [
