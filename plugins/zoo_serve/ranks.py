@@ -62,8 +62,8 @@ class Leader(Runner):
         self._tell("end")
 
     def fail(self, job: Job, error: Exception) -> None:
-        # The job gets the watch's answer for a lost rank, which delivers it while this thread waits.
-        rank_watch.let_watch_speak(str(error))
+        # If a rank was lost, the watch's thread answers the job while this one waits.
+        rank_watch.wait_for_watch(str(error))
         super().fail(job, error)
 
     def _tell(self, *operation: Any) -> None:
@@ -72,7 +72,7 @@ class Leader(Runner):
         try:
             ranks.shared(operation)
         except RuntimeError as error:
-            rank_watch.let_watch_speak(str(error))
+            rank_watch.wait_for_watch(str(error))
             raise
 
     def _rest(self) -> None:

@@ -97,7 +97,7 @@ def fail(message: str | None, status: int) -> NoReturn:
             say(message)
         _exit_now(status)
     if message is not None:
-        let_watch_speak(message)
+        wait_for_watch(message)
     if found.rank:
         found.peers[0].send(error=(message or f"ended with status {status}")[:MESSAGE], status=status)
         time.sleep(2 * GRACE)  # rank 0 prints it and ends this process
@@ -109,8 +109,8 @@ def fail(message: str | None, status: int) -> NoReturn:
     _exit_now(status)
 
 
-def let_watch_speak(message: str) -> None:
-    """Wait where a message only says that a peer was lost: the watch names the rank meanwhile, and ends this process."""
+def wait_for_watch(message: str) -> None:
+    """Wait if a message only says that a peer was lost. Meanwhile the watch prints which rank it was, and ends this process."""
     if LOST in message and _met() is not None:
         time.sleep(GRACE)
 

@@ -1,4 +1,4 @@
-"""Packages whose submodules are imported before the package itself is run.
+"""Importing submodules of a package without running the `__init__.py` of the package.
 
 `import mlx_lm.models.cache` first runs `mlx_lm/__init__.py`, which imports transformers, and with it PyTorch where that is
 installed: seconds, for a module that needs neither.
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class LazyPackage(ModuleType):
-    """A package whose `__init__.py` runs when a name is asked for that no submodule of it has."""
+    """A package whose `__init__.py` runs at the first access to a name that is not an imported submodule."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__version__":  # what Python itself asks of every module
@@ -25,7 +25,7 @@ class LazyPackage(ModuleType):
 
 
 def import_lazily(*names: str) -> None:
-    """Let these packages be lazy ones, each after its parent, where they have not been imported yet.
+    """Make these packages lazy unless they are imported already. A parent must come before its subpackages.
 
     ModuleNotFoundError for a package that is not installed.
     """

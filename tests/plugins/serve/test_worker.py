@@ -58,7 +58,7 @@ def test_a_lost_rank_has_the_answer_of_the_watch(where, monkeypatch):
         made.worker.runner = Leader(made.table)
         monkeypatch.setattr(
             rank_watch,
-            "let_watch_speak",
+            "wait_for_watch",
             lambda found: made.worker.fail(RankError("a rank is lost"), answer) if found == message else None,
         )
         if where == "the engine":

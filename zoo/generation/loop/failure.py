@@ -12,7 +12,7 @@ OUT_OF_MEMORY = re.compile(r"malloc|bad_alloc|allocate|(out of|insufficient) ?me
 
 
 def is_of_sequences(error: BaseException) -> bool:
-    """Whether an error of a pass ends its sequences alone. That of a rank that is lost ends the run."""
+    """Whether an error of a pass ends only its sequences. A lost rank ends the whole run."""
     return isinstance(error, FAILURES) and LOST not in str(error)
 
 
