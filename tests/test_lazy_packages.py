@@ -46,6 +46,14 @@ def test_what_is_imported_stays_as_it_is(slow_package):
     assert sys.modules[slow_package] is package and type(package) is ModuleType
 
 
+def test_a_package_that_fails_says_so_each_time(slow_package, tmp_path):
+    (tmp_path / slow_package / "__init__.py").write_text("raise OSError('no such device')\n")
+    import_lazily(slow_package)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no such device"):
+            sys.modules[slow_package].value  # noqa: B018
+
+
 def test_a_package_that_is_not_installed_is_named():
     with pytest.raises(ModuleNotFoundError, match="no_such_package"):
         import_lazily("no_such_package")

@@ -64,7 +64,7 @@ def library(addresses: Mapping[str, int], machine: str) -> bytes:
 
 
 def define(names: Mapping[str, str], functions: ctypes.CDLL) -> None:
-    """Define names, each for the function of a library that it maps to. OSError where the system does not allow it.
+    """Define each name as a symbol at the address of the library function that it maps to. OSError if the system does not allow it.
 
     Libraries that are loaded later find the functions by these names.
     """

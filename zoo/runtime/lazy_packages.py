@@ -20,7 +20,11 @@ class LazyPackage(ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         self.__class__ = ModuleType  # type: ignore[assignment]
         assert self.__spec__ is not None and self.__spec__.loader is not None
-        self.__spec__.loader.exec_module(self)
+        try:
+            self.__spec__.loader.exec_module(self)
+        except BaseException:
+            self.__class__ = LazyPackage  # the next access tries again, and says again what is wrong
+            raise
         return getattr(self, name)
 
 
