@@ -33,6 +33,10 @@ def test_two_ranks_write_what_one_does_in_every_family():
     check(2, "tensor", *FAMILIES)
 
 
+def test_ranks_with_whole_experts_write_what_one_does():
+    check(2, "experts", "mixtral", "deepseek-v3", "gpt-oss")
+
+
 def test_four_ranks_write_what_one_does():
     check(4, "tensor", *THREE, how="sampled,batch")
 

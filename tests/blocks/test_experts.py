@@ -6,6 +6,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 import pytest
+from mlx.utils import tree_map
 
 from zoo.assemble import build
 from zoo.blocks import feedforward
@@ -72,6 +73,27 @@ def test_sorting_by_expert_changes_nothing():
     assert indices.size >= feedforward.MANY
     pieces = [experts(x[:, i : i + 1], indices[:, i : i + 1]) for i in range(30)]
     same(experts(x, indices), mx.concatenate(pieces, axis=1), "output", 1e-6)
+
+
+@pytest.mark.parametrize("length", [1, 3, 40])
+def test_experts_of_all_ranks_add_up_and_those_of_others_are_zeros(length):
+    experts, x = made(Experts(5, hidden=16, bias=True)), inputs(length)
+    indices = mx.random.randint(0, 5, (2, length, 3), key=mx.random.key(1)).astype(mx.uint32)
+    found = []
+    for first, last in ((0, 2), (2, 5)):
+        own = made(Experts(last - first, hidden=16, bias=True, first=first))
+        own.update(tree_map(lambda whole: whole[first:last], experts.parameters()))  # noqa: B023
+        found.append(own(x, indices))
+        others = (indices < first) | (indices >= last)
+        assert (np.array(found[-1])[np.array(others)] == 0).all()
+    same(found[0] + found[1], experts(x, indices), "output", 1e-6)
+
+
+@pytest.mark.parametrize("length", [1, 40])
+def test_a_rank_none_of_whose_experts_is_chosen_gives_zeros(length):
+    experts, x = made(Experts(2, hidden=16, first=3)), inputs(length)
+    found = experts(x, mx.zeros((2, length, 3), mx.uint32))
+    assert found.shape == (2, length, 3, DIM) and not found.any().item()
 
 
 def test_scale_multiplies_the_weights():
@@ -158,6 +180,10 @@ def test_active_parameters_are_those_of_the_chosen_experts():
     [
         (lambda: Router(4, top_k=5), "top_k: 5 of only 4 experts"),
         (lambda: MoE(Router(4, 2), Experts(5, hidden=8)), "scores 4 experts where there are 5"),
+        (
+            lambda: MoE(Router(4, 2), Experts(2, hidden=8, first=3)),
+            "scores 4 experts where there are 2 from 3 on",
+        ),
         (lambda: MoE(Router(4, 2), GatedMLP(hidden=8)), "feedforward/gated-mlp is no experts"),
         (lambda: MoE(Router(4, 2), Experts(4, hidden=8), shared_gate=True), "no shared expert"),
         (lambda: Experts(4, hidden=8, activation="swish"), "activation: 'swish'"),

@@ -322,7 +322,9 @@ def test_markup_in_a_prompt_is_text(live):
 def test_a_model_that_cannot_be_loaded_is_one_line_and_is_tried_again(visit, served):
     page = visit(address(served), expected=("Failed to load resource",))
     page.route("**/models/qwen3/*", lambda route: route.abort())
-    page.wait_for_selector(".zoo-live form:not([hidden])")  # what is forced does not wait: its input lies under its label
+    page.wait_for_selector(
+        ".zoo-live form:not([hidden])"
+    )  # what is forced does not wait: its input lies under its label
     page.locator("input[value=qwen3]").check(force=True)
     page.wait_for_selector(".error:not([hidden])")
     assert page.inner_text(".error").strip()

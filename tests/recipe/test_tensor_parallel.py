@@ -7,17 +7,22 @@ import pytest
 from zoo.errors import RecipeError
 from zoo.recipe import (
     Attention,
+    Cut,
     Decoder,
     Embedding,
+    Experts,
     GatedMLP,
     Head,
     JointRMSNorm,
     Layer,
+    MoE,
     RMSNorm,
+    Router,
     Share,
     divided,
     repeat,
 )
+from zoo.recipe.pipeline import division_of
 from zoo.testing.subjects import subject
 from zoo_translation.recipes import RelativeBias
 
@@ -122,3 +127,21 @@ def test_a_bias_of_scores_is_whole_where_attention_is_and_refused_where_they_wou
         divided(replace(whole, layers=tuple(mixed)), 48, Share(0, 2))
     with pytest.raises(RecipeError, match="relative: position/whole-bias does not say how it is divided"):
         divided(model(Attention(heads=4, head_dim=12), relative=WholeBias(heads=4)), 48, Share(0, 2))
+
+
+def test_whole_experts_may_be_uneven_and_are_numbered_as_the_router_does():
+    mixture = MoE(Router(5, top_k=2), Experts(5, hidden=10, bias=True))
+    parts = [divided(mixture, 8, Share(rank, 2, whole_experts=True)) for rank in (0, 1)]
+    assert [(part.spec.experts.first, part.spec.experts.count) for part in parts] == [(0, 2), (2, 3)]
+    assert [part.spec.router.experts for part in parts] == [5, 5]
+    assert parts[1].cuts["experts.down.bias"] == Cut(0, ((2, 5),)) and not parts[1].once
+    assert sum(part.spec.flops(8, 1) - part.spec.router.flops(8, 1) for part in parts) == (
+        mixture.flops(8, 1) - mixture.router.flops(8, 1)
+    )
+
+
+def test_a_model_without_experts_is_not_divided_by_them():
+    with pytest.raises(RecipeError, match="the model has no experts that are divided among ranks"):
+        division_of(model(Attention(heads=4, head_dim=12)), "experts", Share(0, 2))
+    with pytest.raises(RecipeError, match=r"experts\.count: 3 cannot be divided among 4 ranks"):
+        divided(MoE(Router(3, 1), Experts(3, hidden=8)), 8, Share(0, 4, whole_experts=True))

@@ -6,6 +6,7 @@ k experts of a token, N = B·T·k rows of work.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
@@ -159,13 +160,43 @@ class Experts(nn.Module):
         hidden = self.join(self.gate(x, indices, in_order), self.up(x, indices, in_order))  # (…, 1, F)
         return self.down(hidden, indices, in_order)
 
+    def run_few(
+        self, run: Callable[[mx.array, mx.array], mx.array], x: mx.array, indices: mx.array
+    ) -> mx.array:  # (…, D), (…, k) -> (…, k, D)
+        """`run` of fewer than `MANY` rows: each expert's matrix is read for each of its rows.
+
+        Instead of an expert of another rank the token's last one here is computed, whose matrix is read anyway.
+        """
+        here = self.is_here(indices)
+        if here is not None:
+            numbers = mx.where(here, indices - self.spec.first, 0)
+            indices = mx.where(here, numbers, numbers.max(axis=-1, keepdims=True))
+        y = run(mx.expand_dims(x, (-3, -2)), indices).squeeze(-2)  # (…, 1, 1, D) meets (…, k)
+        return y if here is None else mx.where(here[..., None], y, 0)
+
+    def is_here(self, indices: mx.array) -> mx.array | None:  # (…, k) -> (…, k)
+        """Which experts this rank has; None where it has all of them."""
+        first = self.spec.first
+        if first is None:
+            return None
+        return (indices >= first) & (indices < first + self.spec.count)
+
     def __call__(self, x: mx.array, indices: mx.array) -> mx.array:  # (B, T, D), (B, T, k) -> (B, T, k, D)
         if indices.size < MANY:
-            return self.run(x[..., None, None, :], indices).squeeze(-2)  # (B, T, 1, 1, D) meets (B, T, k)
-        chosen = indices.flatten()  # (N,)
+            return self.run_few(self.run, x, indices)
+        chosen, count = indices.flatten(), indices.size  # (N,)
+        here = self.is_here(chosen)
+        if here is not None:  # rows of other ranks' experts come last, and are not computed
+            chosen = mx.where(here, chosen - self.spec.first, self.spec.count)
+            count = int(here.sum().item())
+        if not count:
+            return mx.zeros((*indices.shape, x.shape[-1]), x.dtype)
         order = mx.argsort(chosen)
-        rows = x.reshape(-1, 1, x.shape[-1])[order // indices.shape[-1]]  # (N, 1, D), by expert
-        y = self.run(rows, chosen[order], in_order=True)
+        own = order[:count]
+        rows = x.reshape(-1, 1, x.shape[-1])[own // indices.shape[-1]]  # (N, 1, D), by expert
+        y = self.run(rows, chosen[own], in_order=True)
+        if count < indices.size:
+            y = mx.pad(y, ((0, indices.size - count), (0, 0), (0, 0)))
         return y[mx.argsort(order)].reshape(*indices.shape, -1)  # back in the tokens' order
 
 

@@ -19,6 +19,7 @@ from zoo.cli.progress import Progress
 from zoo.cli.setting_options import with_defaults
 from zoo.cli.terminal import YES
 from zoo.frozen import Frozen, frozen
+from zoo.recipe.pipeline import WAYS
 
 if TYPE_CHECKING:
     from zoo.generation.prefix_cache import PromptCache
@@ -46,13 +47,13 @@ unpack_option = click.option(
 )
 parallel_option = click.option(
     "--parallel",
-    type=click.Choice(["auto", "tensor", "pipeline"]),
+    type=click.Choice(WAYS),
     default="auto",
     help="How the ranks that mlx.launch started share the model.",
 )
 parallel_prompts_option = click.option(
     "--parallel",
-    type=click.Choice(["auto", "tensor", "pipeline", "data"]),
+    type=click.Choice([*WAYS, "data"]),
     default="auto",
     help="How the ranks that mlx.launch started share the model; data: each has all of it, and they share --prompts.",
 )

@@ -137,13 +137,10 @@ def experts(compiler: StepCompiler, block: Experts) -> Function:
     gate, up, down = (compiler.compile_if_known(part) or part for part in (block.gate, block.up, block.down))
     join = block.join
 
-    def run(x: mx.array, indices: mx.array) -> mx.array:
-        if indices.size >= MANY:
-            return block(x, indices)
-        rows = mx.expand_dims(x, (-3, -2))  # (B, 1, 1, D) meets (B, k)
-        return down(join(gate(rows, indices), up(rows, indices)), indices).squeeze(-2)
+    def run(rows: mx.array, indices: mx.array) -> mx.array:  # (B, 1, 1, D), (B, k) -> (B, k, 1, D)
+        return down(join(gate(rows, indices), up(rows, indices)), indices)
 
-    return run
+    return lambda x, indices: block(x, indices) if indices.size >= MANY else block.run_few(run, x, indices)
 
 
 @compiles(StackedLinear, "__call__")

@@ -28,7 +28,8 @@ class Share(Frozen):
 
     `group`: the packed matrices of the checkpoint have groups of so many inputs, which are not cut (1: none is packed).
     `memory` is that of each rank, in any unit; without it all have the same. `heads`: of a part that belongs to attention's
-    heads, those that the rank has; None for all.
+    heads, those that the rank has; None for all. `whole_experts`: a mixture of experts is divided by these, not by their hidden
+    units.
     """
 
     rank: int
@@ -36,6 +37,7 @@ class Share(Frozen):
     group: int = 1
     memory: tuple[int, ...] = ()
     heads: Range | None = None
+    whole_experts: bool = False
 
     def of(self, name: str, count: int, unit: int = 1) -> Range:
         """The first of `count`, and the one after the last, that this rank has, in whole units.

@@ -6,7 +6,8 @@ A mixture has three parts, and a plugin can replace each:
   called `router(x) -> (indices, weights)`: x (B, T, D); `indices` (B, T, k), unsigned integers below `experts`,
   in any order, no gradient; `weights` (B, T, k), of x's dtype, what each chosen expert's output is multiplied by.
 - An *experts* spec has `kind = "experts"` and the field `count`. Its module is called
-  `experts(x, indices) -> (B, T, k, D)`: the outputs of the chosen experts, in the order of `indices`.
+  `experts(x, indices) -> (B, T, k, D)`: the outputs of the chosen experts, in the order of `indices`. Where the experts
+  are divided among ranks, the field `first` has the number of the first that is here; outputs of others are zeros.
 - `MoE` joins them, and adds a shared expert, a feed-forward that every token goes through:
   Σ_k weights_k · experts(x)_k + shared(x).
 """
@@ -18,7 +19,7 @@ from typing import Any
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
-from zoo.recipe.division import Division, Share, inputs, outputs
+from zoo.recipe.division import Cut, Division, Share, inputs, outputs
 from zoo.recipe.parts import ACTIVATIONS, GATED_TITLES
 from zoo.recipe.spec import Matrix, Spec
 from zoo.recipe.tensor_parallel import divided
@@ -53,7 +54,8 @@ class Experts(Spec):
     """`count` gated feed-forwards, down(activation(gate(x)) · up(x)), each matrix stacked over the experts.
 
     Parameters: `gate.weight` and `up.weight` (E, F, D), `down.weight` (E, D, F), F = `hidden`; with `bias` also
-    `gate.bias` and `up.bias` (E, F), `down.bias` (E, D).
+    `gate.bias` and `up.bias` (E, F), `down.bias` (E, D). `first`: the experts are those of one rank, of which the router
+    numbers the first so; None: they are all that there are.
     """
 
     kind, name = "experts", "gated-mlp"
@@ -61,6 +63,7 @@ class Experts(Spec):
     hidden: int
     activation: str = field(default="silu", metadata={"choices": ACTIVATIONS})
     bias: bool = False
+    first: int | None = field(default=None, metadata={"least": 0})
 
     @property
     def title(self) -> str:
@@ -76,7 +79,15 @@ class Experts(Spec):
         )
 
     def divided(self, dim: int, share: Share) -> Division:
-        """By the hidden units of every expert."""
+        """By the hidden units of every expert, or by experts."""
+        if share.whole_experts:
+            first, last = kept = share.of("count", self.count)
+            cuts = {
+                f"{matrix.name}.{name}": Cut(0, (kept,))
+                for matrix in self.matrices(dim)
+                for name in ("weight", "bias")
+            }
+            return Division(self.change(count=last - first, first=first), cuts, sums=("",))
         hidden = share.inputs("hidden", self.hidden)
         cuts = outputs("gate", hidden) | outputs("up", hidden) | inputs("down", hidden)
         spec = self.change(hidden=hidden[1] - hidden[0])
@@ -100,8 +111,11 @@ class MoE(Spec):
     def __post_init__(self) -> None:
         super().__post_init__()
         router, experts = _contract(self)
-        if router.experts != experts.count:
-            raise RecipeError(f"router: scores {router.experts} experts where there are {experts.count}")
+        first = getattr(experts, "first", None)
+        fits = router.experts == experts.count if first is None else router.experts >= first + experts.count
+        if not fits:
+            found = experts.count if first is None else f"{experts.count} from {first} on"
+            raise RecipeError(f"router: scores {router.experts} experts where there are {found}")
         if self.shared_gate and self.shared is None:
             raise RecipeError("shared_gate: there is no shared expert to gate")
 
@@ -134,8 +148,8 @@ class MoE(Spec):
 
     def _idle(self, whole: int) -> int:
         """The share of all experts' `whole` that belongs to those that a token does not use."""
-        router, experts = _contract(self)
-        return whole * (experts.count - router.top_k) // int(experts.count)
+        router, _ = _contract(self)
+        return whole * (router.experts - router.top_k) // int(router.experts)
 
 
 def _contract(mixture: MoE) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -12,7 +13,7 @@ from zoo.recipe.models import Decoder, Encoder, EncoderDecoder, Model
 from zoo.recipe.spec import Spec
 from zoo.recipe.tensor_parallel import divided
 
-WAYS = ("auto", "tensor", "pipeline")
+WAYS = ("auto", "tensor", "experts", "pipeline")
 
 
 @frozen()
@@ -31,16 +32,31 @@ def check_way(way: str) -> None:
 def division_of(recipe: Model, way: str, share: Share) -> Division:
     """What a rank has of a model that is divided in one of the `WAYS`. RecipeError where it cannot be.
 
-    "auto": by tensors where the model divides so, else in stages.
+    "auto": by tensors where the model divides so, else in stages. "experts": by tensors, but each expert of a mixture is whole
+    on one rank.
     """
     if way == "pipeline":
         return staged(recipe, share)
+    if way == "experts":
+        return _by_experts(recipe, share)
     try:
         return divided(recipe, recipe.dim, share)
     except RecipeError:
         if way == "tensor":
             raise
         return staged(recipe, share)
+
+
+def _by_experts(recipe: Model, share: Share) -> Division:
+    """Division by tensors with whole experts. RecipeError for a model without a mixture that divides so."""
+    division = divided(recipe, recipe.dim, replace(share, whole_experts=True))
+    if all(
+        getattr(spec, "first", None) is None for _, spec in division.spec.walk() if spec.kind == "experts"
+    ):
+        raise RecipeError(
+            "`parallel`: the model has no experts that are divided among ranks; use `parallel` tensor"
+        )
+    return division
 
 
 def staged(recipe: Model, share: Share) -> Division:

@@ -95,6 +95,7 @@ APPLIES: dict[Callable[[Subject], None], Callable[[Subject], bool]] = {
     model_checks.half_precision_translates: subjects.translates,
     rank_checks.shares_make_up_the_whole: rank_checks.is_divided,
     rank_checks.ranks_compute_what_one_does: rank_checks.is_divided,
+    rank_checks.experts_compute_what_one_does: rank_checks.has_experts_divided,
     rank_checks.stages_compute_what_one_does: rank_checks.is_staged,
     rank_checks.packed_ranks_compute_what_one_does: rank_checks.is_divided_packed,
     traces.traced_equals_untraced: lambda s: True,

@@ -49,6 +49,11 @@ def is_divided(subject: Subject, group: int = 1) -> bool:
     )
 
 
+def has_experts_divided(subject: Subject) -> bool:
+    """Whether a mixture of experts of the model, small enough to be saved, can be divided among ranks by these."""
+    return subjects.is_saved(subject) and any(divisions(subject, way="experts"))
+
+
 def is_staged(subject: Subject) -> bool:
     """Whether the layers of the model, small enough to be saved, can be divided among ranks."""
     return subjects.is_saved(subject) and any(divisions(subject, way="pipeline"))
@@ -62,7 +67,7 @@ def is_divided_packed(subject: Subject) -> bool:
 def shares_make_up_the_whole(subject: Subject) -> None:
     """Every parameter must be on some rank, and what the ranks have and do be counted by their recipes."""
     sizes = {path: array.shape for path, array in tree_flatten(subject.model.parameters())}
-    for parts in divisions(subject):
+    for parts in (*divisions(subject), *divisions(subject, way="experts")):
         copies = {path: copies_of(path, shape, parts) for path, shape in sizes.items()}
         counted = sum(part.spec.parameters(subject.recipe.dim) for part in parts)
         held = sum(math.prod(sizes[path]) * copies[path] for path in sizes)
@@ -125,22 +130,40 @@ COUNTS: dict[str, Callable[[Spec, int], int]] = {
 
 def ranks_compute_what_one_does(subject: Subject) -> None:
     """A model that is divided among ranks must give the logits of the whole one, from its caches and step too."""
-    with tempfile.TemporaryDirectory() as folder:
-        compare(subject, subject.model, Path(folder))
+    compare_floats(subject, "tensor")
 
 
 def stages_compute_what_one_does(subject: Subject) -> None:
     """A model of whose layers each rank has some must give the logits of the whole one, from its caches and step too."""
-    with tempfile.TemporaryDirectory() as folder:
-        compare(subject, subject.model, Path(folder), way="pipeline")
+    compare_floats(subject, "pipeline")
+
+
+def experts_compute_what_one_does(subject: Subject) -> None:
+    """A model of whose experts each rank has some must give the logits of the whole one, from its caches and step too.
+
+    Packed, where it can be.
+    """
+    packs = subjects.can_be_quantized(subject) and any(divisions(subject, QUANTIZATION.group_size, "experts"))
+    compare_packed(subject, "experts") if packs else compare_floats(subject, "experts")
 
 
 def packed_ranks_compute_what_one_does(subject: Subject) -> None:
     """A quantized model is divided by whole groups of packed numbers."""
+    compare_packed(subject, "tensor")
+
+
+def compare_floats(subject: Subject, way: str) -> None:
+    """`compare` the ranks of a model that is divided in this way."""
+    with tempfile.TemporaryDirectory() as folder:
+        compare(subject, subject.model, Path(folder), way)
+
+
+def compare_packed(subject: Subject, way: str) -> None:
+    """`compare` the ranks of a model that is quantized, then divided in this way."""
     with tempfile.TemporaryDirectory() as folder:
         model = model_checks.saved_and_loaded(subject, subject.model, Path(folder, "plain"))
         quantize(model, QUANTIZATION, quantizes(subject))
-        compare(subject, model, Path(folder, "packed"), QUANTIZATION.group_size)
+        compare(subject, model, Path(folder, "packed"), way, QUANTIZATION.group_size)
 
 
 # What must hold on each rank, by the checks of whole models.
@@ -160,7 +183,7 @@ HELD: tuple[tuple[Callable[[Subject], None], Callable[[Subject], bool]], ...] = 
 )
 
 
-def compare(subject: Subject, model: nn.Module, folder: Path, group: int = 1, way: str = "tensor") -> None:
+def compare(subject: Subject, model: nn.Module, folder: Path, way: str, group: int = 1) -> None:
     """Hold the ranks of `model`, once it is saved into `folder`, to the logits of all, and each to the checks of a model."""
     how: dict[str, Any] = dict(architecture=subject.architecture, dtype="float32", registry=subject.registry)
     save(folder, model, subject.architecture, subject.recipe, subject.numbers, registry=subject.registry)

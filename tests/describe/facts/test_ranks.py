@@ -8,7 +8,7 @@ from tests.helpers.known_texts import is_known
 from zoo.describe import Cluster, Link, describe
 from zoo.describe.diagram import diagram_of
 from zoo.describe.facts.counts import decode_flops
-from zoo.describe.facts.ranks import ranked
+from zoo.describe.facts.ranks import rank_facts, ranked
 from zoo.describe.facts.transfers import GATHER, SEND, SUM, Transfer
 from zoo.errors import RecipeError, ZooError
 from zoo.host.registry import default_registry
@@ -40,6 +40,14 @@ def test_weights_cache_and_operations_of_the_ranks_add_up(name, parallel):
     assert 0 <= sum(found.weights) - whole.weights[0] <= norms
     assert sum(found.cache) == whole.cache[0]
     assert sum(decode_flops(one, 128) for one in found.recipes) == decode_flops(recipe(name), 128)
+
+
+def test_whole_experts_weigh_as_much_as_their_hidden_units():
+    by_units, by_experts = (on("mixtral:8x7b", 2, way) for way in ("tensor", "experts"))
+    assert by_units.weights == by_experts.weights and by_units.transfers() == by_experts.transfers()
+    assert (
+        next(f.value for f in rank_facts(by_experts, "bfloat16") if f.name == "ranks.parallel") == "experts"
+    )
 
 
 def test_a_layer_divided_by_tensors_has_a_sum_for_each_part():

@@ -4,7 +4,7 @@ A pass takes the time of its work and that of its transfers, which wait for each
 two times (the roofline of Williams et al., 2009): that of reading its weights and its cache once, and that of its operations.
 Ranks that share each layer work at once, and the slowest counts; stages work one after the other. A transfer takes the
 latency of the link for each of its steps, and its bytes over the link's bandwidth. Python, the GPU's launches, norms and
-softmax are not counted: a measured rate is lower.
+softmax are not counted: a measured rate is lower. Ranks that have whole experts are taken to be chosen equally often.
 """
 
 from __future__ import annotations
@@ -228,7 +228,8 @@ def ranked(
 def rank_facts(found: Ranked, quantize: str) -> Iterator[Fact]:
     """The facts of a model on several ranks; values by rank are tuples."""
     yield Fact("ranks.count", "ranks", len(found.divisions))
-    way = "pipeline" if found.staged else "tensor"
+    by_experts = found.cluster.parallel == "experts"
+    way = "pipeline" if found.staged else "experts" if by_experts else "tensor"
     yield Fact("ranks.parallel", "divided by", way)
     if found.staged:
         layers = tuple(sum(not isinstance(one, Elsewhere) for one in own.layers) for own in found.recipes)
