@@ -13,6 +13,9 @@ from mlx.utils import tree_flatten
 
 import zoo
 from zoo import runtime
+from zoo.blocks.joined import joined_arrays
+from zoo.blocks.quantized import FLOATS
+from zoo.checkpoint.convert import convert
 from zoo.compiled_step import compiled_step
 from zoo.compiled_step.compiler import StepCompiler
 from zoo.inspect.tracing import trace
@@ -73,17 +76,87 @@ def test_one_vector_gives_the_models_logits(name, short_rows, monkeypatch):
     same(*both(made.model, made.tokens[:1, :9]), "the logits")
 
 
-def test_some_numbers_of_vectors_are_turned_with_mkl_and_on_no_gpu(monkeypatch):
+def test_some_numbers_of_vectors_are_turned_and_on_no_gpu(monkeypatch):
     short, long = operations.SHORT_ROWS - 1, operations.SHORT_ROWS
     counts = (1, 2, 4, 5, 8, 9, 33, 48, 49)
     monkeypatch.setattr(operations, "blas", lambda: "MKL")
     assert [runtime.columns(rows, short) for rows in counts] == [0, 2, 4, 0, 0, 16, 48, 48, 0]
     assert [runtime.columns(rows, long) for rows in counts] == [0, 2, 4, 16, 16, 16, 48, 48, 0]
+    monkeypatch.setattr(operations, "blas", lambda: "OpenBLAS")
+    assert [runtime.columns(rows, short) for rows in counts] == [0, 2, 4, 5, 8, 9, 33, 48, 0]
     monkeypatch.setattr(device, "on_gpu", lambda: True)
     assert not any(runtime.columns(rows, short) for rows in counts)
     monkeypatch.setattr(device, "on_gpu", lambda: False)
-    monkeypatch.setattr(operations, "blas", lambda: "OpenBLAS")
+    monkeypatch.setattr(operations, "blas", lambda: "none")
     assert not any(runtime.columns(rows, short) for rows in counts)
+
+
+@pytest.fixture
+def transposing(monkeypatch):
+    """Matrices of any size are transposed, after four tokens, but for those with more inputs than outputs."""
+    monkeypatch.setattr(operations, "blas", lambda: "OpenBLAS")
+    monkeypatch.setattr(device, "on_gpu", lambda: False)
+    monkeypatch.setattr(operations, "LEAST_TRANSPOSED", 1)
+    monkeypatch.setattr("zoo.compiled_step.UNHURRIED", 4)
+
+
+def is_transposed(matrix):
+    first, second = memoryview(matrix).strides
+    return first < second
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "qwen2"])
+def test_transposed_memory_gives_the_models_logits_one_matrix_a_token(name, transposing):
+    made = subject(name)
+    model, block = made.model, made.model.layers[-1].feedforward
+    step = compiled_step(model)
+    wide = [block[name] for name in ("gate", "up") if name in block]
+    assert len(wide) == 1 or joined_arrays(*wide) is None
+    same(*both(model, made.tokens[:, :9]), "the logits before")  # six tokens
+    assert not any(is_transposed(layer.weight) for layer in wide), "the head's matrix and another one were"
+    while step._made.transpose_next():
+        pass
+    assert all(is_transposed(layer.weight) for layer in wide) and not is_transposed(block.down.weight)
+    assert compiled_step(model) is step, "it is current"
+    same(*both(model, made.tokens[:, :9]), "the logits")
+
+
+def test_floats_of_a_packed_model_are_transposed(transposing, tmp_path):
+    convert("llama", tmp_path / "packed", quantize="8", group_size=32)
+    loaded = zoo.load(tmp_path / "packed", unpack=True)
+    step, tokens = compiled_step(loaded.model), mx.arange(18).reshape(2, 9)
+    same(*both(loaded.model, tokens), "the logits before")
+    while step._made.transpose_next():
+        pass
+    layer = loaded.model.layers[0].feedforward.up
+    assert is_transposed(layer[FLOATS]) and not is_transposed(layer.weight)
+    same(*both(loaded.model, tokens), "the logits")
+
+
+def test_a_matrix_that_was_replaced_is_not_transposed(transposing):
+    model = subject("llama").model
+    step, layer = compiled_step(model), model.layers[0].feedforward.up
+    layer.weight = replaced = 2 * layer.weight
+    while step._made.transpose_next():
+        pass
+    assert layer.weight is replaced and compiled_step(model) is not step
+
+
+def test_saved_weights_do_not_depend_on_the_order_of_memory(tmp_path):
+    matrix = mx.random.normal((37, 19))
+    moved = runtime.with_transposed_memory(matrix)
+    mx.save_safetensors(str(tmp_path / "a.safetensors"), {"a": moved})
+    assert mx.array_equal(moved, matrix).item()
+    assert mx.array_equal(mx.load(str(tmp_path / "a.safetensors"))["a"], matrix).item()
+
+
+def test_large_matrices_are_transposed_with_openblas_alone(monkeypatch):
+    monkeypatch.setattr(device, "on_gpu", lambda: False)
+    for library, expected in (("OpenBLAS", [True, False, True, False, False]), ("MKL", [False] * 5)):
+        monkeypatch.setattr(operations, "blas", lambda library=library: library)
+        shapes = [((3072, 576), mx.float32), ((576, 3072), mx.float32), ((2048, 5504), mx.float32)]
+        shapes += [((256, 576), mx.float32), ((3072, 576), mx.bfloat16)]
+        assert [runtime.multiplies_transposed(*shape) for shape in shapes] == expected
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])

@@ -37,7 +37,7 @@ def joined_arrays(*layers: nn.Module) -> dict[str, mx.array] | None:
 
     The layers' own arrays become parts of them. They are made once, unevaluated but for the floats of packed matrices.
     """
-    if kind(layers[0]) is None or len({kind(layer) for layer in layers}) > 1:
+    if kind(layers[0]) is None or len({kind(layer) for layer in layers}) > 1 or any(map(_is_large, layers)):
         return None
     kept: Joined | None = vars(layers[0]).get(_JOINED)
     if kept is not None and all(
@@ -88,6 +88,17 @@ def kind(layer: nn.Module) -> tuple[Any, ...] | None:
     arrays = {name: layer[name] for name in ("weight", "scales", "biases", "bias") if name in layer}
     settings = (getattr(layer, name, None) for name in ("group_size", "bits", "mode", "keeps_floats"))
     return type(layer), *settings, *((name, array.dtype, array.shape[1:]) for name, array in arrays.items())
+
+
+def _is_large(layer: nn.Module) -> bool:
+    """Whether the layer's matrix of floats is multiplied faster with its memory transposed, and so alone."""
+    if keeps_floats(layer):
+        shape, dtype = (*layer.scales.shape[:-1], layer.scales.shape[-1] * layer.group_size), mx.float32
+    elif "scales" in layer:
+        return False
+    else:
+        shape, dtype = layer.weight.shape, layer.weight.dtype
+    return runtime.multiplies_transposed(shape, dtype)
 
 
 def joins_projections(model: nn.Module) -> bool:

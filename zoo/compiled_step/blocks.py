@@ -24,7 +24,7 @@ from zoo.blocks.quantized import QuantizedEmbedding
 from zoo.blocks.ranked import Elsewhere
 from zoo.cache import CrossCache
 from zoo.compiled_step import fallback_ops
-from zoo.compiled_step.compiler import Function, StepCompiler, compiles, has_methods_of, product
+from zoo.compiled_step.compiler import Function, StepCompiler, compiles, has_methods_of
 
 
 @compiles(RMSNorm, "__call__")
@@ -268,7 +268,7 @@ def _logits(compiler: StepCompiler, block: Head) -> Function:
     table = _table(block.embedding)
     bias = compiler.take(block, "bias") if "bias" in block else None
     if type(table) is nn.Embedding or (type(table) is QuantizedEmbedding and table.kept() is not None):
-        return product(table, compiler.take_all(table) | ({} if bias is None else {"bias": bias}))
+        return compiler.product(table, bias)
     multiply = block.embedding.as_linear
     return multiply if bias is None else lambda x: multiply(x) + bias
 

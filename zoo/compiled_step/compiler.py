@@ -6,6 +6,7 @@ reshaping. Axes: B batch, D width, I inputs, O outputs.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from threading import local
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from zoo.blocks.quantized import FLOATS, DequantizableLayer, QuantizedLinear, qu
 from zoo.blocks.ranked import Connected
 
 Function = Callable[..., Any]
+Key = tuple[int, str]  # of a module's array: the module's identity, and the array's name
 Made = TypeVar("Made")
 Compile = Callable[["StepCompiler", Any], "Function | None"]
 
@@ -67,14 +69,15 @@ class StepCompiler:
             for name, part in module.items()
             if isinstance(part, nn.Module)
         ]
-        self._arrays: list[tuple[nn.Module, str, mx.array]] = []
+        self._arrays: dict[Key, tuple[nn.Module, str, mx.array]] = {}
+        self._untransposed: deque[tuple[Key, Matrix]] = deque()  # the head's is the first
         self._shared: dict[Any, Any] = {}
 
     @property
     def current(self) -> bool:
         """Whether no module was wrapped in another class, given other parts or other numbers since."""
         return all(type(module) is kind for module, kind in self._classes) and all(
-            module.get(name) is part for module, name, part in (*self._parts, *self._arrays)
+            module.get(name) is part for module, name, part in (*self._parts, *self._arrays.values())
         )
 
     def shared(self, key: Any, make: Callable[[], Made]) -> Made:
@@ -87,8 +90,21 @@ class StepCompiler:
     def take(self, module: nn.Module, name: str) -> mx.array:
         """An array of a module."""
         array: mx.array = module[name]
-        self._arrays.append((module, name, array))
+        self._arrays[id(module), name] = module, name, array
         return array
+
+    def transpose_next(self) -> bool:
+        """Transpose the memory of one more matrix whose products are then faster; False where none is left."""
+        try:
+            key, matrix = self._untransposed.popleft()
+        except IndexError:
+            return False
+        layer, name, own = self._arrays[key]
+        if layer.get(name) is own:  # else the step is not current
+            layer[name] = matrix.array = runtime.with_transposed_memory(own)
+            matrix.transposed, matrix.moved = self.take(layer, name).T, True
+            mx.eval(matrix.transposed)
+        return True
 
     def take_all(self, layer: nn.Module) -> dict[str, mx.array]:
         """The arrays that a layer multiplies by, and adds, by their names."""
@@ -120,7 +136,27 @@ class StepCompiler:
         if arrays is None:
             return None
         mx.eval(arrays, [self.take_all(layer) for layer in layers])
-        return product(layers[0], arrays)
+        return product(layers[0], arrays, Matrix(arrays[multiplied(layers[0])[0]]))
+
+    def product(self, layer: nn.Module, bias: mx.array | None = None) -> Function:
+        """The product with the matrix of a linear layer or a table: (…, I) -> (…, O). `bias` is added where it has none."""
+        arrays = self.take_all(layer)
+        name = multiplied(layer)[0]
+        matrix = Matrix(arrays[name])
+        if runtime.multiplies_transposed(matrix.array.shape, matrix.array.dtype):
+            self._untransposed.append(((id(layer), name), matrix))
+        return product(layer, arrays if bias is None else {"bias": bias, **arrays}, matrix)
+
+
+class Matrix:
+    """An `array` (O, I) of a step, and the view of it (I, O) by which vectors are multiplied.
+
+    `moved`: whether its memory is that of the transposed matrix.
+    """
+
+    def __init__(self, array: mx.array) -> None:
+        self.array, self.transposed, self.moved = array, array.T, False
+        mx.eval(self.transposed)  # once, and by this thread: a step has no transposition of its own
 
 
 def connected(function: Function | None, module: nn.Module) -> Function | None:
@@ -136,11 +172,11 @@ def connected(function: Function | None, module: nn.Module) -> Function | None:
     return call
 
 
-def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
-    """The function of a linear layer like `layer` with these arrays: (…, I) -> (…, O)."""
+def product(layer: nn.Module, arrays: Mapping[str, mx.array], matrix: Matrix) -> Function:
+    """The function of a linear layer like `layer` with these arrays, of which one is the `matrix`: (…, I) -> (…, O)."""
     bias = arrays.get("bias")
     if "scales" not in arrays:
-        multiply = _dense(arrays.get(FLOATS, arrays.get("weight")), bias)
+        multiply = _dense(matrix, bias)
         return (lambda x: multiply(x).astype(x.dtype)) if FLOATS in arrays else multiply
     how = quantize_arguments(layer)
     multiply_quantized = runtime.quantized_matmul(
@@ -154,24 +190,25 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
     return packed
 
 
-def _dense(weight: mx.array, bias: mx.array | None) -> Function:
+def _dense(matrix: Matrix, bias: mx.array | None) -> Function:
     """x Wᵀ + b, (B, I) -> (B, O), or, where so many vectors are multiplied faster as columns, (W xᵀ + b)ᵀ."""
-    transposed = weight.T
-    as_rows = (lambda x: x @ transposed) if bias is None else (lambda x: mx.addmm(bias, x, transposed))
     column = None if bias is None else bias[:, None]  # (O, 1)
-    mx.eval(transposed, column)  # once, and by this thread: a step has no transposition of its own
-    width, of_vector = weight.shape[1], runtime.vector_product(weight)
+    mx.eval(column)
+    width, of_vector = matrix.array.shape[1], runtime.vector_product(matrix.array)
+
+    def as_rows(x: mx.array) -> mx.array:
+        return x @ matrix.transposed if bias is None else mx.addmm(bias, x, matrix.transposed)
 
     def multiply(x: mx.array) -> mx.array:
         rows = x.shape[0]
         if rows == 1 and of_vector is not None:
             return of_vector(x) if bias is None else of_vector(x) + bias
-        columns = runtime.columns(rows, width) if x.ndim == 2 else 0
+        columns = 0 if matrix.moved or x.ndim != 2 else runtime.columns(rows, width)
         if not columns:
             return as_rows(x)
         if columns > rows:  # those that are added are not read
             x = mx.concatenate([x] * -(-columns // rows))[:columns]
-        y = weight @ x.T if column is None else mx.addmm(column, weight, x.T)  # (O, columns)
+        y = matrix.array @ x.T if column is None else mx.addmm(column, matrix.array, x.T)  # (O, columns)
         return y[:, :rows].T
 
     return multiply
@@ -184,4 +221,4 @@ def linear(compiler: StepCompiler, layer: nn.Module) -> Function | None:
     """(…, I) -> (…, O)."""
     if kind(layer) is None:
         return None
-    return product(layer, compiler.take_all(layer))
+    return compiler.product(layer)

@@ -39,7 +39,9 @@ from zoo.runtime.operations import (
     elementwise,
     fused,
     gather_matmul,
+    multiplies_transposed,
     quantized_matmul,
     row_groups,
     vector_product,
+    with_transposed_memory,
 )

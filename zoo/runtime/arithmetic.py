@@ -133,6 +133,25 @@ def grouped_product(
     return mx.concatenate(parts, axis=1).swapaxes(0, 1).astype(x.dtype)
 
 
+TRANSPOSED_ROWS = 128  # at once: their parts of a column are written while these lie in the processor's cache
+
+
+def transposed(matrix: mx.array) -> mx.array:  # (O, I) -> (I, O)
+    """The transposed matrix in memory of its own, several times faster than MLX copies it."""
+    mx.eval(matrix)
+    found = mx.zeros(matrix.shape[::-1], matrix.dtype)
+    mx.eval(found)
+    source, target = memory(matrix), memory(found)
+
+    def write(first: int) -> None:
+        some = slice(first, first + TRANSPOSED_ROWS)
+        target[:, some] = source[some].T
+
+    with ThreadPoolExecutor(threads()) as pool:
+        list(pool.map(write, range(0, len(source), TRANSPOSED_ROWS)))
+    return found
+
+
 DEQUANTIZED_PIECE = 2**19  # numbers at once: with fewer, threads wait for each other between the steps
 ITEMS = {2: np.complex128, 4: np.float64, 8: np.float32}  # by bits, as wide as the floats of one byte
 

@@ -19,7 +19,9 @@ from zoo.runtime import device
 MANY_NUMBERS = 2**16  # whose exp takes the CPU longer than it takes to call numpy's
 SHORT_ROWS = 1024  # numbers of a row below which MKL reads a matrix faster for two vectors than for one
 LARGE_MATRIX = 2**20  # numbers of a matrix whose product with one vector is divided among cores
-MOST_COLUMNS = 48  # vectors at once that MKL multiplies faster as columns
+LEAST_TRANSPOSED = 2**19  # numbers of a matrix that OpenBLAS multiplies faster with its memory transposed
+LEAST_TRANSPOSED_WIDE = 2**23  # of one with more inputs than outputs
+MOST_COLUMNS = 48  # vectors at once that MKL and OpenBLAS multiply faster as columns
 LEAST_DIVIDED = 2**15  # words of packed numbers from which on a product is divided among cores
 
 
@@ -47,12 +49,13 @@ def elementwise(function: Callable[[mx.array], mx.array], name: str) -> Callable
 def columns(rows: int, width: int) -> int:
     """The number of columns with which W xᵀ is faster than x Wᵀ for so many vectors; 0 where it is not.
 
-    `width` is that of a vector. MKL packs a transposed matrix for each product, which for few vectors takes as long as the
-    product; it has fast kernels for 2 to 4 columns and for multiples of 16. Columns beyond `rows` are padding.
+    `width` is that of a vector. Both libraries pack a transposed matrix for each product, which for few vectors takes as long as
+    the product. MKL has fast kernels for 2 to 4 columns and for multiples of 16. Columns beyond `rows` are padding.
     """
-    if rows == 1 or rows > MOST_COLUMNS or blas() != "MKL" or device.on_gpu():
+    library = blas()
+    if rows == 1 or rows > MOST_COLUMNS or library not in ("MKL", "OpenBLAS") or device.on_gpu():
         return 0
-    if rows <= 4:
+    if rows <= 4 or library == "OpenBLAS":
         return rows
     return 0 if rows <= 8 and width < SHORT_ROWS else -(-rows // 16) * 16
 
@@ -87,6 +90,27 @@ def _ends(size: int, count: int) -> list[int]:
     """The ends of at most `count` equal parts of an axis, but for the last."""
     step = -(-size // count)
     return list(range(step, size, step))
+
+
+def multiplies_transposed(shape: Sequence[int], dtype: mx.Dtype) -> bool:
+    """Whether products with a matrix (O, I) are faster if its memory is that of the transposed one.
+
+    OpenBLAS packs blocks of a matrix for each product. It takes the rows that it packs from neighbouring memory then, and reads
+    large matrices up to twice as fast.
+    """
+    if len(shape) != 2 or dtype != mx.float32 or device.on_gpu() or blas() != "OpenBLAS":
+        return False
+    outputs, inputs = shape
+    return outputs * inputs >= (LEAST_TRANSPOSED if outputs >= inputs else LEAST_TRANSPOSED_WIDE)
+
+
+def with_transposed_memory(matrix: mx.array) -> mx.array:  # (O, I)
+    """The same numbers, computed already, in the order of memory of the transposed matrix."""
+    from zoo.runtime import arithmetic
+
+    found = arithmetic.transposed(matrix).T
+    mx.eval(found)
+    return found
 
 
 class QuantizeArguments(TypedDict):
