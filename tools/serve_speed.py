@@ -206,13 +206,19 @@ def throughput(source: str, given: argparse.Namespace, logs: Path) -> dict[str, 
 
 
 def rounds_of(ways: Ways, rounds: int) -> dict[str, list[float]]:
-    """What each way gives in each round, called with the first number of the round's chats; it has not seen them before."""
-    found: dict[str, list[float]] = {}
+    """What each way gives in each round, called with the first number of the round's chats; it has not seen them before.
+
+    Another way is the first in each round.
+    """
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    names = list(ways)
     for number in range(1, rounds + 1):
-        for name, (run, processes) in ways.items():
+        names.append(names.pop(0))
+        for name in names:
+            run, processes = ways[name]
             began, tries = time.perf_counter(), count(number, rounds)
             value = unpaused(lambda run=run, tries=tries: run(CHATS * next(tries)), processes)  # type: ignore[misc]
-            found.setdefault(name, []).append(value)
+            found[name].append(value)
             seconds = time.perf_counter() - began
             print(f"{name}: {value:.1f} tokens/s in {seconds:.0f} s", file=sys.stderr, flush=True)
     return found
