@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from threading import local
+from functools import cached_property
+from threading import Lock, local
 from typing import Any, TypeVar
 
 import mlx.core as mx
@@ -20,6 +21,7 @@ from zoo.blocks.quantized import FLOATS, DequantizableLayer, QuantizedLinear, qu
 from zoo.blocks.ranked import Connected
 
 Function = Callable[..., Any]
+SHARES = 64  # of the numbers whose memory is transposed, one a token: a step becomes little slower
 Key = tuple[int, str]  # of a module's array: the module's identity, and the array's name
 Made = TypeVar("Made")
 Compile = Callable[["StepCompiler", Any], "Function | None"]
@@ -71,6 +73,7 @@ class StepCompiler:
         ]
         self._arrays: dict[Key, tuple[nn.Module, str, mx.array]] = {}
         self._untransposed: deque[tuple[Key, Matrix]] = deque()  # the head's is the first
+        self._transposed_numbers, self._transposing = 0, Lock()
         self._shared: dict[Any, Any] = {}
 
     @property
@@ -93,18 +96,24 @@ class StepCompiler:
         self._arrays[id(module), name] = module, name, array
         return array
 
-    def transpose_next(self) -> bool:
-        """Transpose the memory of one more matrix whose products are then faster; False where none is left."""
+    def transpose_some(self) -> None:
+        """Transpose the memory of a share of the matrices whose products are then faster, unless another thread does."""
+        if not self._transposing.acquire(blocking=False):
+            return
         try:
-            key, matrix = self._untransposed.popleft()
-        except IndexError:
-            return False
-        layer, name, own = self._arrays[key]
-        if layer.get(name) is own:  # else the step is not current
-            layer[name] = matrix.array = runtime.with_transposed_memory(own)
-            matrix.transposed, matrix.moved = self.take(layer, name).T, True
-            mx.eval(matrix.transposed)
-        return True
+            share = -(-self._transposed_numbers // SHARES)
+            while share > 0 and self._untransposed:
+                key, matrix = self._untransposed[0]
+                layer, name, own = self._arrays[key]
+                if layer.get(name) is own:  # else the step is not current
+                    share -= matrix.transposition.copy(share)
+                    if (moved := matrix.transposition.matrix) is None:
+                        return
+                    layer[name] = moved
+                    matrix.move(self.take(layer, name))
+                self._untransposed.popleft()
+        finally:
+            self._transposing.release()
 
     def take_all(self, layer: nn.Module) -> dict[str, mx.array]:
         """The arrays that a layer multiplies by, and adds, by their names."""
@@ -145,6 +154,7 @@ class StepCompiler:
         matrix = Matrix(arrays[name])
         if runtime.multiplies_transposed(matrix.array.shape, matrix.array.dtype):
             self._untransposed.append(((id(layer), name), matrix))
+            self._transposed_numbers += matrix.array.size
         return product(layer, arrays if bias is None else {"bias": bias, **arrays}, matrix)
 
 
@@ -157,6 +167,17 @@ class Matrix:
     def __init__(self, array: mx.array) -> None:
         self.array, self.transposed, self.moved = array, array.T, False
         mx.eval(self.transposed)  # once, and by this thread: a step has no transposition of its own
+
+    @cached_property
+    def transposition(self) -> Any:
+        """The copy of the array into the memory of the transposed matrix, which is made piece by piece."""
+        return runtime.transposition(self.array)
+
+    def move(self, array: mx.array) -> None:
+        """Be the same numbers in the memory of the transposed matrix."""
+        self.array, self.transposed, self.moved = array, array.T, True
+        mx.eval(self.transposed)
+        del self.transposition
 
 
 def connected(function: Function | None, module: nn.Module) -> Function | None:

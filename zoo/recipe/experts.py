@@ -7,7 +7,7 @@ A mixture has three parts, and a plugin can replace each:
   in any order, no gradient; `weights` (B, T, k), of x's dtype, what each chosen expert's output is multiplied by.
 - An *experts* spec has `kind = "experts"` and the field `count`. Its module is called
   `experts(x, indices) -> (B, T, k, D)`: the outputs of the chosen experts, in the order of `indices`. Where the experts
-  are divided among ranks, the field `first` has the number of the first that is here; outputs of others are zeros.
+  are divided among ranks, the field `first` has the number of the first that this rank has; outputs of others are zeros.
 - `MoE` joins them, and adds a shared expert, a feed-forward that every token goes through:
   Σ_k weights_k · experts(x)_k + shared(x).
 """

@@ -42,6 +42,6 @@ from zoo.runtime.operations import (
     multiplies_transposed,
     quantized_matmul,
     row_groups,
+    transposition,
     vector_product,
-    with_transposed_memory,
 )

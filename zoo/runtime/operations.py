@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import mlx.core as mx
 
 from zoo.machine import blas
 from zoo.runtime import device
+
+if TYPE_CHECKING:
+    from zoo.runtime.arithmetic import Transposition
 
 MANY_NUMBERS = 2**16  # whose exp takes the CPU longer than it takes to call numpy's
 SHORT_ROWS = 1024  # numbers of a row below which MKL reads a matrix faster for two vectors than for one
@@ -104,13 +107,11 @@ def multiplies_transposed(shape: Sequence[int], dtype: mx.Dtype) -> bool:
     return outputs * inputs >= (LEAST_TRANSPOSED if outputs >= inputs else LEAST_TRANSPOSED_WIDE)
 
 
-def with_transposed_memory(matrix: mx.array) -> mx.array:  # (O, I)
-    """The same numbers, computed already, in the order of memory of the transposed matrix."""
-    from zoo.runtime import arithmetic
+def transposition(matrix: mx.array) -> Transposition:  # (O, I)
+    """A copy of a matrix into the memory of the transposed one, to be made piece by piece."""
+    from zoo.runtime.arithmetic import Transposition
 
-    found = arithmetic.transposed(matrix).T
-    mx.eval(found)
-    return found
+    return Transposition(matrix)
 
 
 class QuantizeArguments(TypedDict):
