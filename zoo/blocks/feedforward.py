@@ -144,6 +144,7 @@ class Experts(nn.Module):
     def __init__(self, spec: recipe.Experts, *, dim: int, index: int = 0) -> None:
         super().__init__()
         self.spec = spec
+        self.first = getattr(spec, "first", None)  # a plugin's spec need not have it
         self.gate = StackedLinear(spec.count, dim, spec.hidden, spec.bias)
         self.up = StackedLinear(spec.count, dim, spec.hidden, spec.bias)
         self.down = StackedLinear(spec.count, spec.hidden, dim, spec.bias)
@@ -169,17 +170,16 @@ class Experts(nn.Module):
         """
         here = self.is_here(indices)
         if here is not None:
-            numbers = mx.where(here, indices - self.spec.first, 0)
+            numbers = mx.where(here, indices - self.first, 0)
             indices = mx.where(here, numbers, numbers.max(axis=-1, keepdims=True))
         y = run(mx.expand_dims(x, (-3, -2)), indices).squeeze(-2)  # (…, 1, 1, D) meets (…, k)
         return y if here is None else mx.where(here[..., None], y, 0)
 
     def is_here(self, indices: mx.array) -> mx.array | None:  # (…, k) -> (…, k)
         """Which experts this rank has; None where it has all of them."""
-        first = self.spec.first
-        if first is None:
+        if self.first is None:
             return None
-        return (indices >= first) & (indices < first + self.spec.count)
+        return (indices >= self.first) & (indices < self.first + self.spec.count)
 
     def __call__(self, x: mx.array, indices: mx.array) -> mx.array:  # (B, T, D), (B, T, k) -> (B, T, k, D)
         if indices.size < MANY:
@@ -187,7 +187,7 @@ class Experts(nn.Module):
         chosen, count = indices.flatten(), indices.size  # (N,)
         here = self.is_here(chosen)
         if here is not None:  # rows of other ranks' experts come last, and are not computed
-            chosen = mx.where(here, chosen - self.spec.first, self.spec.count)
+            chosen = mx.where(here, chosen - self.first, self.spec.count)
             count = int(here.sum().item())
         if not count:
             return mx.zeros((*indices.shape, x.shape[-1]), x.dtype)
