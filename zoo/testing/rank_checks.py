@@ -39,19 +39,19 @@ def divisions(subject: Subject, group: int = 1, way: str = "tensor") -> Iterator
             continue
 
 
-def is_divided(subject: Subject, group: int = 1) -> bool:
-    """Whether some part of the model, of floats and small enough to be saved, can be divided among ranks."""
+def is_divided(subject: Subject, group: int = 1, way: str = "tensor") -> bool:
+    """Whether some part of the model, of floats and small enough to be saved, can be divided among ranks in this way."""
     packed = any("scales" in layer for _, layer in subject.model.named_modules())
     return (
         not packed
         and subjects.is_saved(subject)
-        and any(parts[0].cuts for parts in divisions(subject, group))
+        and any(parts[0].cuts for parts in divisions(subject, group, way))
     )
 
 
 def has_experts_divided(subject: Subject) -> bool:
-    """Whether a mixture of experts of the model, small enough to be saved, can be divided among ranks by these."""
-    return subjects.is_saved(subject) and any(divisions(subject, way="experts"))
+    """Whether a mixture of experts of the model can be divided among ranks by these, as `is_divided` says."""
+    return is_divided(subject, way="experts")
 
 
 def is_staged(subject: Subject) -> bool:
