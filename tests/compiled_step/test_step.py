@@ -92,61 +92,61 @@ def test_some_numbers_of_vectors_are_turned_and_on_no_gpu(monkeypatch):
 
 
 @pytest.fixture
-def transposing(monkeypatch):
-    """Matrices of any size are transposed, after four tokens, but for those with more inputs than outputs."""
+def reordering(monkeypatch):
+    """Matrices of any size become column-major after four tokens, but for those with more inputs than outputs."""
     monkeypatch.setattr(operations, "blas", lambda: "OpenBLAS")
     monkeypatch.setattr(device, "on_gpu", lambda: False)
-    monkeypatch.setattr(operations, "LEAST_TRANSPOSED", 1)
+    monkeypatch.setattr(operations, "LEAST_COLUMN_MAJOR", 1)
     monkeypatch.setattr("zoo.compiled_step.UNHURRIED", 4)
 
 
-def transpose_all(step):
-    while step._made._untransposed:
-        step._made.transpose_some()
+def reorder_all(step):
+    while step._made._row_major:
+        step._made.reorder_some()
 
 
-def is_transposed(matrix):
+def is_column_major(matrix):
     first, second = memoryview(matrix).strides
     return first < second
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "qwen2"])
-def test_transposed_memory_gives_the_models_logits(name, transposing):
+def test_column_major_matrices_give_the_models_logits(name, reordering):
     made = subject(name)
     model, block = made.model, made.model.layers[-1].feedforward
     step = compiled_step(model)
     wide = [block[name] for name in ("gate", "up") if name in block]
     assert len(wide) == 1 or joined_arrays(*wide) is None
     same(*both(model, made.tokens[:, :9]), "the logits before")  # six tokens
-    assert not any(is_transposed(layer.weight) for layer in wide), "the head's matrix is the first"
-    transpose_all(step)
-    assert all(is_transposed(layer.weight) for layer in wide) and not is_transposed(block.down.weight)
+    assert not any(is_column_major(layer.weight) for layer in wide), "the head's matrix is the first"
+    reorder_all(step)
+    assert all(is_column_major(layer.weight) for layer in wide) and not is_column_major(block.down.weight)
     assert compiled_step(model) is step, "it is current"
     same(*both(model, made.tokens[:, :9]), "the logits")
 
 
-def test_floats_of_a_packed_model_are_transposed(transposing, tmp_path):
+def test_floats_of_a_packed_model_become_column_major(reordering, tmp_path):
     convert("llama", tmp_path / "packed", quantize="8", group_size=32)
     loaded = zoo.load(tmp_path / "packed", unpack=True)
     step, tokens = compiled_step(loaded.model), mx.arange(18).reshape(2, 9)
     same(*both(loaded.model, tokens), "the logits before")
-    transpose_all(step)
+    reorder_all(step)
     layer = loaded.model.layers[0].feedforward.up
-    assert is_transposed(layer[FLOATS]) and not is_transposed(layer.weight)
+    assert is_column_major(layer[FLOATS]) and not is_column_major(layer.weight)
     same(*both(loaded.model, tokens), "the logits")
 
 
-def test_a_matrix_that_was_replaced_is_not_transposed(transposing):
+def test_a_matrix_that_was_replaced_is_not_reordered(reordering):
     model = subject("llama").model
     step, layer = compiled_step(model), model.layers[0].feedforward.up
     layer.weight = replaced = 2 * layer.weight
-    transpose_all(step)
+    reorder_all(step)
     assert layer.weight is replaced and compiled_step(model) is not step
 
 
 def test_saved_weights_do_not_depend_on_the_order_of_memory(tmp_path):
     matrix = mx.random.normal((37, 19))
-    copy = runtime.transposition(matrix)
+    copy = runtime.column_major_copy(matrix)
     assert [copy.copy(150), copy.matrix, copy.copy(10_000)] == [152, None, 37 * 19 - 152]
     moved = copy.matrix
     mx.save_safetensors(str(tmp_path / "a.safetensors"), {"a": moved})
@@ -154,13 +154,13 @@ def test_saved_weights_do_not_depend_on_the_order_of_memory(tmp_path):
     assert mx.array_equal(mx.load(str(tmp_path / "a.safetensors"))["a"], matrix).item()
 
 
-def test_large_matrices_are_transposed_with_openblas_alone(monkeypatch):
+def test_large_matrices_are_column_major_with_openblas_alone(monkeypatch):
     monkeypatch.setattr(device, "on_gpu", lambda: False)
     for library, expected in (("OpenBLAS", [True, False, True, False, False]), ("MKL", [False] * 5)):
         monkeypatch.setattr(operations, "blas", lambda library=library: library)
         shapes = [((3072, 576), mx.float32), ((576, 3072), mx.float32), ((2048, 5504), mx.float32)]
         shapes += [((256, 576), mx.float32), ((3072, 576), mx.bfloat16)]
-        assert [runtime.multiplies_transposed(*shape) for shape in shapes] == expected
+        assert [runtime.prefers_column_major(*shape) for shape in shapes] == expected
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])

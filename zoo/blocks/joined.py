@@ -91,14 +91,14 @@ def kind(layer: nn.Module) -> tuple[Any, ...] | None:
 
 
 def _is_large(layer: nn.Module) -> bool:
-    """Whether the layer's matrix of floats is multiplied faster with its memory transposed, and so alone."""
+    """Whether the layer's matrix of floats is multiplied faster in column-major order, in which layers are not joined."""
     if keeps_floats(layer):
         shape, dtype = (*layer.scales.shape[:-1], layer.scales.shape[-1] * layer.group_size), mx.float32
     elif "scales" in layer:
         return False
     else:
         shape, dtype = layer.weight.shape, layer.weight.dtype
-    return runtime.multiplies_transposed(shape, dtype)
+    return runtime.prefers_column_major(shape, dtype)
 
 
 def joins_projections(model: nn.Module) -> bool:

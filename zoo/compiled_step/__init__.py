@@ -2,8 +2,8 @@
 
 A model of small matrices, and any model on a fast GPU, waits for Python: it has to build the graph of each token. Here a
 module is turned into a function, once: attributes are looked up, weights transposed, projections of the same vector
-joined in one product, steps that change nothing for a single token left out. Where products are then faster, the memory of large
-matrices is transposed, after some tokens, a share of them with each token: numbers and shapes stay. The blocks stay what a model is: the compiled
+joined in one product, steps that change nothing for a single token left out. Where products are then faster, large matrices
+are copied to column-major order, after some tokens and a share with each token: numbers and shapes stay. The blocks stay what a model is: the compiled
 step is made from them, gives the same numbers, and what it does not know runs as it is. Names of parameters, saved files
 and traces stay as they were.
 
@@ -24,7 +24,7 @@ from zoo.blocks.ranked import Elsewhere
 from zoo.compiled_step import blocks  # noqa: F401 (their forms are registered)
 from zoo.compiled_step.compiler import StepCompiler, has_methods_of
 
-UNHURRIED = 32  # tokens before matrices are transposed: a shorter text would gain too little
+UNHURRIED = 32  # tokens before large matrices are copied to column-major order: shorter texts would not gain
 NO_CACHE = "no cache"  # the kind of a layer that another rank has
 _KEPT = "_compiled_step"  # the attribute of a model that holds its step
 
@@ -68,7 +68,7 @@ class CompiledStep:
             x = layer(x, masks.get(kind), kept)
         self._calls += 1
         if self._calls > UNHURRIED:
-            self._made.transpose_some()
+            self._made.reorder_some()
         return self._head(x if self._norm is None else self._norm(x))  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:

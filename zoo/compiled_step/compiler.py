@@ -21,7 +21,7 @@ from zoo.blocks.quantized import FLOATS, DequantizableLayer, QuantizedLinear, qu
 from zoo.blocks.ranked import Connected
 
 Function = Callable[..., Any]
-SHARES = 64  # of the numbers whose memory is transposed, one a token: a step becomes little slower
+SHARES = 64  # in which large matrices are copied to column-major order, one share a token
 Key = tuple[int, str]  # of a module's array: the module's identity, and the array's name
 Made = TypeVar("Made")
 Compile = Callable[["StepCompiler", Any], "Function | None"]
@@ -72,8 +72,8 @@ class StepCompiler:
             if isinstance(part, nn.Module)
         ]
         self._arrays: dict[Key, tuple[nn.Module, str, mx.array]] = {}
-        self._untransposed: deque[tuple[Key, Matrix]] = deque()  # the head's is the first
-        self._transposed_numbers, self._transposing = 0, Lock()
+        self._row_major: deque[tuple[Key, Matrix]] = deque()  # the head's is the first
+        self._row_major_numbers, self._reordering = 0, Lock()
         self._shared: dict[Any, Any] = {}
 
     @property
@@ -96,24 +96,24 @@ class StepCompiler:
         self._arrays[id(module), name] = module, name, array
         return array
 
-    def transpose_some(self) -> None:
-        """Transpose the memory of a share of the matrices whose products are then faster, unless another thread does."""
-        if not self._transposing.acquire(blocking=False):
+    def reorder_some(self) -> None:
+        """Copy a share of the large matrices to column-major order, unless another thread does."""
+        if not self._reordering.acquire(blocking=False):
             return
         try:
-            share = -(-self._transposed_numbers // SHARES)
-            while share > 0 and self._untransposed:
-                key, matrix = self._untransposed[0]
+            share = -(-self._row_major_numbers // SHARES)
+            while share > 0 and self._row_major:
+                key, matrix = self._row_major[0]
                 layer, name, own = self._arrays[key]
                 if layer.get(name) is own:  # else the step is not current
-                    share -= matrix.transposition.copy(share)
-                    if (moved := matrix.transposition.matrix) is None:
+                    share -= matrix.copy.copy(share)
+                    if (moved := matrix.copy.matrix) is None:
                         return
                     layer[name] = moved
-                    matrix.move(self.take(layer, name))
-                self._untransposed.popleft()
+                    matrix.replace(self.take(layer, name))
+                self._row_major.popleft()
         finally:
-            self._transposing.release()
+            self._reordering.release()
 
     def take_all(self, layer: nn.Module) -> dict[str, mx.array]:
         """The arrays that a layer multiplies by, and adds, by their names."""
@@ -148,36 +148,36 @@ class StepCompiler:
         return product(layers[0], arrays, Matrix(arrays[multiplied(layers[0])[0]]))
 
     def product(self, layer: nn.Module, bias: mx.array | None = None) -> Function:
-        """The product with the matrix of a linear layer or a table: (…, I) -> (…, O). `bias` is added where it has none."""
+        """The product with the matrix of a linear layer or a table: (…, I) -> (…, O). `bias` is used if the layer has none."""
         arrays = self.take_all(layer)
         name = multiplied(layer)[0]
         matrix = Matrix(arrays[name])
-        if runtime.multiplies_transposed(matrix.array.shape, matrix.array.dtype):
-            self._untransposed.append(((id(layer), name), matrix))
-            self._transposed_numbers += matrix.array.size
+        if runtime.prefers_column_major(matrix.array.shape, matrix.array.dtype):
+            self._row_major.append(((id(layer), name), matrix))
+            self._row_major_numbers += matrix.array.size
         return product(layer, arrays if bias is None else {"bias": bias, **arrays}, matrix)
 
 
 class Matrix:
-    """An `array` (O, I) of a step, and the view of it (I, O) by which vectors are multiplied.
+    """A matrix of a step: the `array` (O, I), and its `transposed` view (I, O), by which vectors are multiplied.
 
-    `moved`: whether its memory is that of the transposed matrix.
+    `column_major`: whether it was copied to that order.
     """
 
     def __init__(self, array: mx.array) -> None:
-        self.array, self.transposed, self.moved = array, array.T, False
+        self.array, self.transposed, self.column_major = array, array.T, False
         mx.eval(self.transposed)  # once, and by this thread: a step has no transposition of its own
 
     @cached_property
-    def transposition(self) -> Any:
-        """The copy of the array into the memory of the transposed matrix, which is made piece by piece."""
-        return runtime.transposition(self.array)
+    def copy(self) -> Any:
+        """The copy of the array in column-major order, made piece by piece."""
+        return runtime.column_major_copy(self.array)
 
-    def move(self, array: mx.array) -> None:
-        """Be the same numbers in the memory of the transposed matrix."""
-        self.array, self.transposed, self.moved = array, array.T, True
+    def replace(self, array: mx.array) -> None:
+        """Use the column-major copy from now on."""
+        self.array, self.transposed, self.column_major = array, array.T, True
         mx.eval(self.transposed)
-        del self.transposition
+        del self.copy
 
 
 def connected(function: Function | None, module: nn.Module) -> Function | None:
@@ -224,7 +224,7 @@ def _dense(matrix: Matrix, bias: mx.array | None) -> Function:
         rows = x.shape[0]
         if rows == 1 and of_vector is not None:
             return of_vector(x) if bias is None else of_vector(x) + bias
-        columns = 0 if matrix.moved or x.ndim != 2 else runtime.columns(rows, width)
+        columns = 0 if matrix.column_major or x.ndim != 2 else runtime.columns(rows, width)
         if not columns:
             return as_rows(x)
         if columns > rows:  # those that are added are not read

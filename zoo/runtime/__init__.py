@@ -33,15 +33,15 @@ from zoo.runtime.device import (
 from zoo.runtime.operations import (
     QuantizeArguments,
     attention,
+    column_major_copy,
     columns,
     dequantize,
     eager,
     elementwise,
     fused,
     gather_matmul,
-    multiplies_transposed,
+    prefers_column_major,
     quantized_matmul,
     row_groups,
-    transposition,
     vector_product,
 )

@@ -17,13 +17,13 @@ from zoo.machine import blas
 from zoo.runtime import device
 
 if TYPE_CHECKING:
-    from zoo.runtime.arithmetic import Transposition
+    from zoo.runtime.arithmetic import ColumnMajorCopy
 
 MANY_NUMBERS = 2**16  # whose exp takes the CPU longer than it takes to call numpy's
 SHORT_ROWS = 1024  # numbers of a row below which MKL reads a matrix faster for two vectors than for one
 LARGE_MATRIX = 2**20  # numbers of a matrix whose product with one vector is divided among cores
-LEAST_TRANSPOSED = 2**19  # numbers of a matrix that OpenBLAS multiplies faster with its memory transposed
-LEAST_TRANSPOSED_WIDE = 2**23  # of one with more inputs than outputs
+LEAST_COLUMN_MAJOR = 2**19  # numbers of a matrix that OpenBLAS multiplies faster in column-major order
+LEAST_COLUMN_MAJOR_WIDE = 2**23  # of one with more inputs than outputs
 MOST_COLUMNS = 48  # vectors at once that MKL and OpenBLAS multiply faster as columns
 LEAST_DIVIDED = 2**15  # words of packed numbers from which on a product is divided among cores
 
@@ -95,23 +95,22 @@ def _ends(size: int, count: int) -> list[int]:
     return list(range(step, size, step))
 
 
-def multiplies_transposed(shape: Sequence[int], dtype: mx.Dtype) -> bool:
-    """Whether products with a matrix (O, I) are faster if its memory is that of the transposed one.
+def prefers_column_major(shape: Sequence[int], dtype: mx.Dtype) -> bool:
+    """Whether x Wᵀ is faster if the matrix W (O, I) is stored in column-major order.
 
-    OpenBLAS packs blocks of a matrix for each product. It takes the rows that it packs from neighbouring memory then, and reads
-    large matrices up to twice as fast.
+    OpenBLAS packs blocks of a matrix for each product. From column-major order it packs large matrices up to twice as fast.
     """
     if len(shape) != 2 or dtype != mx.float32 or device.on_gpu() or blas() != "OpenBLAS":
         return False
     outputs, inputs = shape
-    return outputs * inputs >= (LEAST_TRANSPOSED if outputs >= inputs else LEAST_TRANSPOSED_WIDE)
+    return outputs * inputs >= (LEAST_COLUMN_MAJOR if outputs >= inputs else LEAST_COLUMN_MAJOR_WIDE)
 
 
-def transposition(matrix: mx.array) -> Transposition:  # (O, I)
-    """A copy of a matrix into the memory of the transposed one, to be made piece by piece."""
-    from zoo.runtime.arithmetic import Transposition
+def column_major_copy(matrix: mx.array) -> ColumnMajorCopy:  # (O, I)
+    """A copy of a matrix in column-major order, of which no piece is made yet."""
+    from zoo.runtime.arithmetic import ColumnMajorCopy
 
-    return Transposition(matrix)
+    return ColumnMajorCopy(matrix)
 
 
 class QuantizeArguments(TypedDict):
