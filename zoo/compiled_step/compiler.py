@@ -106,7 +106,7 @@ class StepCompiler:
                 key, matrix = self._row_major[0]
                 layer, name, own = self._arrays[key]
                 if layer.get(name) is own:  # else the step is not current
-                    share -= matrix.copy.copy(share)
+                    share -= matrix.copy.extend(share)
                     if (moved := matrix.copy.matrix) is None:
                         return
                     layer[name] = moved

@@ -147,7 +147,7 @@ class ColumnMajorCopy:
         mx.eval(self._found)
         self._source, self._target, self._rows = memory(matrix), memory(self._found), 0
 
-    def copy(self, numbers: int) -> int:
+    def extend(self, numbers: int) -> int:
         """Copy at least so many numbers more, if there are so many, in whole rows. Returns how many were copied."""
         first, (outputs, inputs) = self._rows, self._source.shape
         last = self._rows = min(first + -(-numbers // inputs), outputs)
