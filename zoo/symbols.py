@@ -76,6 +76,6 @@ def define(names: Mapping[str, str], functions: ctypes.CDLL) -> None:
     with os.fdopen(os.memfd_create("zoo-symbols"), "wb") as file:
         file.write(content)
         file.flush()
-        # The dynamic linker loads a path only once, and file descriptors are reused: each library needs its own path.
+        # Each library needs a path of its own: the dynamic linker loads a path once, and file descriptors are reused.
         path = f"/proc/{os.getpid()}/{next(_paths) * './'}fd/{file.fileno()}"
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)

@@ -101,7 +101,7 @@ def reordering(monkeypatch):
 
 
 def reorder_all(step):
-    while step._made._row_major:
+    while step._made.row_major:
         step._made.reorder_some()
 
 

@@ -66,9 +66,10 @@ class CompiledStep:
         masks = {kind: decoder.mask(1, kind, cache[first], None, None) for kind, first in self._masks.items()}
         for (layer, kind), kept in zip(self._layers, cache, strict=True):
             x = layer(x, masks.get(kind), kept)
-        self._calls += 1
-        if self._calls > UNHURRIED:
-            self._made.reorder_some()
+        if self._made.row_major:
+            self._calls += 1
+            if self._calls > UNHURRIED:
+                self._made.reorder_some()
         return self._head(x if self._norm is None else self._norm(x))  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:

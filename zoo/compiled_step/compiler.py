@@ -72,7 +72,7 @@ class StepCompiler:
             if isinstance(part, nn.Module)
         ]
         self._arrays: dict[Key, tuple[nn.Module, str, mx.array]] = {}
-        self._row_major: deque[tuple[Key, Matrix]] = deque()  # the head's is the first
+        self.row_major: deque[tuple[Key, Matrix]] = deque()  # to be reordered; the head's is the first
         self._row_major_numbers, self._reordering = 0, Lock()
         self._shared: dict[Any, Any] = {}
 
@@ -102,8 +102,8 @@ class StepCompiler:
             return
         try:
             share = -(-self._row_major_numbers // SHARES)
-            while share > 0 and self._row_major:
-                key, matrix = self._row_major[0]
+            while share > 0 and self.row_major:
+                key, matrix = self.row_major[0]
                 layer, name, own = self._arrays[key]
                 if layer.get(name) is own:  # else the step is not current
                     share -= matrix.copy.extend(share)
@@ -111,7 +111,7 @@ class StepCompiler:
                         return
                     layer[name] = moved
                     matrix.replace(self.take(layer, name))
-                self._row_major.popleft()
+                self.row_major.popleft()
         finally:
             self._reordering.release()
 
@@ -153,7 +153,7 @@ class StepCompiler:
         name = multiplied(layer)[0]
         matrix = Matrix(arrays[name])
         if runtime.prefers_column_major(matrix.array.shape, matrix.array.dtype):
-            self._row_major.append(((id(layer), name), matrix))
+            self.row_major.append(((id(layer), name), matrix))
             self._row_major_numbers += matrix.array.size
         return product(layer, arrays if bias is None else {"bias": bias, **arrays}, matrix)
 

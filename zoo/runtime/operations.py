@@ -107,7 +107,7 @@ def prefers_column_major(shape: Sequence[int], dtype: mx.Dtype) -> bool:
 
 
 def column_major_copy(matrix: mx.array) -> ColumnMajorCopy:  # (O, I)
-    """A copy of a matrix in column-major order, of which no piece is made yet."""
+    """Begin a copy of a matrix in column-major order. The method `extend` of the result makes it piece by piece."""
     from zoo.runtime.arithmetic import ColumnMajorCopy
 
     return ColumnMajorCopy(matrix)

@@ -50,7 +50,7 @@ def is_divided(subject: Subject, group: int = 1, way: str = "tensor") -> bool:
 
 
 def has_experts_divided(subject: Subject) -> bool:
-    """Whether a mixture of experts of the model can be divided among ranks by these, as `is_divided` says."""
+    """Whether the model has a mixture whose experts can be divided among ranks. The conditions of `is_divided` apply."""
     return is_divided(subject, way="experts")
 
 
@@ -139,7 +139,7 @@ def stages_compute_what_one_does(subject: Subject) -> None:
 
 
 def experts_compute_what_one_does(subject: Subject) -> None:
-    """A model of whose experts each rank has some must give the logits of the whole one, from its caches and step too.
+    """A model whose experts are divided among ranks must give the logits of the whole one, from its caches and step too.
 
     Packed, where it can be.
     """
@@ -153,13 +153,13 @@ def packed_ranks_compute_what_one_does(subject: Subject) -> None:
 
 
 def compare_floats(subject: Subject, way: str) -> None:
-    """`compare` the ranks of a model that is divided in this way."""
+    """Divide a model among ranks in this way, and `compare` these with the whole model."""
     with tempfile.TemporaryDirectory() as folder:
         compare(subject, subject.model, Path(folder), way)
 
 
 def compare_packed(subject: Subject, way: str) -> None:
-    """`compare` the ranks of a model that is quantized, then divided in this way."""
+    """Quantize a model, divide it among ranks in this way, and `compare` these with the whole model."""
     with tempfile.TemporaryDirectory() as folder:
         model = model_checks.saved_and_loaded(subject, subject.model, Path(folder, "plain"))
         quantize(model, QUANTIZATION, quantizes(subject))
