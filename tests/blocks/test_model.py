@@ -1,5 +1,7 @@
 """The capabilities that a model class declares."""
 
+import inspect
+
 import mlx.core as mx
 import mlx.nn as nn
 import pytest
@@ -70,6 +72,11 @@ def test_every_layer_of_the_zoos_decoders_makes_its_cache():
         if architecture.task in ("generate", "denoise"):
             layers = subject(name).model.layers
             assert all(isinstance(layer, MakesCache) for layer in layers), name
+
+
+@pytest.mark.parametrize("protocol", [Initialises, MakesCache, Quantizable])
+def test_protocols_ask_for_methods_alone_since_isinstance_sees_no_parameters_from_python_3_12_on(protocol):
+    assert not inspect.get_annotations(protocol)
 
 
 def test_the_protocols_of_modules_are_methods():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -118,9 +118,14 @@ class Initialises(Protocol):
 
 @runtime_checkable
 class Quantizable(Protocol):
-    """A layer with a quantized form, as `mlx.nn.quantize` asks for it."""
+    """A layer with a quantized form, as `mlx.nn.quantize` asks for it.
 
-    weight: Any
+    Its `weight` is for type checkers: from Python 3.12 on, `isinstance` sees no parameters of a module, which keeps them in a
+    dictionary.
+    """
+
+    if TYPE_CHECKING:
+        weight: Any
 
     def to_quantized(
         self, group_size: int | None = None, bits: int | None = None, mode: str = "affine"
