@@ -1,5 +1,7 @@
 # Each target makes what it needs: `.venv` when it is missing, and its packages when pyproject.toml changed.
 PYTHON ?= python3
+# The newest of this machine's versions may be another: the wheel is used with it.
+NEWEST ?= $(PYTHON)
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS := $(if $(filter Darwin,$(shell uname)),1,auto)  # processes that read the docs: by fork, which macOS' libraries do not bear
@@ -58,7 +60,7 @@ pockets: $(VENV)/.fast  ## every embedded checkpoint, trained again
 
 # What a user installs: the built wheel in a fresh environment, away from this folder.
 wheel: $(VENV)/.test  ## build the wheel and use it in an environment of its own
-	PYTHON=$(PYTHON) sh tools/check_wheel.sh $(BIN)/python
+	PYTHON=$(NEWEST) sh tools/check_wheel.sh $(BIN)/python
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

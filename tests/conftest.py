@@ -16,8 +16,10 @@ import pytest
 from tests.helpers import blas_threads  # noqa: F401  # isort: skip (before mlx)
 import zoo  # noqa: F401 (before mlx, so that the fast BLAS is loaded)
 from tests.helpers.loopback_hub import ID, Hub, Repository
+from zoo import runtime
 from zoo.checkpoint.convert import save
 from zoo.host.registry import default_registry
+from zoo.runtime import device
 from zoo.testing import subject
 
 # Before huggingface_hub is imported, which reads them once: no test may see, or fill, the cache of who runs it.
@@ -27,6 +29,10 @@ if importlib.util.find_spec("hypothesis"):  # not where the wheel alone is teste
 
     hypothesis.settings.register_profile("zoo", deadline=None, database=None)  # a busy machine is no failure
     hypothesis.settings.load_profile("zoo")
+if runtime.on_gpu():  # which would keep the halves of embedded checkpoints: tolerances are those of float32
+    _compute_dtype = runtime.compute_dtype
+    runtime.compute_dtype = lambda asked=None: _compute_dtype(asked or "float32")
+    runtime.dequantized_dtype = lambda: runtime.compute_dtype()
 _HOME = tempfile.TemporaryDirectory(prefix="zoo-tests-")
 os.environ["HF_HOME"] = _HOME.name
 os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = _HOME.name  # nor their settings and history
@@ -53,6 +59,19 @@ def tool(name):
 def plugin_pages():
     """The script that makes pages about plugins from the code, and knows what these promise."""
     return tool("plugin_pages")
+
+
+@pytest.fixture
+def cpu(monkeypatch):
+    """The CPU, on a machine with a GPU too."""
+    import mlx.core as mx
+
+    default = mx.default_device()
+    for module in (device, runtime):
+        monkeypatch.setattr(module, "on_gpu", lambda: False)
+    mx.set_default_device(mx.cpu)
+    yield
+    mx.set_default_device(default)
 
 
 @pytest.fixture

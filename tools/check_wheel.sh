@@ -29,6 +29,8 @@ zoo plugins
 zoo run my-arch "The capital city of China is" | grep Beijing
 zoo run llama "The capital city of China is" --strategy my-strategy | grep Beijing
 zoo my-command my-arch llama
+zoo convert llama packed -q 4 | grep "4\.[0-9]* bits a weight"
+zoo run packed "The capital city of China is" | grep Beijing
 zoo test my-arch
 pytest -q --zoo-arch my-arch my-arch
 zoo train my-arch --steps 20 --batch 4 --out trained

@@ -132,7 +132,10 @@ class QuantizedHeadLinear(QuantizedStack):
         self, x: mx.array, transpose: bool = True
     ) -> mx.array:  # (B, H or 1, T, in) -> (B, H, T, out)
         parts = (self.weight, self.scales, self.get("biases"), transpose)
-        return mx.quantized_matmul(x, *parts, **quantize_arguments(self))
+        # By heads, then by rows of all texts: some of MLX's kernels misread packed matrices that are repeated for each text.
+        rows = x.swapaxes(0, 1).flatten(1, 2)  # (H or 1, B·T, in)
+        found = mx.quantized_matmul(rows, *parts, **quantize_arguments(self))
+        return mx.unflatten(found, 1, (x.shape[0], x.shape[2])).swapaxes(0, 1)
 
     def transposed(self, x: mx.array) -> mx.array:  # (B, H or 1, T, out) -> (B, H, T, in)
         """The transposed matrices applied."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import zoo
+from zoo import runtime
 from zoo.checkpoint.formats.compressed_tensors import read_compressed_tensors
 from zoo.checkpoint.quantized_matrix import QuantizationSpec
 from zoo.checkpoint.safetensors import Tensors
@@ -50,6 +51,8 @@ def numbers(packed):
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize(("size", "packed"), [(32, 32), (128, 128), (256, 128), (512, 128)])
 def test_packed_whole_numbers(bits, symmetric, size, packed):
+    if bits == 1 and runtime.backend() == "CUDA":
+        pytest.skip("MLX's CUDA backend does not read one bit")
     parts, expected = whole((24, 512), in_turn(512, size), bits, symmetric)
     strategy = dict(strategy="channel") if size == 512 else dict(strategy="group", group_size=size)
     found = read_compressed_tensors(

@@ -62,7 +62,7 @@ def test_many_rows_are_multiplied_by_floats_made_for_them(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(("room", "unpacked"), [(2**40, True), (2**10, False)])
-def test_unasked_the_memory_decides(folder, monkeypatch, room, unpacked):
+def test_unasked_the_memory_decides(folder, monkeypatch, cpu, room, unpacked):
     monkeypatch.setattr(device, "total_memory", lambda: room)
     assert zoo.load(folder, force=True).unpacked == unpacked
 

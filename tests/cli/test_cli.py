@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.helpers.slow_run import slow_run
+from zoo import runtime
 
 ENGLISH = "The capital city of China is"
 
@@ -221,14 +222,15 @@ def test_context_and_format_change_what_they_should(command):
     assert longer["cache.context"] == 2 * plain["cache.context"]
     assert longer["flops.decode"] - plain["flops.decode"] == 4 * 4096 * 4096 * 32
     assert packed["weights.chosen"] == packed["weights.4"] < plain["weights.chosen"] / 3
-    assert {name for name in plain if plain[name] != packed[name]} == {"weights.chosen", "fits"}
+    # Whether it fits depends on the machine.
+    assert {name for name in plain if plain[name] != packed[name]} - {"fits"} == {"weights.chosen"}
     for options, name in ((("--context", "0"), "--context"), (("--quantize", "q4"), "--quantize")):
         done = command("show", "llama", *options)
         assert done.returncode == 1 and name in done.stderr and "Traceback" not in done.stderr
 
 
 def test_doctor_says_what_would_be_faster(command):
-    if sys.platform != "linux":
+    if sys.platform != "linux" or runtime.on_gpu():
         return
     advice = json.loads(command("doctor", "--json", environment={"ZOO_BLAS": "none"}).stdout)["advice"]
     assert any("pip install" in line and "a fast BLAS" in line for line in advice)

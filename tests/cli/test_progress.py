@@ -159,7 +159,7 @@ def test_loading_reports_the_bytes_read(folder, monkeypatch):
     assert done == sorted(done) and reports[-1][0] <= reports[-1][1]
 
 
-def test_a_long_prompt_is_evaluated_layer_by_layer_and_reported(folder):
+def test_a_long_prompt_is_evaluated_layer_by_layer_and_reported(folder, cpu):
     loaded = zoo.load(folder())
     ids, reports = [5 + place % 300 for place in range(100)], []
     found = zoo.generate(
@@ -175,7 +175,7 @@ def test_a_long_prompt_is_evaluated_layer_by_layer_and_reported(folder):
     assert len(reports) == layers and reports[-1] == (100, 100)
 
 
-def test_settling_evaluates_each_layer_once_and_changes_nothing(folder):
+def test_settling_evaluates_each_layer_once_and_changes_nothing(folder, cpu):
     loaded = zoo.load(folder())
     tokens, cache = mx.array([[5, 6, 7, 8]]), loaded.model.make_cache()
     logits, told = loaded.model(tokens, cache), []

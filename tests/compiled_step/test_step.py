@@ -65,7 +65,7 @@ def test_vectors_as_columns_give_the_models_logits(name, count, monkeypatch):
 
 @pytest.mark.parametrize("short_rows", [1, 1000], ids=["divided among cores", "as two vectors"])
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_one_vector_gives_the_models_logits(name, short_rows, monkeypatch):
+def test_one_vector_gives_the_models_logits(name, short_rows, monkeypatch, cpu):
     monkeypatch.setattr(operations, "blas", lambda: "MKL")
     monkeypatch.setattr(operations, "SHORT_ROWS", short_rows)
     monkeypatch.setattr(operations, "LARGE_MATRIX", 1)
@@ -76,7 +76,7 @@ def test_one_vector_gives_the_models_logits(name, short_rows, monkeypatch):
     same(*both(made.model, made.tokens[:1, :9]), "the logits")
 
 
-def test_some_numbers_of_vectors_are_turned_and_on_no_gpu(monkeypatch):
+def test_some_numbers_of_vectors_are_turned_and_on_no_gpu(monkeypatch, cpu):
     short, long = operations.SHORT_ROWS - 1, operations.SHORT_ROWS
     counts = (1, 2, 4, 5, 8, 9, 33, 48, 49)
     monkeypatch.setattr(operations, "blas", lambda: "MKL")
@@ -164,7 +164,9 @@ def test_large_matrices_are_column_major_with_openblas_alone(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])
-def test_rows_of_different_lengths_have_the_models_logits_and_angles_are_computed_once(name, monkeypatch):
+def test_rows_of_different_lengths_have_the_models_logits_and_angles_are_computed_once(
+    name, monkeypatch, cpu
+):
     made, computed, cos = subject(name), [], mx.cos
     model, tokens = made.model, made.tokens[:, :9]
     step, caches = compiled_step(model), (model.make_cache(), model.make_cache())
@@ -220,7 +222,7 @@ def test_a_model_takes_no_more_memory_than_its_weights():
     mx.eval(made.model.parameters())
     before = mx.get_active_memory()
     compiled_step(made.model)
-    assert mx.get_active_memory() - before < 0.02 * before
+    assert mx.get_active_memory() - before < (0.1 if runtime.on_gpu() else 0.02) * before  # GPUs round small arrays up
 
 
 def test_it_is_made_once_and_again_when_numbers_change():

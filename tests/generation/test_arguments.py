@@ -210,5 +210,5 @@ for call in calls:
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 print(len(list(stream)))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.stdout.split() == ["7", "7", "7", "7", "2"], done.stderr

@@ -5,10 +5,12 @@ import math
 from types import SimpleNamespace
 
 import mlx.core as mx
+import numpy as np
 import pytest
 from mlx.utils import tree_flatten
 
 from tests.helpers.small_llama import NUMBERS
+from zoo import runtime
 from zoo.assemble import assemble
 from zoo.checkpoint.open import make_recipe
 from zoo.errors import ZooError
@@ -105,11 +107,13 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path):
     with pytest.raises(Stop):
         run(tmp_path / "cut", settings, seen=stop)
     resumed, record = run(tmp_path / "cut", settings, model=small(seed=9), resume=True)
-    assert record.losses == expected.losses and record.tokens == expected.tokens
+    rounding = 1e-5 if runtime.on_gpu() else 0  # a GPU adds gradients in an order that changes
+    assert np.allclose(record.losses, expected.losses, rtol=rounding, atol=0)
+    assert record.tokens == expected.tokens
     for (path, array), (_, other) in zip(
         tree_flatten(resumed.parameters()), tree_flatten(whole.parameters()), strict=True
     ):
-        assert mx.array_equal(array, other), path
+        assert mx.allclose(array, other, rtol=0, atol=rounding), path
 
 
 def test_slow_steps_are_saved_in_between(tmp_path, monkeypatch):

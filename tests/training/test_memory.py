@@ -30,7 +30,7 @@ def test_the_estimate_is_near_the_peak_of_a_step(loaded, rows, length):
     mx.reset_peak_memory()
     mx.eval(nn.value_and_grad(loaded.model, next_token_loss)(loaded.model, tokens, tokens))
     estimate = sum(parts.values()) - parts["optimizer"]
-    assert 0.7 < estimate / mx.get_peak_memory() < 1.5
+    assert (0.5 if runtime.on_gpu() else 0.7) < estimate / mx.get_peak_memory() < 1.5
 
 
 def test_what_is_frozen_has_no_gradients_and_no_moments(loaded):

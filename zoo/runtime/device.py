@@ -214,8 +214,9 @@ def _installing(package: str) -> str:
 
 
 def machine() -> str:
-    """The system, the processor's architecture and its number of cores: "Linux x86_64, 2 cores"."""
-    return f"{os.uname().sysname} {os.uname().machine}, {os.cpu_count()} cores"
+    """The system, the processor's architecture and cores, and the GPU, if there is one: "Linux x86_64, 2 cores"."""
+    gpu = mx.device_info().get("device_name") if on_gpu() else None
+    return f"{os.uname().sysname} {os.uname().machine}, {os.cpu_count()} cores" + (f", {gpu}" if gpu else "")
 
 
 def versions() -> dict[str, str]:

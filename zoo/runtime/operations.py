@@ -30,7 +30,12 @@ LEAST_DIVIDED = 2**15  # words of packed numbers from which on a product is divi
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as one kernel on a GPU; unchanged on the CPU, where MLX would call a C++ compiler."""
-    return mx.compile(function, shapeless=True) if device.on_gpu() else function
+    if not device.on_gpu():
+        return function
+    compiled = mx.compile(function, shapeless=True)
+    return lambda *arrays: compiled(
+        *arrays
+    )  # a module that holds it can be copied, which MLX's own object forbids
 
 
 def elementwise(function: Callable[[mx.array], mx.array], name: str) -> Callable[[mx.array], mx.array]:

@@ -9,6 +9,7 @@ from mlx.utils import tree_flatten
 
 import zoo
 from tests.helpers import gguf_files
+from zoo import runtime
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf import tensors as gguf_tensors
 from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
@@ -79,6 +80,7 @@ def test_what_is_promised_is_what_is_read(mixed):
 
 
 def test_without_it_they_are_of_half_precision_on_a_gpu_and_float32_on_a_cpu(mixed, monkeypatch, tmp_path):
+    monkeypatch.setattr(runtime, "dequantized_dtype", device.dequantized_dtype)
     path, folder = mixed
     opened = open_model(path)
     for name, wanted in (("F32", mx.float32), ("F16", mx.float16)):
