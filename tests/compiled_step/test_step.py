@@ -222,7 +222,9 @@ def test_a_model_takes_no_more_memory_than_its_weights():
     mx.eval(made.model.parameters())
     before = mx.get_active_memory()
     compiled_step(made.model)
-    assert mx.get_active_memory() - before < (0.1 if runtime.on_gpu() else 0.02) * before  # GPUs round small arrays up
+    assert (
+        mx.get_active_memory() - before < (0.1 if runtime.on_gpu() else 0.02) * before
+    )  # GPUs round small arrays up
 
 
 def test_it_is_made_once_and_again_when_numbers_change():
