@@ -47,7 +47,7 @@ from zoo import runtime
 folder = Path(find_spec("scipy_openblas32").origin).parent / "lib"
 library = ctypes.CDLL(str(folder / "libscipy_openblas.so"))
 address = lambda function: ctypes.cast(function, ctypes.c_void_p).value
-assert address(ctypes.CDLL(None).cblas_sgemm) == address(library.scipy_cblas_sgemm)
+assert address(ctypes.CDLL(None).cblas_dgemm) == address(library.scipy_cblas_dgemm)
 import mlx.core as mx
 matrix = mx.arange(12, dtype=mx.float32).reshape(3, 4)
 assert (matrix @ matrix.T).tolist() == [[14, 38, 62], [38, 126, 214], [62, 214, 366]]

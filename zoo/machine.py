@@ -14,7 +14,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from zoo.symbols import define
+from zoo.symbols import address, define
+from zoo.vector_products import sgemm
 
 PREFIX = "scipy_"  # of the functions in scipy-openblas32
 # What MLX calls: products of matrices, and LAPACK's functions for `mx.linalg`.
@@ -60,7 +61,9 @@ def _load_openblas() -> bool:
     if found is not None and found.origin is not None:
         try:
             library = ctypes.CDLL(str(Path(found.origin).parent / "lib" / "libscipy_openblas.so"))
-            define({name: PREFIX + name for name in FUNCTIONS}, library)
+            addresses = {name: address(library, PREFIX + name) for name in FUNCTIONS}
+            of_vectors = address(library, PREFIX + "cblas_sgemv")
+            define(addresses | {"cblas_sgemm": sgemm(addresses["cblas_sgemm"], of_vectors)})
             return True
         except (OSError, AttributeError):  # of another version or machine
             pass

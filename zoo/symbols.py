@@ -63,12 +63,16 @@ def library(addresses: Mapping[str, int], machine: str) -> bytes:
     return head + b"".join(segments) + dynamic + symbols + table + strings
 
 
-def define(names: Mapping[str, str], functions: ctypes.CDLL) -> None:
-    """Define each name as a symbol at the address of the library function that it maps to. OSError if the system does not allow it.
+def address(functions: ctypes.CDLL, name: str) -> int:
+    """The address of a library's function. AttributeError if it has none of this name."""
+    return ctypes.cast(functions[name], ctypes.c_void_p).value or 0
 
-    Libraries that are loaded later find the functions by these names.
+
+def define(addresses: Mapping[str, int]) -> None:
+    """Define each name as a symbol at its address. OSError if the system does not allow it.
+
+    Libraries that are loaded later find the functions at these addresses by their names.
     """
-    addresses = {name: ctypes.cast(functions[old], ctypes.c_void_p).value or 0 for name, old in names.items()}
     try:
         content = library(addresses, os.uname().machine)
     except KeyError:
