@@ -117,7 +117,7 @@ def test_column_major_matrices_give_the_models_logits(name, reordering):
     step = compiled_step(model)
     wide = [block[name] for name in ("gate", "up") if name in block]
     assert len(wide) == 1 or joined_arrays(*wide) is None
-    same(*both(model, made.tokens[:, :9]), "the logits before")  # six tokens
+    same(*both(model, made.tokens[:, :9]), "the logits before")  # six tokens of two rows
     assert not any(is_column_major(layer.weight) for layer in wide), "the head's matrix is the first"
     reorder_all(step)
     assert all(is_column_major(layer.weight) for layer in wide) and not is_column_major(block.down.weight)

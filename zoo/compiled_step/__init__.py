@@ -24,7 +24,8 @@ from zoo.blocks.ranked import Elsewhere
 from zoo.compiled_step import blocks  # noqa: F401 (their forms are registered)
 from zoo.compiled_step.compiler import StepCompiler, has_methods_of
 
-UNHURRIED = 32  # tokens before large matrices are copied to column-major order: shorter texts would not gain
+# Tokens, those of all rows, before large matrices are copied to column-major order: shorter texts would not gain.
+UNHURRIED = 256
 NO_CACHE = "no cache"  # the kind of a layer that another rank has
 _KEPT = "_compiled_step"  # the attribute of a model that holds its step
 
@@ -37,7 +38,7 @@ class CompiledStep:
 
     def __init__(self, model: nn.Module, decoder: Decoder) -> None:
         self._made = made = StepCompiler(model, joins_projections(model))
-        self._decoder, self._head, self._calls = decoder, made.compile(decoder.head), 0
+        self._decoder, self._head, self._tokens = decoder, made.compile(decoder.head), 0
         # (B, 1), the position of each row -> (B, D)
         self._embedding = made.compile_if_known(decoder.embedding) or (
             lambda tokens, offset: mx.squeeze(decoder.embedding(tokens, offset), 1)
@@ -67,8 +68,8 @@ class CompiledStep:
         for (layer, kind), kept in zip(self._layers, cache, strict=True):
             x = layer(x, masks.get(kind), kept)
         if self._made.row_major:
-            self._calls += 1
-            if self._calls > UNHURRIED:
+            self._tokens += len(tokens)
+            if self._tokens > UNHURRIED:
                 self._made.reorder_some()
         return self._head(x if self._norm is None else self._norm(x))  # type: ignore[no-any-return]
 
