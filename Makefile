@@ -29,7 +29,7 @@ types: $(VENV)/.test  ## mypy
 # The live comparison with transformers, in an environment of its own: ordinary tests never see torch. By whole files,
 # since one test counts the others of its file.
 parity: $(VENV)-parity/.installed  ## the comparison with transformers and mlx-lm
-	$(VENV)-parity/bin/pytest -n auto --dist loadfile -m 'not nightly' tests/parity
+	ZOO_BLAS=MKL $(VENV)-parity/bin/pytest -n auto --dist loadfile -m 'not nightly' tests/parity
 
 # Servers in processes of their own, used by the programs of others that speak to such servers. One thread each: where others
 # keep the cores busy, those of OpenBLAS wait for each other.

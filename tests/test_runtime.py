@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from zoo import runtime
+from zoo import machine, runtime
 from zoo.errors import ZooError
 from zoo.runtime import device, operations
 
@@ -35,6 +35,15 @@ def test_a_blas_may_be_declined(name):
         assert blas == f"MLX's own (ZOO_BLAS={name})" and (advice or runtime.on_gpu())
 
 
+def test_intels_processors_have_mkl_and_others_openblas(tmp_path):
+    cpuinfo = tmp_path / "cpuinfo"
+    assert machine.by_processor(str(cpuinfo)) == ["OpenBLAS", "MKL"]
+    for vendor, first in (("GenuineIntel", "MKL"), ("AuthenticAMD", "OpenBLAS")):
+        cpuinfo.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
+        names = machine.by_processor(str(cpuinfo))
+        assert names[0] == first and set(names) == set(machine.LOADERS)
+
+
 def test_openblas_replaces_the_blas_of_mlx():
     """The names that MLX calls have the addresses of OpenBLAS's functions, and its products are right."""
     if sys.platform != "linux":
@@ -43,7 +52,7 @@ def test_openblas_replaces_the_blas_of_mlx():
 import zoo, ctypes
 from importlib.util import find_spec
 from pathlib import Path
-from zoo import runtime
+from zoo import machine, runtime
 folder = Path(find_spec("scipy_openblas32").origin).parent / "lib"
 library = ctypes.CDLL(str(folder / "libscipy_openblas.so"))
 address = lambda function: ctypes.cast(function, ctypes.c_void_p).value

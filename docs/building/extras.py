@@ -15,8 +15,8 @@ from building.markdown import table
 HEADS = {"en": ("Extra", "What it is for", "Packages"), "zh": ("extra", "用途", "软件包")}
 USES = {
     "fast": (
-        "MKL on Linux with an x86-64 processor: products with single vectors faster than OpenBLAS's",
-        "Linux、x86-64 处理器上的 MKL：单个向量的乘积比 OpenBLAS 更快",
+        "MKL on Linux with an x86-64 processor, in the place of OpenBLAS where the processor is Intel's",
+        "Linux、x86-64 上的 MKL：处理器是 Intel 的时，用它代替 OpenBLAS",
     ),
     "serve": ("<code>zoo serve</code>: models over HTTP", "<code>zoo serve</code>：通过 HTTP 提供模型"),
     "eval": (

@@ -202,8 +202,6 @@ def speed_advice() -> list[str]:
             lines.append("import zoo before mlx, so that a fast BLAS can be loaded")
         elif library.startswith("MLX"):
             lines.append(f"{_installing('scipy-openblas32')}: a fast BLAS for matrix products")
-        elif library == "OpenBLAS" and os.uname().machine == "x86_64":
-            lines.append(f"{_installing('mkl')}: MKL, which multiplies single vectors faster than OpenBLAS")
     return lines
 
 
