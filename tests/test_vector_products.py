@@ -80,10 +80,7 @@ def test_only_one_row_goes_to_the_product_with_a_vector(addresses):
 
 
 def test_where_no_code_may_be_made_it_is_the_librarys_own(monkeypatch, addresses):
-    def refuse(*told):
-        raise OSError
-
-    monkeypatch.setattr(mmap, "mmap", refuse)
+    monkeypatch.setattr(mmap, "PROT_EXEC", 2**20)  # what no system knows
     assert vector_products.sgemm(*addresses) == addresses[0]
 
 

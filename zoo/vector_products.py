@@ -1,7 +1,7 @@
 """A `cblas_sgemm` that multiplies one row by `cblas_sgemv`. Linux on x86-64; imports no mlx.
 
-MLX multiplies a vector by a matrix with `cblas_sgemm`, the product of matrices. On x86-64 OpenBLAS' packs the matrix for it, which
-takes longer than the product; `cblas_sgemv` reads the matrix once. (On 64-bit Arm, OpenBLAS makes this choice itself.)
+MLX multiplies a vector by a matrix with `cblas_sgemm`, the product of matrices. OpenBLAS first packs the matrix for that, which
+takes longer than the product. `cblas_sgemv` reads the matrix once. Other processors than x86-64 keep the library's own function.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ JUMP = bytes.fromhex("48 b8"), bytes.fromhex("ff e0")  # to cblas_sgemm: its add
 def sgemm(of_matrices: int, of_vectors: int) -> int:
     """The address of a `cblas_sgemm`, made of the addresses of a library's `cblas_sgemm` and `cblas_sgemv`.
 
-    It is `of_matrices` itself on other machines, and where the system forbids to make code.
+    It is `of_matrices` itself on other machines, and where the system does not allow new code.
     """
     if os.uname().machine != "x86_64":
         return of_matrices
     code = CODE + pack("<Q", of_vectors) + CALL + JUMP[0] + pack("<Q", of_matrices) + JUMP[1]
-    try:
-        memory = mmap.mmap(-1, mmap.PAGESIZE)
-    except OSError:
-        return of_matrices
-    memory[: len(code)] = code
-    held = ctypes.c_char.from_buffer(memory)
-    address = ctypes.addressof(held)
-    protect = ctypes.CDLL(None).mprotect
-    protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    if protect(address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC):
-        return of_matrices
-    _kept.append(held)  # as long as the process, which may call it at any time
-    return address
+    return _executable(code) or of_matrices
 
 
-_kept: list[ctypes.c_char] = []
+def _executable(code: bytes) -> int | None:
+    """The address of a copy of the code, which stays until the process ends; None where the system does not allow it."""
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    place = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    address = libc.mmap(None, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE, place, -1, 0)
+    if address == ctypes.c_void_p(-1).value:
+        return None
+    ctypes.memmove(address, code, len(code))
+    refused = libc.mprotect(address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC)
+    return None if refused else int(address)

@@ -111,9 +111,8 @@ def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
     plugins = []
     for point in sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p.dist)[0], p.name)):
         module = ""
-        with contextlib.suppress(
-            Exception
-        ):  # a malformed entry point: the kind of error depends on the version of Python
+        # A malformed entry point: the version of Python decides which error it is.
+        with contextlib.suppress(Exception):
             module = point.module
         plugin = Plugin(point.name, *_distribution(point.dist), module=module)
         names = {plugin.name, plugin.distribution}

@@ -33,9 +33,8 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     if not device.on_gpu():
         return function
     compiled = mx.compile(function, shapeless=True)
-    return lambda *arrays: compiled(
-        *arrays
-    )  # a module that holds it can be copied, which MLX's own object forbids
+    # A module that holds a function of Python can be copied, one that holds MLX's own object cannot.
+    return lambda *arrays: compiled(*arrays)
 
 
 def elementwise(function: Callable[[mx.array], mx.array], name: str) -> Callable[[mx.array], mx.array]:

@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 
-# Read at the first product. Some GPUs would multiply float32 with the precision of TF32, which is below `TOLERANCE`.
+# MLX reads this at its first product. Without it some GPUs multiply float32 as TF32, whose precision is below `TOLERANCE`.
 os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
 # Every check by its function, and the models that it applies to. All need the first to pass.
