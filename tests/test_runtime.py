@@ -1,5 +1,6 @@
 """The device: which BLAS is loaded, when, and what `zoo doctor` says of it."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -70,6 +71,11 @@ def test_mlx_before_zoo_is_too_late_and_said():
     if sys.platform == "linux":
         assert "too late" in blas
         assert runtime.on_gpu() or "import zoo before mlx" in advice[0]
+
+
+def test_a_fused_function_can_be_copied_with_the_module_that_holds_it(monkeypatch):
+    monkeypatch.setattr(device, "on_gpu", lambda: True)
+    assert copy.deepcopy({"activation": runtime.fused(lambda x: x * 2)})["activation"] is not None
 
 
 def test_dtypes():

@@ -34,15 +34,15 @@ CALL = bytes.fromhex("ff d0  48 83 c4 28  c3")  # call it, clear the stack, retu
 JUMP = bytes.fromhex("48 b8"), bytes.fromhex("ff e0")  # to cblas_sgemm: its address stands between these
 
 
-def sgemm(of_matrices: int, of_vectors: int) -> int:
+def sgemm(gemm: int, gemv: int) -> int:
     """The address of a `cblas_sgemm`, made of the addresses of a library's `cblas_sgemm` and `cblas_sgemv`.
 
-    It is `of_matrices` itself on other machines, and where the system does not allow new code.
+    It is `gemm` itself on processors other than x86-64, and where the system does not allow new code.
     """
     if os.uname().machine != "x86_64":
-        return of_matrices
-    code = CODE + pack("<Q", of_vectors) + CALL + JUMP[0] + pack("<Q", of_matrices) + JUMP[1]
-    return _executable(code) or of_matrices
+        return gemm
+    code = CODE + pack("<Q", gemv) + CALL + JUMP[0] + pack("<Q", gemm) + JUMP[1]
+    return _executable(code) or gemm
 
 
 def _executable(code: bytes) -> int | None:

@@ -2,10 +2,10 @@
 
 A model of small matrices, and any model on a fast GPU, waits for Python: it has to build the graph of each token. Here a
 module is turned into a function, once: attributes are looked up, weights transposed, projections of the same vector
-joined in one product, steps that change nothing for a single token left out. Where products are then faster, large matrices
-are copied to column-major order, after some tokens and a share with each token: numbers and shapes stay. The blocks stay what a model is: the compiled
-step is made from them, gives the same numbers, and what it does not know runs as it is. Names of parameters, saved files
-and traces stay as they were.
+joined in one product, steps that change nothing for a single token left out. Where products are then faster, the step copies
+large matrices to column-major order, a share with each token. Their shapes and values stay. The blocks stay what a model is: the
+compiled step is made from them, gives the same numbers, and calls a block that it does not know. Names of parameters, saved
+files and traces stay as they were.
 
 Axes: B batch, D width, V vocabulary.
 """
@@ -24,7 +24,8 @@ from zoo.blocks.ranked import Elsewhere
 from zoo.compiled_step import blocks  # noqa: F401 (their forms are registered)
 from zoo.compiled_step.compiler import StepCompiler, has_methods_of
 
-# Tokens, those of all rows, before large matrices are copied to column-major order: shorter texts would not gain.
+# A step begins to copy large matrices to column-major order after so many tokens, counted over the rows of a batch. Shorter
+# texts would not gain.
 UNHURRIED = 256
 NO_CACHE = "no cache"  # the kind of a layer that another rank has
 _KEPT = "_compiled_step"  # the attribute of a model that holds its step

@@ -33,7 +33,7 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     if not device.on_gpu():
         return function
     compiled = mx.compile(function, shapeless=True)
-    # A module that holds a function of Python can be copied, one that holds MLX's own object cannot.
+    # `copy.deepcopy` of a module copies a Python function, but fails on the object that `mx.compile` returns.
     return lambda *arrays: compiled(*arrays)
 
 
@@ -102,7 +102,7 @@ def _ends(size: int, count: int) -> list[int]:
 def prefers_column_major(shape: Sequence[int], dtype: mx.Dtype) -> bool:
     """Whether x Wᵀ is faster if the matrix W (O, I) is stored in column-major order.
 
-    OpenBLAS packs blocks of a matrix for each product. From column-major order it packs large matrices up to twice as fast.
+    For several vectors OpenBLAS packs blocks of the matrix. From column-major order it packs large ones up to twice as fast.
     """
     if len(shape) != 2 or dtype != mx.float32 or device.on_gpu() or blas() != "OpenBLAS":
         return False

@@ -50,7 +50,7 @@ def is_divided(subject: Subject, group: int = 1, way: str = "tensor") -> bool:
 
 
 def has_experts_divided(subject: Subject) -> bool:
-    """Whether the model has a mixture whose experts can be divided among ranks. The conditions of `is_divided` apply."""
+    """Whether the experts of the model can be divided among ranks: it has some, and `is_divided` holds for them."""
     return is_divided(subject, way="experts")
 
 
@@ -153,13 +153,13 @@ def packed_ranks_compute_what_one_does(subject: Subject) -> None:
 
 
 def compare_floats(subject: Subject, way: str) -> None:
-    """Divide a model among ranks in this way, and `compare` these with the whole model."""
+    """Divide a model among ranks in this way, then compare the ranks with the whole model by `compare`."""
     with tempfile.TemporaryDirectory() as folder:
         compare(subject, subject.model, Path(folder), way)
 
 
 def compare_packed(subject: Subject, way: str) -> None:
-    """Quantize a model, divide it among ranks in this way, and `compare` these with the whole model."""
+    """Quantize a model, divide it among ranks in this way, then compare the ranks with the whole model by `compare`."""
     with tempfile.TemporaryDirectory() as folder:
         model = model_checks.saved_and_loaded(subject, subject.model, Path(folder, "plain"))
         quantize(model, QUANTIZATION, quantizes(subject))
