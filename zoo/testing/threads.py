@@ -36,7 +36,8 @@ class _Meeting:
 
     def __init__(self, count: int) -> None:
         self.barrier = threading.Barrier(count)
-        self.given: list[tuple[str, Any]] = [("", None)] * count
+        # What each rank gives to a collective. The next one has the other list, so that nobody overwrites what others still read.
+        self.given: list[list[tuple[str, Any]]] = [[("", None)] * count for _ in range(2)]
         self.sent: dict[tuple[int, int], Queue[mx.array]] = {
             (source, target): Queue() for source in range(count) for target in range(count)
         }
@@ -49,13 +50,13 @@ class _ThreadRank:
     """
 
     def __init__(self, rank: int, meeting: _Meeting) -> None:
-        self._rank, self._meeting = rank, meeting
+        self._rank, self._meeting, self._collectives = rank, meeting, 0
 
     def rank(self) -> int:
         return self._rank
 
     def size(self) -> int:
-        return len(self._meeting.given)
+        return self._meeting.barrier.parties
 
     def run(self, function: Callable[[], Result]) -> Result:
         """Run `function` as this rank. If it fails, the other ranks stop waiting for it."""
@@ -72,11 +73,11 @@ class _ThreadRank:
         """What each rank gives to the collective of that name."""
         if x is not None:
             mx.eval(x)  # another thread cannot compute it
-        meeting = self._meeting
-        meeting.given[self._rank] = (name, x)
-        meeting.barrier.wait()
-        names, arrays = zip(*meeting.given, strict=True)
-        meeting.barrier.wait()
+        given = self._meeting.given[self._collectives % 2]
+        self._collectives += 1
+        given[self._rank] = (name, x)
+        self._meeting.barrier.wait()
+        names, arrays = zip(*given, strict=True)
         assert len(set(names)) == 1, f"the ranks do not do the same: {', '.join(names)}"
         return list(arrays)
 
