@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
+from tests.helpers.pairwise import pytest_collection_modifyitems  # noqa: F401
 from tests.helpers.site_of_docs import SITE
 
 DOCS = Path(__file__).parents[2] / "docs"
