@@ -4,8 +4,9 @@
 
 Each rank is a process on one core, and the link a relay between their sockets, which hands on each piece after the latency and
 at the bandwidth that were asked for. Predictions take what was measured without a model's division: the latency and bandwidth
-of sums through the relay, between products of matrices, and the bytes a second and operations a second that each of two
-undivided models reaches while the other runs beside it. The record is docs/records/ranks/NAME-WAY.json, NAME that of the folder.
+of sums through the relay, between products of matrices, and the overhead of a pass, bytes a second and operations a second of
+undivided models, two of which run side by side. The overhead is found by a narrow model of as many layers. The record is
+docs/records/ranks/NAME-WAY.json, NAME that of the folder.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
 from zoo import runtime
+from zoo.assemble import assemble
+from zoo.checkpoint.convert import save
+from zoo.checkpoint.open import make_recipe
 from zoo.describe import Cluster, Link, describe
 from zoo.describe.facts.ranks import ranked
 from zoo.files.writing import write_record
@@ -38,6 +42,7 @@ from zoo.inspect.measure import figures_of
 from zoo.inspect.timing import answer, evaluation_seconds
 from zoo.machine import THREADS
 from zoo.runtime import ranks
+from zoo.testing.subjects import randomise
 
 RECORDS = Path(__file__).parent.parent / "docs" / "records" / "ranks"
 RANKS, FORMAT = 2, "float32"
@@ -47,6 +52,15 @@ SMALL, LARGE = 2**10, 2**18  # numbers in the sums that latency and bandwidth ar
 SUMS, WIDTH = 16, 2**11
 PAIRS = 15  # of such chains, with and without sums
 PIECE = 2**16  # bytes that the relay hands on at once
+# What the config of a narrow model has in the place of a model's own numbers, where it names them.
+NARROW = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "vocab_size": 1024,
+}
 PREFILL, DECODE = "prefill_tokens_per_second", "decode_tokens_per_second"
 
 
@@ -182,13 +196,46 @@ def _sum_seconds(count: int) -> float:
     return max(median(with_sums - without for with_sums, without in pairs), 0.0) / SUMS
 
 
-def rates(recipe: Any, prompt: int, measured: Sequence[dict[str, Any]]) -> tuple[float, float]:
-    """The bytes and operations a second with which undivided models wrote and read."""
-    writing = ranked(recipe, Cluster(1, memory=1.0), prompt, FORMAT).decode()
+def narrowed(folder: str, place: Path) -> Any:
+    """Write a model of random weights with as many layers as another, and narrow ones; returns its recipe."""
+    registry = default_registry()
+    found = describe(folder, registry)
+    config = found.config or {}
+    numbers = config | {name: value for name, value in NARROW.items() if name in config}
+    recipe = make_recipe(found.architecture, numbers, registry)
+    model = assemble(recipe, registry, copies=1)
+    randomise(model)
+    save(place, model, found.architecture, recipe, numbers, registry=registry)
+    return recipe
+
+
+def rates(
+    recipe: Any,
+    narrow: Any,
+    prompt: int,
+    alone: Sequence[dict[str, Any]],
+    alone_narrow: Sequence[dict[str, Any]],
+) -> tuple[float, float, float]:
+    """The overhead of a pass in seconds, and the bytes and operations a second beside it, by two models of equal depth.
+
+    `alone` and `alone_narrow` are the speeds of the undivided models, the slower of each pair of processes counts.
+    """
+    nbytes, few = (_decode_bytes(one, prompt) for one in (recipe, narrow))
+    token, short = (1 / min(one[DECODE] for one in each) for each in (alone, alone_narrow))
+    memory = (nbytes - few) / (token - short)
+    overhead = max(token - nbytes / memory, 0.0)
     reading = ranked(recipe, Cluster(1, compute=1.0), prompt, FORMAT).prefill()
-    assert writing is not None and reading is not None
-    written, read = (min(one[name] for one in measured) for name in (DECODE, PREFILL))
-    return writing.total * written, reading.total / prompt * read
+    assert reading is not None
+    passes = -(-prompt // runtime.prefill_chunk())
+    seconds = prompt / min(one[PREFILL] for one in alone) - passes * overhead
+    return overhead, memory, reading.total / seconds
+
+
+def _decode_bytes(recipe: Any, context: int) -> float:
+    """The bytes that a token after `context` others reads."""
+    found = ranked(recipe, Cluster(1, memory=1.0), context, FORMAT).decode()
+    assert found is not None
+    return found.total
 
 
 def compared(
@@ -199,12 +246,17 @@ def compared(
     lengths = [str(prompt), str(new), str(runs)]
     found = []
     for asked in links:
+        with tempfile.TemporaryDirectory() as place:
+            narrow = narrowed(folder, Path(place, "narrow"))
+            alone_narrow = together([str(Path(place, "narrow")), parallel, *lengths])
         alone = together([folder, parallel, *lengths])
-        memory, compute = rates(recipe, prompt, alone)
         with hostfiles(asked) as files:
             measured = together([folder, parallel, *lengths], files)[0]
+        overhead, memory, compute = rates(recipe, narrow, prompt, alone, alone_narrow)
         link = Link(measured["bandwidth"], measured["latency"])
-        cluster = Cluster(RANKS, parallel, link, memory, compute, chunk=runtime.prefill_chunk())
+        cluster = Cluster(
+            RANKS, parallel, link, memory, compute, chunk=runtime.prefill_chunk(), overhead=overhead
+        )
         paper = ranked(recipe, cluster, prompt, FORMAT)
         decode, prefill = paper.decode(), paper.prefill()
         assert decode is not None and prefill is not None
@@ -213,6 +265,8 @@ def compared(
                 "asked": vars(asked),
                 "link": vars(link),
                 "alone": alone,
+                "alone_narrow": alone_narrow,
+                "overhead": overhead,
                 "memory": memory,
                 "compute": compute,
                 "decode": _beside(1 / decode.total, measured[DECODE], decode.bound),

@@ -92,6 +92,8 @@ def test_ranks_are_shown_with_what_bounds_them():
     assert re.search(r"^weights a rank, bfloat16 +8\.03 GB on each$", shown, re.M)
     assert re.search(r"^transfers a token +65 sums, 1 gather$", shown, re.M)
     assert re.search(r"^decode predicted +[\d.]+ tokens/s, bound by link latency$", shown, re.M)
+    slow = at(100, "show", "llama:8b", "--ranks", "2", "--parallel", "tensor", *machine, "--overhead", "500")
+    assert re.search(r"^decode predicted +1\.\d+ tokens/s, bound by overhead$", slow, re.M)
     assert "a rank" not in at(100, "show", "llama:8b")
 
 
@@ -100,6 +102,8 @@ def test_ranks_are_shown_with_what_bounds_them():
     [
         (["--link", "5,100"], "--link is about several machines: give --ranks, too"),
         (["--parallel", "tensor"], "--parallel is about several machines: give --ranks, too"),
+        (["--overhead", "5"], "--overhead is about several machines: give --ranks, too"),
+        (["--ranks", "1", "--overhead", "-5"], "`overhead` must be at least 0, got -0.005"),
         (["--ranks", "2", "--link", "5"], "expected two numbers, GB/s,µs, got '5'"),
         (["--ranks", "2", "--memory", "800"], "`memory`: the speed of 2 ranks depends on their `link`, too"),
         (["--ranks", "12", "--parallel", "tensor"], "layers.0.mixer.heads: 32 with 8 of keys and values"),

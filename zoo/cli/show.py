@@ -65,6 +65,12 @@ class PairOfNumbers(click.ParamType):
 )
 @click.option("--memory", type=float, metavar="GB/s", help="How fast a machine reads its memory, for decode.")
 @click.option("--compute", type=float, metavar="TFLOP/s", help="How fast a machine multiplies, for prefill.")
+@click.option(
+    "--overhead",
+    type=float,
+    metavar="ms",
+    help="What a pass takes beside matrices: Python, calls of kernels.",
+)
 @click.option("--all", "everything", is_flag=True, help="Also every fact, and every field of the recipe.")
 @click.option("--parameters", is_flag=True, help="Also every parameter's path, with its shape.")
 @click.option("--weights", is_flag=True, help="Also which tensors of a checkpoint become which parameters.")
@@ -141,7 +147,8 @@ def _cluster(given: dict[str, Any]) -> Cluster | None:
 
     ranks, link = given["ranks"], given["link"]
     if ranks is None:
-        if alone := [name for name in ("parallel", "link", "memory", "compute") if given[name] is not None]:
+        speed = ("parallel", "link", "memory", "compute", "overhead")
+        if alone := [name for name in speed if given[name] is not None]:
             raise click.UsageError(f"--{alone[0]} is about several machines: give --ranks, too")
         return None
     return Cluster(
@@ -150,6 +157,7 @@ def _cluster(given: dict[str, Any]) -> Cluster | None:
         None if link is None else Link(link[0] * 1e9, link[1] * 1e-6),
         None if given["memory"] is None else given["memory"] * 1e9,
         None if given["compute"] is None else given["compute"] * 1e12,
+        overhead=(given["overhead"] or 0.0) * 1e-3,
     )
 
 

@@ -118,6 +118,14 @@ def test_the_latency_of_prefill_counts_once_a_chunk():
     assert chunks.prefill().bandwidth == pytest.approx(whole.prefill().bandwidth)
 
 
+@pytest.mark.parametrize("parallel", ["tensor", "pipeline"])
+def test_no_way_to_divide_shortens_the_overhead_of_a_pass(parallel):
+    how = dict(link=Link(5 * GB, 100 * MICRO), memory=800 * GB, compute=30e12, context=1000, chunk=500)
+    plain, found = (on("llama:8b", 2, parallel, overhead=seconds, **how) for seconds in (0.0, 3e-3))
+    assert found.decode().total == pytest.approx(plain.decode().total + 3e-3)
+    assert found.prefill().total == pytest.approx(plain.prefill().total + 2 * 3e-3)  # of two passes
+
+
 def test_a_small_prompt_is_bound_by_memory_and_a_long_one_by_arithmetic():
     short, long = (on("llama:8b", 1, memory=800 * GB, compute=30e12, context=n).prefill() for n in (4, 2000))
     assert short.bound == "memory bandwidth" and long.bound == "arithmetic"
@@ -176,6 +184,7 @@ def test_what_cannot_be_is_refused_by_name():
         (dict(ranks=2, memory=1.0), "memory"),  # without a link
         (dict(ranks=1, compute=float("nan")), "compute"),
         (dict(ranks=2, link=Link(-1.0, 0.0)), "link"),
+        (dict(ranks=2, overhead=-1e-3), "overhead"),
     ):
         with pytest.raises(ZooError, match=f"`{name}`"):
             Cluster(**wrong)

@@ -3,8 +3,9 @@
 A pass takes the time of its work and that of its transfers, which wait for each other. The work of a rank takes the longer of
 two times (the roofline of Williams et al., 2009): that of reading its weights and its cache once, and that of its operations.
 Ranks that share each layer work at once, and the slowest counts; stages work one after the other. A transfer takes the
-latency of the link for each of its steps, and its bytes over the link's bandwidth. Python, the GPU's launches, norms and
-softmax are not counted: a measured rate is lower. Ranks that have whole experts are taken to be chosen equally often.
+latency of the link for each of its steps, and its bytes over the link's bandwidth. Python and the calls of kernels take an
+overhead in each pass, where it is known: without it a measured rate is lower. Ranks that have whole experts are taken to be chosen
+equally often.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from zoo.recipe.policy import CachePolicy
 
 CHUNK = 2048  # tokens of a prompt that a GPU reads in one pass
 MEMORY, ARITHMETIC, LATENCY, BANDWIDTH = "memory bandwidth", "arithmetic", "link latency", "link bandwidth"
+OVERHEAD = "overhead"
 
 
 @frozen()
@@ -53,7 +55,9 @@ class Cluster(Frozen):
 
     `memory`: bytes that one reads from its memory a second. `compute`: operations a second of its matrix products. Decode is
     predicted where `memory` is known, prefill where `compute` is, and of several ranks where `link` is known, too. `chunk`:
-    tokens of a prompt that are read in one pass. ZooError for numbers that are not above 0.
+    tokens of a prompt that are read in one pass. `overhead`: seconds that a pass through all layers takes beside reading and
+    matrix products, for Python and the calls of kernels; ranks that share each layer have all of it at once, and stages a part
+    each. ZooError for numbers that are not above 0, and for a negative `overhead`.
     """
 
     ranks: int
@@ -62,12 +66,15 @@ class Cluster(Frozen):
     memory: float | None = None
     compute: float | None = None
     chunk: int = CHUNK
+    overhead: float = 0.0
 
     def __post_init__(self) -> None:
         if type(self.ranks) is not int or self.ranks < 1:
             raise ZooError(f"`ranks` must be a number of at least 1, got {self.ranks!r:.60}")
         if self.link is not None and not (0 < self.link.bandwidth < inf and 0 <= self.link.latency < inf):
             raise ZooError("`link` must be a bandwidth above 0 and a latency of at least 0")
+        if not 0 <= self.overhead < inf:
+            raise ZooError(f"`overhead` must be at least 0, got {self.overhead!r:.60}")
         given = {"memory": self.memory, "compute": self.compute}
         for name, value in given.items():
             if value is not None and not 0 < value < inf:
@@ -84,22 +91,23 @@ class Seconds(Frozen):
     arithmetic: float = 0.0
     latency: float = 0.0
     bandwidth: float = 0.0
+    overhead: float = 0.0
 
     @property
     def total(self) -> float:
         """The seconds of the whole pass."""
-        return self.memory + self.arithmetic + self.latency + self.bandwidth
+        return sum(self.by_bound.values())
 
     @property
     def by_bound(self) -> dict[str, float]:
         """The seconds by their causes, in words."""
-        return dict(
-            zip(
-                (MEMORY, ARITHMETIC, LATENCY, BANDWIDTH),
-                (self.memory, self.arithmetic, self.latency, self.bandwidth),
-                strict=True,
-            )
-        )
+        return {
+            MEMORY: self.memory,
+            ARITHMETIC: self.arithmetic,
+            LATENCY: self.latency,
+            BANDWIDTH: self.bandwidth,
+            OVERHEAD: self.overhead,
+        }
 
     @property
     def bound(self) -> str:
@@ -177,6 +185,7 @@ class Ranked(Frozen):
     def _pass(self, work: Sequence[Seconds], tokens: int, passes: int = 1, reading: bool = False) -> Seconds:
         """The work of the ranks and their transfers for `tokens` in `passes`."""
         total = sum(work, Seconds()) if self.staged else max(work, key=lambda each: each.total)
+        total += Seconds(overhead=passes * self.cluster.overhead)
         if self.cluster.link is None:
             return total
         ranks, link = len(self.divisions), self.cluster.link
