@@ -167,14 +167,14 @@ def compare_packed(subject: Subject, way: str) -> None:
 
 
 def pieces_equal_the_whole(subject: Subject) -> None:
-    """A prompt in two pieces and two single tokens after it must have the logits of all tokens at once."""
+    """A prompt read in two pieces, then two single tokens, must give the logits of a full forward."""
     length = subject.tokens.shape[1]
     cuts = (length // 2, length - 2, length - 1)
     found = cache_checks.logits_in_pieces(subject, subject.tokens, cuts)
     same(found, subject.model(subject.tokens), "logits")
 
 
-# What must hold on each rank: checks of whole models, or shorter ones, since each of 2 and of 4 ranks is held to them.
+# What must hold on each rank. A model has six of them to check (2 and 4), so the check of its cache is a short one.
 HELD: tuple[tuple[Callable[[Subject], None], Callable[[Subject], bool]], ...] = (
     (cache_checks.caches_hold_what_the_recipe_counts, subjects.writes),
     (pieces_equal_the_whole, subjects.is_causal),

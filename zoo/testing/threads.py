@@ -36,7 +36,7 @@ class _Meeting:
 
     def __init__(self, count: int) -> None:
         self.barrier = threading.Barrier(count)
-        # What each rank gives to a collective. The next one has the other list, so that nobody overwrites what others still read.
+        # The arrays of a collective, by rank. Two lists in turn: a rank may enter the next collective while others read this one's.
         self.given: list[list[tuple[str, Any]]] = [[("", None)] * count for _ in range(2)]
         self.sent: dict[tuple[int, int], Queue[mx.array]] = {
             (source, target): Queue() for source in range(count) for target in range(count)
