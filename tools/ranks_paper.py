@@ -36,6 +36,7 @@ from zoo.checkpoint.convert import save
 from zoo.checkpoint.open import make_recipe
 from zoo.describe import Cluster, Link, describe
 from zoo.describe.facts.ranks import ranked
+from zoo.errors import ZooError
 from zoo.files.writing import write_record
 from zoo.host.registry import default_registry
 from zoo.inspect.measure import figures_of
@@ -197,11 +198,16 @@ def _sum_seconds(count: int) -> float:
 
 
 def narrowed(folder: str, place: Path) -> Any:
-    """Write a model of random weights with as many layers as another, and narrow ones; returns its recipe."""
+    """Write a narrow model with as many layers as that of `folder`, and random weights. Returns its recipe.
+
+    ZooError where the folder's config names none of the numbers in `NARROW`.
+    """
     registry = default_registry()
     found = describe(folder, registry)
     config = found.config or {}
-    numbers = config | {name: value for name, value in NARROW.items() if name in config}
+    if not (narrow := {name: value for name, value in NARROW.items() if name in config}):
+        raise ZooError(f"{folder}: config.json has none of {', '.join(NARROW)}")
+    numbers = config | narrow
     recipe = make_recipe(found.architecture, numbers, registry)
     model = assemble(recipe, registry, copies=1)
     randomise(model)
@@ -218,7 +224,7 @@ def rates(
 ) -> tuple[float, float, float]:
     """The overhead of a pass in seconds, and the bytes and operations a second beside it, by two models of equal depth.
 
-    `alone` and `alone_narrow` are the speeds of the undivided models, the slower of each pair of processes counts.
+    `alone` and `alone_narrow` are the speeds of the undivided models. The slower process of each pair counts.
     """
     nbytes, few = (_decode_bytes(one, prompt) for one in (recipe, narrow))
     token, short = (1 / min(one[DECODE] for one in each) for each in (alone, alone_narrow))

@@ -153,13 +153,13 @@ def packed_ranks_compute_what_one_does(subject: Subject) -> None:
 
 
 def compare_floats(subject: Subject, way: str) -> None:
-    """Divide a model among ranks in this way, then compare the ranks with the whole model by `compare`."""
+    """Divide a model among ranks by tensor, pipeline or experts (`way`), and `compare` the ranks with the whole model."""
     with tempfile.TemporaryDirectory() as folder:
         compare(subject, subject.model, Path(folder), way)
 
 
 def compare_packed(subject: Subject, way: str) -> None:
-    """Quantize a model, divide it among ranks in this way, then compare the ranks with the whole model by `compare`."""
+    """Quantize a model, divide it by tensor, pipeline or experts (`way`), and `compare` the ranks with the whole model."""
     with tempfile.TemporaryDirectory() as folder:
         model = model_checks.saved_and_loaded(subject, subject.model, Path(folder, "plain"))
         quantize(model, QUANTIZATION, quantizes(subject))
@@ -174,7 +174,7 @@ def pieces_equal_the_whole(subject: Subject) -> None:
     same(found, subject.model(subject.tokens), "logits")
 
 
-# What must hold on each rank. A model has six of them to check (2 and 4), so the check of its cache is a short one.
+# The checks that each rank must pass. They run on 2 and on 4 ranks for each model, so the cache is checked in few pieces.
 HELD: tuple[tuple[Callable[[Subject], None], Callable[[Subject], bool]], ...] = (
     (cache_checks.caches_hold_what_the_recipe_counts, subjects.writes),
     (pieces_equal_the_whole, subjects.is_causal),

@@ -74,7 +74,7 @@ class Cluster(Frozen):
         if self.link is not None and not (0 < self.link.bandwidth < inf and 0 <= self.link.latency < inf):
             raise ZooError("`link` must be a bandwidth above 0 and a latency of at least 0")
         if not 0 <= self.overhead < inf:
-            raise ZooError(f"`overhead` must be at least 0, got {self.overhead!r:.60}")
+            raise ZooError(f"`overhead` must be at least 0, got {self.overhead!r:.60} s")
         given = {"memory": self.memory, "compute": self.compute}
         for name, value in given.items():
             if value is not None and not 0 < value < inf:
