@@ -1,12 +1,13 @@
 """What `zoo show --ranks` predicts for two ranks on slow links, beside what they do. Linux.
 
-    python tools/ranks_paper.py FOLDER … [--links GB/s,µs …] [--parallel tensor|pipeline] [--record]
+    python tools/ranks_paper.py FOLDER … [--links GB/s …] [--parallel tensor|pipeline] [--record]
 
-Each rank is a process on one core, and the link a relay between their sockets, which hands on each piece after the latency and
-at the bandwidth that were asked for. Predictions take what was measured without a model's division: the latency and bandwidth
-of sums through the relay, between products of matrices, and the overhead of a pass, bytes a second and operations a second of
-undivided models, two of which run side by side. The overhead is found by a narrow model of as many layers. The record is
-docs/records/ranks/NAME-WAY.json, NAME that of the folder.
+Each rank is a process on one core, in a network namespace of its own, for which the tool needs root's rights, `ip` and `tc`. The
+link between them is a pair of interfaces, each of which sends at the bandwidth that was asked for: the kernel's token bucket
+filter sees to it, without a process that would share the ranks' cores. Predictions take what was measured without a model's
+division: the latency and bandwidth of sums over the link, between products of matrices, and the overhead of a pass, bytes a
+second and operations a second of undivided models, two of which run side by side. The overhead is found by a narrow model of as
+many layers. The record is docs/records/ranks/NAME-WAY.json, NAME that of the folder.
 """
 
 from __future__ import annotations
@@ -14,13 +15,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import queue
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,12 +44,13 @@ from zoo.testing.subjects import randomise
 
 RECORDS = Path(__file__).parent.parent / "docs" / "records" / "ranks"
 RANKS, FORMAT = 2, "float32"
-LINKS = ("1,200", "1,1000", "1,5000")
-SMALL, LARGE = 2**10, 2**18  # numbers in the sums that latency and bandwidth are measured with
+ADDRESSES, PORT = ("10.231.57.1", "10.231.57.2"), 5000  # of the ranks, in namespaces that hold nothing else
+LINKS = (0.0125, 0.05, 0.25)  # GB/s
+BURST = 1e-4, 2**11  # what an interface may send at once: seconds of its bandwidth, at least so many bytes
+SMALL, LARGE = 2**6, 2**18  # numbers in the sums that latency and bandwidth are measured with
 # Sums after each other, and the width of the matrices in the products between them.
 SUMS, WIDTH = 16, 2**11
 PAIRS = 15  # of such chains, with and without sums
-PIECE = 2**16  # bytes that the relay hands on at once
 # What the config of a narrow model has in the place of a model's own numbers, where it names them.
 NARROW = {
     "hidden_size": 64,
@@ -65,100 +63,57 @@ NARROW = {
 PREFILL, DECODE = "prefill_tokens_per_second", "decode_tokens_per_second"
 
 
-class Relay:
-    """Ports that lead to other ports over a link of some bandwidth and latency, as far as sleeping is exact."""
-
-    def __init__(self, link: Link, targets: Sequence[int]) -> None:
-        self.link = link
-        self.ports = [self._listen(target) for target in targets]
-
-    def _listen(self, target: int) -> int:
-        server = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self._accept, args=(server, target), daemon=True).start()
-        return int(server.getsockname()[1])
-
-    def _accept(self, server: socket.socket, target: int) -> None:
-        near, _ = server.accept()
-        far = _connected(target)
-        for one in (near, far):
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for source, sink in ((near, far), (far, near)):
-            pieces: queue.Queue[tuple[float, bytes]] = queue.Queue()
-            threading.Thread(target=self._read, args=(source, pieces), daemon=True).start()
-            threading.Thread(target=self._write, args=(sink, pieces), daemon=True).start()
-
-    def _read(self, source: socket.socket, pieces: queue.Queue[tuple[float, bytes]]) -> None:
-        _before_others()
-        sent = 0.0  # when the last piece has left
-        while True:
-            try:
-                piece = source.recv(PIECE)
-            except OSError:  # a rank has ended
-                piece = b""
-            sent = max(sent, time.perf_counter()) + len(piece) / self.link.bandwidth
-            pieces.put((sent + self.link.latency, piece))
-            if not piece:
-                return
-
-    def _write(self, sink: socket.socket, pieces: queue.Queue[tuple[float, bytes]]) -> None:
-        _before_others()
-        while True:
-            due, piece = pieces.get()
-            time.sleep(max(0.0, due - time.perf_counter()))
-            try:
-                sink.sendall(piece)
-                if not piece:
-                    sink.shutdown(socket.SHUT_WR)
-                    return
-            except OSError:  # a rank has ended
-                return
-
-
-def _before_others() -> None:
-    """Let this thread run before those of the ranks, whose cores it has to share, where the system allows that."""
-    with suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-
-
-def _connected(port: int) -> socket.socket:
-    """A connection to a rank that may not listen yet."""
-    for _ in range(1000):
-        try:
-            return socket.create_connection(("127.0.0.1", port))
-        except ConnectionRefusedError:
-            time.sleep(0.02)
-    raise TimeoutError(f"nothing listens on port {port}")
+def _done(*command: str) -> None:
+    """Run `ip` or `tc`; ZooError with its message where it fails."""
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ZooError(f"{' '.join(command)}: {getattr(error, 'stderr', '') or error}".strip()) from error
 
 
 @contextmanager
-def hostfiles(link: Link) -> Iterator[list[Path]]:
-    """For each rank a list of addresses as MLX's ring reads it: its own, and the relay's to the others."""
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(RANKS)]
-    own = [int(server.getsockname()[1]) for server in servers]
-    for server in servers:
-        server.close()
-    relay = Relay(link, own)
-    with tempfile.TemporaryDirectory() as folder:
-        files = []
-        for rank in range(RANKS):
-            ports = [own[other] if other == rank else relay.ports[other] for other in range(RANKS)]
-            files.append(Path(folder) / f"{rank}.json")
-            files[-1].write_text(json.dumps([[f"127.0.0.1:{port}"] for port in ports]))
-        yield files
+def slow_link(bandwidth: float) -> Iterator[list[str]]:
+    """Network namespaces for the ranks, whose interfaces send `bandwidth` bytes a second to each other."""
+    spaces = [f"zoo-{os.getpid()}-{rank}" for rank in range(RANKS)]
+    cards = [f"zoo{os.getpid()}-{rank}" for rank in range(RANKS)]
+    try:
+        for space in spaces:
+            _done("ip", "netns", "add", space)
+        peer = ["peer", "name", cards[1], "netns", spaces[1]]
+        _done("ip", "link", "add", cards[0], "netns", spaces[0], "type", "veth", *peer)
+        limit = [
+            "rate",
+            f"{8 * bandwidth:.0f}bit",
+            "burst",
+            f"{max(BURST[0] * bandwidth, BURST[1]):.0f}",
+            "latency",
+            "10s",
+        ]
+        for address, space, card in zip(ADDRESSES, spaces, cards, strict=True):
+            _done("ip", "-n", space, "address", "add", f"{address}/24", "dev", card)
+            _done("ip", "-n", space, "link", "set", card, "up")
+            _done("ip", "-n", space, "link", "set", "lo", "up")
+            _done("tc", "-n", space, "qdisc", "add", "dev", card, "root", "tbf", *limit)
+        yield spaces
+    finally:
+        for space in spaces:
+            with suppress(ZooError):
+                _done("ip", "netns", "delete", space)
 
 
-def together(arguments: Sequence[str], files: Sequence[Path] | None = None) -> list[dict[str, Any]]:
-    """The answers of this script's worker on each core at once: ranks with these host files, or each by itself."""
+def together(arguments: Sequence[str], spaces: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The answers of this script's worker on each core at once: ranks in these namespaces, or each process by itself."""
     started = []
-    with socket.create_server(("127.0.0.1", 0)) as free:  # where the ranks' watch meets, beside the relay
-        meeting = f"127.0.0.1:{free.getsockname()[1]}"
-    for rank in range(RANKS):
-        given = {"MLX_RANK": str(rank), "ZOO_RANKS_ADDRESS": meeting}
-        given = {} if files is None else given | {"MLX_HOSTFILE": str(files[rank])}
-        environment = os.environ | dict.fromkeys(THREADS, "1") | given
-        command = ["taskset", "-c", str(rank), sys.executable, __file__, "worker", *arguments]
-        started.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
-    return [json.loads(one.communicate()[0].splitlines()[-1]) for one in started]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as hosts:
+        hosts.write(json.dumps([[f"{address}:{PORT}"] for address in ADDRESSES]))
+        hosts.flush()
+        for rank in range(RANKS):
+            place = {} if spaces is None else {"MLX_RANK": str(rank), "MLX_HOSTFILE": hosts.name}
+            inside = [] if spaces is None else ["ip", "netns", "exec", spaces[rank]]
+            command = [*inside, "taskset", "-c", str(rank), sys.executable, __file__, "worker", *arguments]
+            environment = os.environ | dict.fromkeys(THREADS, "1") | place
+            started.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+        return [json.loads(one.communicate()[0].splitlines()[-1]) for one in started]
 
 
 def worker(folder: str, parallel: str, prompt: str, new: str, runs: str) -> dict[str, Any]:
@@ -245,7 +200,7 @@ def _decode_bytes(recipe: Any, context: int) -> float:
 
 
 def compared(
-    folder: str, parallel: str, links: Sequence[Link], prompt: int, new: int, runs: int
+    folder: str, parallel: str, links: Sequence[float], prompt: int, new: int, runs: int
 ) -> dict[str, Any]:
     """The record of one model: predictions and measurements on each link."""
     recipe = describe(folder, default_registry()).recipe
@@ -256,8 +211,8 @@ def compared(
             narrow = narrowed(folder, Path(place, "narrow"))
             alone_narrow = together([str(Path(place, "narrow")), parallel, *lengths])
         alone = together([folder, parallel, *lengths])
-        with hostfiles(asked) as files:
-            measured = together([folder, parallel, *lengths], files)[0]
+        with slow_link(asked) as spaces:
+            measured = together([folder, parallel, *lengths], spaces)[0]
         overhead, memory, compute = rates(recipe, narrow, prompt, alone, alone_narrow)
         link = Link(measured["bandwidth"], measured["latency"])
         cluster = Cluster(
@@ -268,7 +223,7 @@ def compared(
         assert decode is not None and prefill is not None
         found.append(
             {
-                "asked": vars(asked),
+                "asked": asked,
                 "link": vars(link),
                 "alone": alone,
                 "alone_narrow": alone_narrow,
@@ -301,15 +256,14 @@ def main() -> None:
     """Measure and print each folder's record, and write it where asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", metavar="FOLDER")
-    parser.add_argument("--links", nargs="+", default=LINKS, metavar="GB/s,µs")
+    parser.add_argument("--links", nargs="+", type=float, default=LINKS, metavar="GB/s")
     parser.add_argument("--parallel", default="tensor", choices=["tensor", "pipeline"])
     parser.add_argument("--prompt", type=int, default=256)
     parser.add_argument("--new", type=int, default=32)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--record", action="store_true")
     given = parser.parse_args()
-    pairs = (tuple(map(float, text.split(","))) for text in given.links)
-    links = [Link(bandwidth * 1e9, latency * 1e-6) for bandwidth, latency in pairs]
+    links = [1e9 * bandwidth for bandwidth in given.links]
     for folder in given.folders:
         record = compared(folder, given.parallel, links, given.prompt, given.new, given.runs)
         print(json.dumps(record, indent=1))

@@ -1,11 +1,13 @@
 """How much faster two ranks are than one, each on one core of this machine, beside mlx-lm's sharded models. Linux.
 
-    python tools/ranks_speed.py FOLDER … [--rounds N] [--work tensor data] [--record]
+    python tools/ranks_speed.py FOLDER … [--rounds N] [--work tensor mpi data] [--record]
 
-In a round every way reads a prompt and writes tokens once, in a new process each; ratios are of one round. mlx-lm takes part
-where it can shard the model; `--work` leaves some of the ways out. Data parallelism is `zoo run --prompts … --parallel data`:
-`TEXTS` prompts, of which each rank, with the whole model, answers its share. Two processes that know nothing of each other
-write together what these cores can do for two ranks at most. FOLDER is named in the record, docs/records/ranks/speed.json, which
+In a round every way reads a prompt and writes tokens once, in a new process each; ratios are of one round. Ranks are connected
+by MLX's ring or, with `mpi`, by MPI, whose ranks on one machine share memory; where `libmpi.so` is not its library's name,
+MLX_MPI_LIBNAME says it. mlx-lm takes part where it can shard the model; `--work` leaves some of the ways out. Data parallelism is
+`zoo run --prompts … --parallel data`: `TEXTS` prompts, of which each rank, with the whole model, answers its share. Two processes
+that know nothing of each other write together what these cores can do for two ranks at most. The seconds of one sum are those of
+a chain of sums, of one vector of the model and of a prompt's. FOLDER is named in the record, docs/records/ranks/speed.json, which
 keeps its other models and ways.
 """
 
@@ -21,7 +23,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -32,39 +35,38 @@ import mlx.core as mx
 from zoo.files.writing import write_record
 from zoo.generation.prompts_file import answer_prompts, read_prompts
 from zoo.inspect.measure import figures_of
-from zoo.inspect.timing import answer
+from zoo.inspect.timing import answer, evaluation_seconds
 from zoo.machine import THREADS
 from zoo.runtime import ranks, versions
 
 RECORD = Path(__file__).parent.parent / "docs" / "records" / "ranks" / "speed.json"
 PROMPT, NEW, RUNS = 256, 48, 3
+SUMS = 32  # in a chain
 # Prompts that are shared, more than run at once; the tokens of each, and of its answer.
-TEXTS, SHORT, ANSWER = 64, 32, 32
+TEXTS, SHORT, ANSWER = 256, 32, 32
 SECONDS = 120  # that one way may take
 FIGURES = ("prefill_tokens_per_second", "decode_tokens_per_second")
 DATA = "data_tokens_per_second"  # that are written in answers to the prompts that are shared
 
 
-def run(count: int, library: str, folder: str, ranked: bool = True) -> dict[str, float] | None:
-    """The figures of so many ranks, each on a core of its own; None where the library cannot divide the model.
+@dataclass(frozen=True)
+class Way:
+    """So many processes of a library, each on a core of its own.
 
-    Where they are not `ranked`, they are processes that know nothing of each other, and the figures are sums.
+    `backend` is the one of MLX that connects them; None where they know nothing of each other, and their figures are added.
     """
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [server.getsockname()[1] for server in servers]
-    for server in servers:
-        server.close()
+
+    library: str
+    count: int = 1
+    backend: str | None = "ring"
+
+
+def run(way: Way, folder: str) -> dict[str, float] | None:
+    """The figures of a way; None where the library cannot divide the model."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as hosts:
-        hosts.write(json.dumps([[f"127.0.0.1:{port}"] for port in ports]))
+        hosts.write(json.dumps([[f"127.0.0.1:{port}"] for port in free_ports(way.count)]))
         hosts.flush()
-        started = []
-        for rank in range(count):
-            threads = dict.fromkeys(THREADS, "1")
-            place = {"MLX_RANK": str(rank), "MLX_HOSTFILE": hosts.name} if count > 1 and ranked else {}
-            command = ["taskset", "-c", str(rank), sys.executable, __file__, "worker", library, folder]
-            started.append(
-                subprocess.Popen(command, env=os.environ | threads | place, stdout=subprocess.PIPE, text=True)
-            )
+        started = processes(way, folder, hosts.name)
         end = time.monotonic() + SECONDS
         while time.monotonic() < end and not any(one.poll() for one in started):
             if all(one.poll() == 0 for one in started):
@@ -75,21 +77,74 @@ def run(count: int, library: str, folder: str, ranked: bool = True) -> dict[str,
                 one.kill()
             return None
         outputs = [one.communicate()[0] for one in started]
-    found: list[dict[str, float]] = [json.loads(output.splitlines()[-1]) for output in outputs]
-    return found[0] if ranked else {name: sum(one[name] for one in found) for name in found[0]}
+    # What ranks of `mpirun` print may be on one line.
+    decode = json.JSONDecoder().raw_decode
+    found: list[dict[str, float]] = [decode(output[output.index("{") :])[0] for output in outputs]
+    return found[0] if way.backend else {name: sum(one[name] for one in found) for name in found[0]}
+
+
+def free_ports(count: int) -> list[int]:
+    """So many ports that nothing listens on."""
+    with ExitStack() as open_servers:
+        servers = [open_servers.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(server.getsockname()[1]) for server in servers]
+
+
+def processes(way: Way, folder: str, hosts: str) -> list[subprocess.Popen[str]]:
+    """The processes of a way, started: its ranks, or `mpirun`, which starts them."""
+    worker = [sys.executable, __file__, "worker", way.library, folder]
+    commands = [["taskset", "-c", str(rank), *worker] for rank in range(way.count)]
+    environment = os.environ | dict.fromkeys(THREADS, "1")
+    if way.backend == "mpi":
+        ranks_of_mpirun = [["-n", "1", *command] for command in commands]
+        joined = [part for command in ranks_of_mpirun for part in (":", *command)][1:]
+        commands = [["mpirun", "--bind-to", "none", *joined]]
+    return [
+        subprocess.Popen(
+            command,
+            env=environment
+            | (
+                {"MLX_RANK": str(rank), "MLX_HOSTFILE": hosts}
+                if way.backend == "ring" and way.count > 1
+                else {}
+            ),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank, command in enumerate(commands)
+    ]
 
 
 def worker(library: str, folder: str) -> dict[str, float]:
     """The figures of this rank's library: medians of `RUNS` after a warm-up."""
     if library == "zoo":
         loaded = zoo.load(folder, parallel="tensor")
-        taken = [figures_of(loaded, PROMPT, NEW) for _ in range(RUNS + 1)][1:]
+        sums = sum_seconds(loaded.recipe.dim) if ranks.launched() else {}
+        taken = [sums | figures_of(loaded, PROMPT, NEW) for _ in range(RUNS + 1)][1:]
     elif library == "data":
         taken = [{DATA: answered_per_second(folder)}]
     else:
         model = sharded(folder)
         taken = [read_and_write(model) for _ in range(RUNS + 1)][1:]
     return {name: median(one[name] for one in taken) for name in taken[0]}
+
+
+def sum_seconds(width: int) -> dict[str, float]:
+    """The seconds of one sum of a vector, and of a prompt's vectors, in a chain of sums."""
+    found = {}
+    for name, count in (
+        (f"sum of {width} numbers, seconds", width),
+        (f"sum of {PROMPT} × {width} numbers, seconds", PROMPT * width),
+    ):
+        numbers = mx.ones((count,))
+
+        def chain(numbers: mx.array = numbers) -> mx.array:
+            for _ in range(SUMS):
+                numbers = ranks.all_sum(numbers)
+            return numbers
+
+        found[name] = median(evaluation_seconds(chain, RUNS)) / SUMS
+    return found
 
 
 def answered_per_second(folder: str) -> float:
@@ -145,13 +200,19 @@ def read_and_write(model: Any) -> dict[str, float]:
 
 WAYS = {
     "tensor": {
-        **{"zoo, 1 rank": (1, "zoo", True), "zoo, 2 ranks": (2, "zoo", True)},
-        **{"mlx-lm, 1 rank": (1, "mlx-lm", True), "mlx-lm, 2 ranks": (2, "mlx-lm", True)},
-        "zoo, 2 processes": (2, "zoo", False),
+        **{"zoo, 1 rank": Way("zoo"), "zoo, 2 ranks": Way("zoo", 2)},
+        **{"mlx-lm, 1 rank": Way("mlx-lm"), "mlx-lm, 2 ranks": Way("mlx-lm", 2)},
+        "zoo, 2 processes": Way("zoo", 2, None),
+    },
+    "mpi": {
+        "zoo, 1 rank": Way("zoo"),
+        "zoo, 2 ranks by MPI": Way("zoo", 2, "mpi"),
+        "mlx-lm, 2 ranks by MPI": Way("mlx-lm", 2, "mpi"),
     },
     "data": {
-        **{"zoo, data, 1 rank": (1, "data", True), "zoo, data, 2 ranks": (2, "data", True)},
-        "zoo, data, 2 processes": (2, "data", False),
+        **{"zoo, data, 1 rank": Way("data"), "zoo, data, 2 ranks": Way("data", 2)},
+        "zoo, data, 2 ranks by MPI": Way("data", 2, "mpi"),
+        "zoo, data, 2 processes": Way("data", 2, None),
     },
 }
 
@@ -161,8 +222,8 @@ def compared(folder: str, rounds: int, work: Sequence[str]) -> dict[str, Any]:
     ways = {name: way for one in work for name, way in WAYS[one].items()}
     taken: dict[str, list[dict[str, float]]] = {}
     for _ in range(rounds):
-        for name, (count, library, ranked) in ways.items():
-            if (found := run(count, library, folder, ranked)) is not None:
+        for name, way in ways.items():
+            if (found := run(way, folder)) is not None:
                 taken.setdefault(name, []).append(found)
     values = {
         f"{name}, {figure}": [one[figure] for one in found]
@@ -170,11 +231,12 @@ def compared(folder: str, rounds: int, work: Sequence[str]) -> dict[str, Any]:
         for figure in found[0]
     }
     pairs = [
-        (f"zoo{what}, 2 {how}", f"zoo{what}, 1 rank")
-        for what in ("", ", data")
-        for how in ("ranks", "processes")
+        (name, f"zoo{', data' * (', data' in name)}, 1 rank")
+        for name in ways
+        if name.startswith("zoo") and ", 2 " in name
     ]
-    for above, below in (*pairs, ("zoo, 2 ranks", "mlx-lm, 2 ranks")):
+    pairs += [(name, name.replace("zoo", "mlx-lm")) for name in ("zoo, 2 ranks", "zoo, 2 ranks by MPI")]
+    for above, below in pairs:
         for figure in (*FIGURES, DATA):
             with suppress(KeyError):
                 both = zip(values[f"{above}, {figure}"], values[f"{below}, {figure}"], strict=True)
@@ -184,7 +246,7 @@ def compared(folder: str, rounds: int, work: Sequence[str]) -> dict[str, Any]:
 
 def spread(values: Sequence[float]) -> dict[str, float]:
     """The median and the ends."""
-    return {name: round(of(values), 3) for name, of in (("median", median), ("min", min), ("max", max))}
+    return {name: float(f"{of(values):.4g}") for name, of in (("median", median), ("min", min), ("max", max))}
 
 
 def main() -> None:

@@ -16,12 +16,22 @@ from zoo.machine import THREADS
 
 LAUNCHER = Path(sys.executable).with_name("mlx.launch")
 ONE_THREAD = dict.fromkeys(THREADS, "1")
+# Its `mpirun` is beside Python, and starts more ranks than there are cores, also for root.
+FOR_MPIRUN = {
+    "PATH": os.pathsep.join([str(LAUNCHER.parent), os.environ.get("PATH", os.defpath)]),
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    **dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1"),
+}
+RANK = re.compile(rb"(?:MLX_RANK|OMPI_COMM_WORLD_RANK)=(\d+)")
 
 
 class Launched:
-    """A run on `size` ranks. `wait` gives what it printed; as a context manager it ends with no process left."""
+    """A run on `size` ranks. `wait` gives what it printed; as a context manager it ends with no process left.
 
-    def __init__(self, size, *command, env=None, stdin="", cwd=None):
+    `backend` is one of MLX's that connects the ranks: "ring" or "mpi".
+    """
+
+    def __init__(self, size, *command, env=None, stdin="", cwd=None, backend="ring"):
         reader, self._stdin = os.pipe()  # stays open: a rank may read it
         os.write(self._stdin, stdin.encode())
         self.process = subprocess.Popen(
@@ -31,6 +41,8 @@ class Launched:
                 str(size),
                 "-p",
                 str(free_ports(size)),
+                "--backend",
+                backend,
                 "--",
                 sys.executable,
                 *map(str, command),
@@ -41,7 +53,7 @@ class Launched:
             text=True,
             encoding="utf-8",
             cwd=cwd,
-            env={**os.environ, **ONE_THREAD, "HF_HUB_OFFLINE": "1", **(env or {})},
+            env={**os.environ, **ONE_THREAD, **FOR_MPIRUN, "HF_HUB_OFFLINE": "1", **(env or {})},
             start_new_session=True,
             # In the background it is ignored.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
@@ -71,7 +83,7 @@ class Launched:
             try:
                 if entry.name.isdecimal() and os.getpgid(int(entry.name)) == self.process.pid:
                     values = (entry / "environ").read_bytes().split(b"\0")
-                    rank = next((value[9:] for value in values if value.startswith(b"MLX_RANK=")), None)
+                    rank = next((found[1] for value in values if (found := RANK.fullmatch(value))), None)
                     if rank is not None and b"\nState:\tZ" not in (entry / "status").read_bytes():
                         found[int(rank)] = int(entry.name)
             except (OSError, ValueError):
@@ -89,9 +101,9 @@ class Launched:
         return subprocess.CompletedProcess(self.process.args, self.process.returncode, output, errors)
 
 
-def launch(size, *command, env=None, stdin="", cwd=None, timeout=120):
+def launch(size, *command, env=None, stdin="", cwd=None, timeout=120, backend="ring"):
     """Run `python COMMAND…` on `size` ranks: a `CompletedProcess` with the output of all. No process is left."""
-    with Launched(size, *command, env=env, stdin=stdin, cwd=cwd) as run:
+    with Launched(size, *command, env=env, stdin=stdin, cwd=cwd, backend=backend) as run:
         return run.wait(timeout)
 
 

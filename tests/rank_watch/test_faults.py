@@ -19,7 +19,8 @@ SOON = {"ZOO_RANKS_TIMEOUT": "3", "ZOO_RANKS_START": "20"}
 # A rank that works with the others until `fault` happens to the last one.
 WORK = """
 import errno, os, signal, sys, time
-fault, here = sys.argv[1], os.environ["MLX_RANK"] == sys.argv[2]
+from zoo.rank_watch.launcher import launched_rank
+fault, here = sys.argv[1], launched_rank() == int(sys.argv[2])
 if here and fault == "absent": time.sleep(1000)
 from zoo.cli.ranks import join_ranks
 from zoo import rank_watch
@@ -63,13 +64,14 @@ def fails(tmp_path):
     script = tmp_path / "work.py"
     script.write_text(textwrap.dedent(WORK))
 
-    def check(fault, size=2, rank=None):
+    def check(fault, size=2, rank=None, backend="ring"):
         rank = size - 1 if rank is None else rank
-        finished = launch(size, script, fault, rank, env=SOON)
+        finished = launch(size, script, fault, rank, env=SOON, backend=backend)
         lines = zoo_lines(finished)
         assert len(lines) == 1 and re.fullmatch(SAID[fault].format(rank), lines[0]), finished.stderr
-        assert finished.stdout == ""
-        assert sorted(exit_statuses(finished)) == [*range(size)], finished.stderr
+        if backend == "ring":  # whose launcher says how each rank ended, and prints no more
+            assert finished.stdout == ""
+            assert sorted(exit_statuses(finished)) == [*range(size)], finished.stderr
 
     return check
 
@@ -85,6 +87,20 @@ def test_a_fault_of_one_rank_ends_all_with_one_line(fails, fault):
 @pytest.mark.parametrize("fault", ["killed", "stopped"])
 def test_rank_1_names_rank_0_when_that_is_lost(fails, fault):
     fails(fault, rank=0)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, marks=[] if fault in ("killed", "stopped") else [pytest.mark.nightly]) for fault in SAID],
+)
+def test_a_fault_of_a_rank_of_mpi_ends_all_with_one_line(fails, fault):
+    fails(fault, size=3, backend="mpi")
+
+
+def test_ranks_of_mpi_write_the_same_text():
+    question = ("-m", "zoo", "run", "llama", "The capital city of China is", "--parallel", "tensor")
+    finished = launch(2, *question, backend="mpi")
+    assert finished.stdout == " Beijing.\n", finished.stderr
 
 
 def test_ranks_that_are_no_neighbours_of_the_lost_one_end_too(fails):

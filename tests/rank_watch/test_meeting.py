@@ -1,6 +1,7 @@
 """How ranks find each other, and what the watch takes from a connection."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -39,6 +40,48 @@ def test_ranks_meet_at_the_port_before_the_one_that_mlx_listens_on(hosts):
 def test_another_address_can_be_given(hosts):
     environment = hosts('[["10.0.0.1:5000"], ["10.0.0.2:5001"]]') | {"ZOO_RANKS_ADDRESS": "192.168.0.7:99"}
     assert meeting_point(environment) == ("192.168.0.7", 99, 2)
+
+
+MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+
+
+def test_ranks_of_open_mpi_on_one_machine_meet_by_a_file(tmp_path):
+    environment = MPI | {"PMIX_SERVER_TMPDIR": str(tmp_path)}
+    assert launched(environment) and launched_rank(environment) == 1
+    assert meeting_point(environment) == ("127.0.0.1", tmp_path / "zoo-ranks-port", 2)
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        MPI,
+        MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "1", "PMIX_SERVER_TMPDIR": "/tmp"},
+        {"PMI_RANK": "1", "PMI_SIZE": "2"},
+    ],
+    ids=["no folder", "two machines", "another MPI"],
+)
+def test_other_ranks_of_mpi_meet_where_they_are_told(ranks):
+    assert meeting_point(ranks) is None
+    assert meeting_point(ranks | {"ZOO_RANKS_ADDRESS": "10.0.0.1:99"}) == ("10.0.0.1", 99, 2)
+
+
+def test_one_rank_of_mpi_has_nobody_to_meet(tmp_path):
+    environment = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+    assert meeting_point(environment | {"PMIX_SERVER_TMPDIR": str(tmp_path)}) is None
+
+
+def test_a_port_that_rank_0_chose_is_read_from_its_file(tmp_path):
+    file, found = tmp_path / "port", []
+    deadline = time.monotonic() + 20
+    other = threading.Thread(
+        target=lambda: found.append(connect("127.0.0.1", file, 1, deadline, FACTS)), daemon=True
+    )
+    other.start()
+    meeting = Meeting(file, 2)
+    for one in (meeting, other):
+        one.join(20)
+    assert [peer.rank for peer in meeting.found] == [1] and [peer.rank for peer in found] == [0]
+    assert os.listdir(tmp_path) == ["port"]
 
 
 def test_one_rank_is_a_command_that_runs_alone(hosts):

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 LINE_KEYS = ("prompt", "messages", "id")  # the keys of a line that are no settings
 MADE_BY = "made_by"  # the first key of an answer: the run that wrote it
-# Ranks exchange finished answers after at least so many seconds and steps, since an exchange waits for the slowest rank.
-EXCHANGE, EXCHANGE_STEPS = 2.0, 20
+# Ranks exchange finished answers after at least so many seconds and steps. An exchange waits for the slowest rank, so that the
+# time between two doubles until it is the longest.
+EXCHANGE, EXCHANGE_STEPS, LONGEST_EXCHANGE = 2.0, 20, 30.0
 
 
 @frozen()
@@ -309,10 +310,11 @@ def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str])
 
 def _exchanged(answers: Iterator[list[Answer]]) -> Iterator[Answer]:
     """Yield the answers of all ranks, on each rank."""
-    unfinished = True
+    unfinished, interval = True, EXCHANGE
     while unfinished:
         found: list[Answer] = []
-        deadline = time.monotonic() + EXCHANGE
+        deadline = time.monotonic() + interval
+        interval = min(2 * interval, LONGEST_EXCHANGE)
         ended = True
         for steps, some in enumerate(answers, 1):
             found += some

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from zoo.errors import RankError, in_words
@@ -33,11 +34,16 @@ def launched_rank(environ: Mapping[str, str] = os.environ) -> int:
     return int(next((environ[name] for name in LAUNCHED if name in environ), "0"))
 
 
-def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int, int] | None:
-    """The host and port of rank 0, and the number of ranks. None for one rank, and where the launcher names no address."""
-    if "MLX_RANK" not in environ or not launched(environ):
+def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int | Path, int] | None:
+    """The host and port of rank 0, and the number of ranks. None for one rank, and where the launcher names no address.
+
+    `mpirun` names none. On one machine rank 0 then chooses a port, and writes it to the file that is returned in its place.
+    """
+    if not launched(environ):
         return None
     try:
+        if "MLX_RANK" not in environ:
+            return _meeting_point_under_mpi(environ)
         if "MLX_JACCL_COORDINATOR" in environ:
             address, size = environ["MLX_JACCL_COORDINATOR"], len(_json_file(environ["MLX_IBV_DEVICES"]))
         elif "NCCL_HOST_IP" in environ:
@@ -48,12 +54,34 @@ def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int, in
             address, size = nodes[0][0], len(nodes)
         if size < 2:
             return None
-        given = environ.get("ZOO_RANKS_ADDRESS")
-        host, _, port = (given or address).rpartition(":")
-        # MLX listens on the port that the launcher names: the watch takes the one before it.
-        return host, int(port) - (given is None), size
+        if given := _given_address(environ):
+            return *given, size
+        host, port = _split(address)
+        return host, port - 1, size  # MLX listens on the port that the launcher names
     except (KeyError, OSError, ValueError, IndexError, TypeError) as error:
         raise RankError(f"the ranks' addresses cannot be read: {in_words(error)}") from error
+
+
+def _meeting_point_under_mpi(environ: Mapping[str, str]) -> tuple[str, int | Path, int] | None:
+    size = int(environ.get("OMPI_COMM_WORLD_SIZE") or environ.get("PMI_SIZE") or 1)
+    if size < 2:
+        return None
+    if given := _given_address(environ):
+        return *given, size
+    folder = environ.get("PMIX_SERVER_TMPDIR")  # of this run, which Open MPI removes at its end
+    if folder is None or environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") != str(size):
+        return None
+    return "127.0.0.1", Path(folder, "zoo-ranks-port"), size
+
+
+def _given_address(environ: Mapping[str, str]) -> tuple[str, int] | None:
+    address = environ.get("ZOO_RANKS_ADDRESS")
+    return None if address is None else _split(address)
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
 
 
 def _json_file(path: str) -> Any:

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from zoo.errors import RankError, in_words
@@ -61,12 +62,24 @@ class Peer:
         return messages
 
 
-def accept(host: str, port: int, size: int, deadline: float, facts: Mapping[str, Any]) -> list[Peer]:
-    """Rank 0: connections to all other ranks, whose versions are the same."""
+def accept(
+    host: str, port: int | Path, size: int, deadline: float, facts: Mapping[str, Any]
+) -> list[Peer]:
+    """Rank 0: connections to all other ranks, whose versions are the same.
+
+    A file in the place of the port is written: it gets the number of a port that is free.
+    """
     came: dict[int, Peer] = {}
     unknown: list[Peer] = []
     try:
-        server = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        server = socket.create_server(
+            (host, port if isinstance(port, int) else 0),
+            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+        )
+        if isinstance(port, Path):
+            whole = port.with_suffix(".new")
+            whole.write_text(str(server.getsockname()[1]), encoding="utf-8")
+            whole.replace(port)
     except OSError as error:
         raise RankError(
             f"rank 0 cannot wait for the others at {host}:{port} ({error.strerror}); is another run there?"
@@ -102,17 +115,18 @@ def accept(host: str, port: int, size: int, deadline: float, facts: Mapping[str,
     return peers
 
 
-def connect(host: str, port: int, rank: int, deadline: float, facts: Mapping[str, Any]) -> Peer:
-    """Another rank: its connection to rank 0."""
+def connect(host: str, port: int | Path, rank: int, deadline: float, facts: Mapping[str, Any]) -> Peer:
+    """Another rank: its connection to rank 0, at a port or at the one in a file that rank 0 writes."""
     while True:
         try:
-            connection = socket.create_connection((host, port), timeout=1.0)
+            number = port if isinstance(port, int) else int(port.read_text(encoding="utf-8"))
+            connection = socket.create_connection((host, number), timeout=1.0)
             # Where nobody listens yet at a port that a client may get, the client can reach itself.
             if connection.getsockname() == connection.getpeername():
                 connection.close()
                 raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
             peer = Peer(connection, rank=0)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             if time.monotonic() < deadline:
                 time.sleep(0.05)
                 continue
