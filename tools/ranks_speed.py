@@ -99,20 +99,15 @@ def processes(way: Way, folder: str, hosts: str) -> list[subprocess.Popen[str]]:
         ranks_of_mpirun = [["-n", "1", *command] for command in commands]
         joined = [part for command in ranks_of_mpirun for part in (":", *command)][1:]
         commands = [["mpirun", "--bind-to", "none", *joined]]
-    return [
-        subprocess.Popen(
-            command,
-            env=environment
-            | (
-                {"MLX_RANK": str(rank), "MLX_HOSTFILE": hosts}
-                if way.backend == "ring" and way.count > 1
-                else {}
-            ),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank, command in enumerate(commands)
-    ]
+        # A rank that waits lets its own threads go first, as `mpirun` has it where there are more ranks than cores.
+        environment["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    elif way.backend == "ring" and way.count > 1:
+        environment["MLX_HOSTFILE"] = hosts
+    started = []
+    for rank, command in enumerate(commands):
+        place = {"MLX_RANK": str(rank)} if "MLX_HOSTFILE" in environment else {}
+        started.append(subprocess.Popen(command, env=environment | place, stdout=subprocess.PIPE, text=True))
+    return started
 
 
 def worker(library: str, folder: str) -> dict[str, float]:
