@@ -66,15 +66,15 @@ wheel: $(VENV)/.test  ## build the wheel and use it in an environment of its own
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
+# Here and below without compiling thousands of modules that are never imported: Python compiles one when it first imports it.
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/pip
-	$(BIN)/pip install --quiet --editable .
+	$(BIN)/pip install --quiet --no-compile --editable .
 	touch $@
 
 $(VENV)/.%: pyproject.toml | $(VENV)/bin/pip
-	$(BIN)/pip install --quiet --editable '.[$*]'
+	$(BIN)/pip install --quiet --no-compile --editable '.[$*]'
 	touch $(VENV)/.installed $@
 
-# Without compiling thousands of modules that are never imported, here and for clients.
 $(VENV)-parity/.installed: pyproject.toml Makefile
 	test -d $(VENV)-parity || $(PYTHON) -m venv $(VENV)-parity
 	$(VENV)-parity/bin/pip install --quiet --no-compile --editable '.[parity,fast]'

@@ -7,7 +7,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$python" -m build --wheel --outdir "$folder" . >"$folder/build.log" 2>&1 || { cat "$folder/build.log"; exit 1; }
 "${PYTHON:-python3}" -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet "$folder"/*.whl pytest
+"$folder/venv/bin/pip" install --quiet --no-compile "$folder"/*.whl pytest
 cp -r tests "$folder/tests"
 "$python" tools/tutorial_files.py "$folder"
 cd "$folder"

@@ -91,7 +91,10 @@ def test_rank_1_names_rank_0_when_that_is_lost(fails, fault):
 
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(fault, marks=[] if fault in ("killed", "stopped") else [pytest.mark.nightly]) for fault in SAID],
+    [
+        pytest.param(fault, marks=[] if fault in ("killed", "stopped") else [pytest.mark.nightly])
+        for fault in SAID
+    ],
 )
 def test_a_fault_of_a_rank_of_mpi_ends_all_with_one_line(fails, fault):
     fails(fault, size=3, backend="mpi")

@@ -66,7 +66,11 @@ def test_other_ranks_of_mpi_meet_where_they_are_told(ranks):
 
 
 def test_one_rank_of_mpi_has_nobody_to_meet(tmp_path):
-    environment = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+    environment = {
+        "OMPI_COMM_WORLD_RANK": "0",
+        "OMPI_COMM_WORLD_SIZE": "1",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
+    }
     assert meeting_point(environment | {"PMIX_SERVER_TMPDIR": str(tmp_path)}) is None
 
 

@@ -62,9 +62,7 @@ class Peer:
         return messages
 
 
-def accept(
-    host: str, port: int | Path, size: int, deadline: float, facts: Mapping[str, Any]
-) -> list[Peer]:
+def accept(host: str, port: int | Path, size: int, deadline: float, facts: Mapping[str, Any]) -> list[Peer]:
     """Rank 0: connections to all other ranks, whose versions are the same.
 
     A file in the place of the port is written: it gets the number of a port that is free.
