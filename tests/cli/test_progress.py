@@ -15,7 +15,7 @@ from zoo.inspect.perplexity import divergence
 
 # The commands as they are, but each report takes a while, and nobody waits a second for the first bar.
 SLOW = (
-    "import sys, time, zoo.loading, zoo.cli.progress as p\n"
+    "import sys, time, rich.progress, zoo.loading, zoo.cli.progress as p\n"  # rich: which else may come after the work
     "p.AFTER, zoo.checkpoint.finite.READ = 0.01, 1\n"
     "plain = p.Progress.__call__\n"
     "def slow(self, done, total):\n"

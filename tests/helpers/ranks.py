@@ -83,7 +83,7 @@ class Launched:
             try:
                 if entry.name.isdecimal() and os.getpgid(int(entry.name)) == self.process.pid:
                     values = (entry / "environ").read_bytes().split(b"\0")
-                    rank = next((found[1] for value in values if (found := RANK.fullmatch(value))), None)
+                    rank = next((match[1] for value in values if (match := RANK.fullmatch(value))), None)
                     if rank is not None and b"\nState:\tZ" not in (entry / "status").read_bytes():
                         found[int(rank)] = int(entry.name)
             except (OSError, ValueError):
