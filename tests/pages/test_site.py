@@ -92,7 +92,7 @@ def test_no_page_is_wider_than_a_phone(first, browser):
     page.close()
 
 
-@pytest.mark.parametrize(("name", "theme", "width"), looked_at())
+@pytest.mark.parametrize(("name", "theme", "width"), list(looked_at()))
 def test_a_page_is_accessible(name, theme, width, visit):
     page = visit(SITE / name, width=width, height=844)
     page.evaluate("theme => document.body.dataset.theme = theme", theme)
