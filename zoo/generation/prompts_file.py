@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 LINE_KEYS = ("prompt", "messages", "id")  # the keys of a line that are no settings
 MADE_BY = "made_by"  # the first key of an answer: the run that wrote it
-# Ranks exchange finished answers after at least so many seconds and steps. An exchange waits for the slowest rank, so that the
-# time between two doubles until it is the longest.
+# Ranks first exchange finished answers after so many seconds, and at least so many steps. Each exchange waits for the slowest rank,
+# so the interval doubles after each one, up to the longest.
 EXCHANGE, EXCHANGE_STEPS, LONGEST_EXCHANGE = 2.0, 20, 30.0
 
 

@@ -6,9 +6,9 @@ silence after `ZOO_RANKS_TIMEOUT` seconds (15). All ranks have to come within `Z
 different numbers of collectives, and call no more for `ZOO_RANKS_STALL` seconds (600), end too.
 
 The address is that of rank 0 in the launcher's settings, or `ZOO_RANKS_ADDRESS` (host:port), for ranks that reach rank 0 only by
-another network than MLX's. Open MPI's `mpirun` names no address: its ranks on one machine meet by a file in the folder of the
-run. Where it starts ranks on several, and under other launchers of MPI, the watch needs `ZOO_RANKS_ADDRESS`; without it there is
-none, and such a launcher alone ends the ranks when one has ended.
+another network than MLX's. Open MPI's `mpirun` gives no address. Its ranks on one machine read the port of rank 0 from a file in
+the folder of the run. Its ranks on several machines, and ranks of other MPIs, need `ZOO_RANKS_ADDRESS`. Without it there is no
+watch: the launcher ends the ranks when one has ended, and nothing ends them when one hangs.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ def launched_rank(environ: Mapping[str, str] = os.environ) -> int:
 def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int | Path, int] | None:
     """The host and port of rank 0, and the number of ranks. None for one rank, and where the launcher names no address.
 
-    `mpirun` names none. On one machine rank 0 then chooses a port, and writes it to the file that is returned in its place.
+    `mpirun` gives no address. For ranks on one machine a file is returned instead of the port: rank 0 chooses a port and writes
+    its number to the file.
     """
     if not launched(environ):
         return None

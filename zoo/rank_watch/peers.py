@@ -65,7 +65,7 @@ class Peer:
 def accept(host: str, port: int | Path, size: int, deadline: float, facts: Mapping[str, Any]) -> list[Peer]:
     """Rank 0: connections to all other ranks, whose versions are the same.
 
-    A file in the place of the port is written: it gets the number of a port that is free.
+    If `port` is a file, rank 0 listens at a free port and writes its number to the file.
     """
     came: dict[int, Peer] = {}
     unknown: list[Peer] = []
@@ -114,7 +114,7 @@ def accept(host: str, port: int | Path, size: int, deadline: float, facts: Mappi
 
 
 def connect(host: str, port: int | Path, rank: int, deadline: float, facts: Mapping[str, Any]) -> Peer:
-    """Another rank: its connection to rank 0, at a port or at the one in a file that rank 0 writes."""
+    """Another rank: its connection to rank 0. If `port` is a file, it waits until rank 0 has written the number to it."""
     while True:
         try:
             number = port if isinstance(port, int) else int(port.read_text(encoding="utf-8"))
