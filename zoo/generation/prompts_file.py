@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 
 LINE_KEYS = ("prompt", "messages", "id")  # the keys of a line that are no settings
 MADE_BY = "made_by"  # the first key of an answer: the run that wrote it
-# Ranks first exchange finished answers after so many seconds, and at least so many steps. Each exchange waits for the slowest rank,
-# so the interval doubles after each one, up to the longest.
-EXCHANGE, EXCHANGE_STEPS, LONGEST_EXCHANGE = 2.0, 20, 30.0
+# Ranks exchange finished answers after at least so many seconds and steps, since an exchange waits for the slowest rank.
+EXCHANGE, EXCHANGE_STEPS = 2.0, 20
 
 
 @frozen()
@@ -310,11 +309,10 @@ def _answers_in(output: Path, lines: Sequence[Line], made_by: Mapping[str, str])
 
 def _exchanged(answers: Iterator[list[Answer]]) -> Iterator[Answer]:
     """Yield the answers of all ranks, on each rank."""
-    unfinished, interval = True, EXCHANGE
+    unfinished = True
     while unfinished:
         found: list[Answer] = []
-        deadline = time.monotonic() + interval
-        interval = min(2 * interval, LONGEST_EXCHANGE)
+        deadline = time.monotonic() + EXCHANGE
         ended = True
         for steps, some in enumerate(answers, 1):
             found += some

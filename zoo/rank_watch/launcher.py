@@ -35,10 +35,9 @@ def launched_rank(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int | Path, int] | None:
-    """The host and port of rank 0, and the number of ranks. None for one rank, and where the launcher names no address.
+    """The host and port of rank 0, and the number of ranks. None for a single rank, or where the address is not known.
 
-    `mpirun` gives no address. For ranks on one machine a file is returned instead of the port: rank 0 chooses a port and writes
-    its number to the file.
+    For ranks that Open MPI starts on one machine, the port is a file: rank 0 chooses a port and writes its number to the file.
     """
     if not launched(environ):
         return None
@@ -77,7 +76,7 @@ def _meeting_point_under_mpi(environ: Mapping[str, str]) -> tuple[str, int | Pat
 
 def _given_address(environ: Mapping[str, str]) -> tuple[str, int] | None:
     address = environ.get("ZOO_RANKS_ADDRESS")
-    return None if address is None else _split(address)
+    return _split(address) if address else None
 
 
 def _split(address: str) -> tuple[str, int]:

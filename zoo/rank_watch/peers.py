@@ -63,9 +63,9 @@ class Peer:
 
 
 def accept(host: str, port: int | Path, size: int, deadline: float, facts: Mapping[str, Any]) -> list[Peer]:
-    """Rank 0: connections to all other ranks, whose versions are the same.
+    """Accept, on rank 0, the connections of all other ranks, which must have the same versions.
 
-    If `port` is a file, rank 0 listens at a free port and writes its number to the file.
+    If `port` is a file, rank 0 listens on a free port and writes its number to the file.
     """
     came: dict[int, Peer] = {}
     unknown: list[Peer] = []
@@ -80,7 +80,8 @@ def accept(host: str, port: int | Path, size: int, deadline: float, facts: Mappi
             whole.replace(port)
     except OSError as error:
         raise RankError(
-            f"rank 0 cannot wait for the others at {host}:{port} ({error.strerror}); is another run there?"
+            f"rank 0 cannot wait for the others at {host}:{port} ({error.strerror})"
+            + ("; is another run there?" if isinstance(port, int) else "")
         ) from error
     with server, suppress(SystemExit):  # SIGTERM, which `mlx.launch` sends when a rank has ended
         while len(came) < size - 1 and (left := deadline - time.monotonic()) > 0:
@@ -114,7 +115,7 @@ def accept(host: str, port: int | Path, size: int, deadline: float, facts: Mappi
 
 
 def connect(host: str, port: int | Path, rank: int, deadline: float, facts: Mapping[str, Any]) -> Peer:
-    """Another rank: its connection to rank 0. If `port` is a file, it waits until rank 0 has written the number to it."""
+    """Connect another rank to rank 0. If `port` is a file, wait until rank 0 has written the number to it."""
     while True:
         try:
             number = port if isinstance(port, int) else int(port.read_text(encoding="utf-8"))

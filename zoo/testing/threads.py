@@ -36,8 +36,8 @@ class _Meeting:
 
     def __init__(self, count: int) -> None:
         self.barrier = threading.Barrier(count)
-        # What the ranks give to a collective, by rank. Collectives use the two lists in turn: a rank that is already in the
-        # next one overwrites nothing that others still read.
+        # The inputs of a collective, by rank. Successive collectives use the two lists in turn, so a rank that is one ahead does
+        # not overwrite what others still read.
         self.given: list[list[tuple[str, Any]]] = [[("", None)] * count for _ in range(2)]
         self.sent: dict[tuple[int, int], Queue[mx.array]] = {
             (source, target): Queue() for source in range(count) for target in range(count)
