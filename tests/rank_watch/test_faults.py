@@ -100,6 +100,14 @@ def test_a_fault_of_a_rank_of_mpi_ends_all_with_one_line(fails, fault):
     fails(fault, size=3, backend="mpi")
 
 
+def test_ranks_without_a_library_of_mpi_end_with_one_line(tmp_path):
+    script = tmp_path / "work.py"
+    script.write_text("import os\nos.environ['MLX_MPI_LIBNAME'] = 'none'\n" + textwrap.dedent(WORK))
+    finished = launch(2, script, "none", 0, env=SOON, backend="mpi")
+    [line] = zoo_lines(finished)
+    assert line.startswith("zoo: error: MLX cannot connect the ranks ("), line
+
+
 def test_ranks_of_mpi_write_the_same_text():
     question = ("-m", "zoo", "run", "llama", "The capital city of China is", "--parallel", "tensor")
     finished = launch(2, *question, backend="mpi")

@@ -7,6 +7,7 @@ A command that was started alone is rank 0 of 1, and its collectives return what
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import rank_watch
-from zoo.errors import ZooError
+from zoo.errors import RankError, ZooError, in_words
 from zoo.rank_watch.launcher import launched
 
 
@@ -32,7 +33,12 @@ def _joined() -> tuple[mx.distributed.Group | None, Random]:
         ranks = mx.distributed.init()
     else:
         with watch.guard():
-            ranks = mx.distributed.init(strict=True)
+            try:
+                ranks = mx.distributed.init(strict=True)
+            except RuntimeError as error:
+                found = "MLX_RANK" in os.environ or "MLX_MPI_LIBNAME" in os.environ
+                hint = "" if found else "; MLX_MPI_LIBNAME names the library of MPI, and `mlx.launch` sets it"
+                raise RankError(f"MLX cannot connect the ranks ({in_words(error)}){hint}") from error
         # A stranger that took a rank's place in the watch is not in the ring, and does not know what rank 0 says there.
         watch.check_alike("the connection", _shared(secrets.token_hex(16), ranks))
     return ranks, Random(_shared(secrets.randbits(128), ranks))
