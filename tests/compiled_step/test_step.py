@@ -53,42 +53,28 @@ def test_joined_or_not_it_gives_the_models_logits(name, joins, monkeypatch):
     same(*both(made.model, made.tokens[:, :9]), "the logits")
 
 
-@pytest.mark.parametrize("count", [2, 5])
 @pytest.mark.parametrize("name", ["llama", "gpt2", "qwen2"])
-def test_vectors_as_columns_give_the_models_logits(name, count, monkeypatch):
-    """As many columns as there are vectors, or more."""
-    monkeypatch.setattr(runtime, "columns", lambda rows, width: count)
+def test_vectors_as_columns_give_the_models_logits(name, monkeypatch):
+    monkeypatch.setattr(runtime, "prefers_columns", lambda rows, shape: True)
     made = subject(name)
-    assert made.tokens.shape[0] == 2
     same(*both(made.model, made.tokens[:, :9]), "the logits")
 
 
-@pytest.mark.parametrize("short_rows", [1, 1000], ids=["divided among cores", "as two vectors"])
-@pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_one_vector_gives_the_models_logits(name, short_rows, monkeypatch, cpu):
-    monkeypatch.setattr(operations, "blas", lambda: "MKL")
-    monkeypatch.setattr(operations, "SHORT_ROWS", short_rows)
-    monkeypatch.setattr(operations, "LARGE_MATRIX", 1)
-    streams = [mx.new_stream(mx.cpu) for _ in range(3)]
-    monkeypatch.setattr(device, "side_streams", lambda: streams)
-    made = subject(name)
-    assert runtime.vector_product(mx.zeros((7, 3)))(mx.ones((1, 3))).shape == (1, 7)
-    same(*both(made.model, made.tokens[:1, :9]), "the logits")
+def test_some_numbers_of_vectors_are_columns_and_on_no_gpu(monkeypatch, cpu):
+    def counts(shape):
+        return [rows for rows in range(1, 60) if runtime.prefers_columns(rows, shape)]
 
-
-def test_some_numbers_of_vectors_are_turned_and_on_no_gpu(monkeypatch, cpu):
-    short, long = operations.SHORT_ROWS - 1, operations.SHORT_ROWS
-    counts = (1, 2, 4, 5, 8, 9, 33, 48, 49)
     monkeypatch.setattr(operations, "blas", lambda: "MKL")
-    assert [runtime.columns(rows, short) for rows in counts] == [0, 2, 4, 0, 0, 16, 48, 48, 0]
-    assert [runtime.columns(rows, long) for rows in counts] == [0, 2, 4, 16, 16, 16, 48, 48, 0]
+    assert counts((1024, 1024)) == []
+    assert counts((4096, 576)) == [4, 5, 6, 7, 8]
+    assert counts((2048, 1024)) == list(range(4, operations.MOST_COLUMNS + 1))
     monkeypatch.setattr(operations, "blas", lambda: "OpenBLAS")
-    assert [runtime.columns(rows, short) for rows in counts] == [0, 2, 4, 5, 8, 9, 33, 48, 0]
+    assert counts((7, 3)) == list(range(2, operations.MOST_COLUMNS + 1))
     monkeypatch.setattr(device, "on_gpu", lambda: True)
-    assert not any(runtime.columns(rows, short) for rows in counts)
+    assert counts((7, 3)) == []
     monkeypatch.setattr(device, "on_gpu", lambda: False)
     monkeypatch.setattr(operations, "blas", lambda: "none")
-    assert not any(runtime.columns(rows, short) for rows in counts)
+    assert counts((7, 3)) == []
 
 
 @pytest.fixture

@@ -213,24 +213,14 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array], matrix: Matrix) ->
 
 def _dense(matrix: Matrix, bias: mx.array | None) -> Function:
     """x Wᵀ + b, (B, I) -> (B, O), or, where so many vectors are multiplied faster as columns, (W xᵀ + b)ᵀ."""
-    column = None if bias is None else bias[:, None]  # (O, 1)
+    column, shape = None if bias is None else bias[:, None], matrix.array.shape  # (O, 1), (O, I)
     mx.eval(column)
-    width, of_vector = matrix.array.shape[1], runtime.vector_product(matrix.array)
-
-    def as_rows(x: mx.array) -> mx.array:
-        return x @ matrix.transposed if bias is None else mx.addmm(bias, x, matrix.transposed)
 
     def multiply(x: mx.array) -> mx.array:
-        rows = x.shape[0]
-        if rows == 1 and of_vector is not None:
-            return of_vector(x) if bias is None else of_vector(x) + bias
-        columns = 0 if matrix.column_major or x.ndim != 2 else runtime.columns(rows, width)
-        if not columns:
-            return as_rows(x)
-        if columns > rows:  # those that are added are not read
-            x = mx.concatenate([x] * -(-columns // rows))[:columns]
-        y = matrix.array @ x.T if column is None else mx.addmm(column, matrix.array, x.T)  # (O, columns)
-        return y[:, :rows].T
+        if matrix.column_major or x.ndim != 2 or not runtime.prefers_columns(x.shape[0], shape):
+            return x @ matrix.transposed if bias is None else mx.addmm(bias, x, matrix.transposed)
+        y = matrix.array @ x.T if column is None else mx.addmm(column, matrix.array, x.T)  # (O, B)
+        return y.T
 
     return multiply
 

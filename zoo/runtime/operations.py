@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from zoo.runtime.arithmetic import ColumnMajorCopy
 
 MANY_NUMBERS = 2**16  # whose exp takes the CPU longer than it takes to call numpy's
-SHORT_ROWS = 1024  # numbers of a row below which MKL reads a matrix faster for two vectors than for one
-LARGE_MATRIX = 2**20  # numbers of a matrix whose product with one vector is divided among cores
+LARGE_MATRIX = 2**21  # numbers of a matrix that MKL multiplies faster by few vectors as columns
+LONG_ROWS = 1024  # numbers of its rows from which on that holds for more than eight vectors
 LEAST_COLUMN_MAJOR = 2**19  # numbers of a matrix that OpenBLAS multiplies faster in column-major order
 LEAST_COLUMN_MAJOR_WIDE = 2**23  # of one with more inputs than outputs
 MOST_COLUMNS = 48  # vectors at once that MKL and OpenBLAS multiply faster as columns
@@ -53,50 +53,19 @@ def elementwise(function: Callable[[mx.array], mx.array], name: str) -> Callable
     return either
 
 
-def columns(rows: int, width: int) -> int:
-    """The number of columns with which W xᵀ is faster than x Wᵀ for so many vectors; 0 where it is not.
+def prefers_columns(rows: int, shape: Sequence[int]) -> bool:
+    """Whether so many vectors, as columns, are multiplied faster by a matrix W (O, I): W xᵀ rather than x Wᵀ.
 
-    `width` is that of a vector. Both libraries pack a transposed matrix for each product, which for few vectors takes as long as
-    the product. MKL has fast kernels for 2 to 4 columns and for multiples of 16. Columns beyond `rows` are padding.
+    Both libraries pack a transposed matrix for each product. For few vectors that takes as long as the product. MKL has fast
+    kernels for up to three vectors as rows, and gains with large matrices alone.
     """
-    library = blas()
-    if rows == 1 or rows > MOST_COLUMNS or library not in ("MKL", "OpenBLAS") or device.on_gpu():
-        return 0
-    if rows <= 4 or library == "OpenBLAS":
-        return rows
-    return 0 if rows <= 8 and width < SHORT_ROWS else -(-rows // 16) * 16
-
-
-def vector_product(weight: mx.array) -> Callable[[mx.array], mx.array] | None:
-    """A faster form of x Wᵀ for one vector, (1, I) -> (1, O); None where there is none.
-
-    MKL reads short rows faster for two vectors than for one. It multiplies a matrix by one vector on one core, whose
-    reading of memory bounds it: a large matrix is divided among the cores.
-    """
-    streams = device.side_streams()
-    if blas() != "MKL" or device.on_gpu():
-        return None
-    if weight.shape[1] < SHORT_ROWS:
-        transposed = weight.T
-        mx.eval(transposed)
-        return lambda x: (mx.concatenate([x, x]) @ transposed)[:1]
-    if len(streams) == 1 or weight.size < LARGE_MATRIX:
-        return None
-    parts = [part.T for part in mx.split(weight, _ends(weight.shape[0], len(streams)))]
-    mx.eval(parts)
-    places = (None, *streams[1:])  # the first part where the vector was computed
-
-    def multiply(x: mx.array) -> mx.array:
-        found = [mx.matmul(x, part, stream=stream) for part, stream in zip(parts, places, strict=False)]
-        return mx.concatenate(found, axis=-1)
-
-    return multiply
-
-
-def _ends(size: int, count: int) -> list[int]:
-    """The ends of at most `count` equal parts of an axis, but for the last."""
-    step = -(-size // count)
-    return list(range(step, size, step))
+    library, (outputs, inputs) = blas(), shape
+    if rows == 1 or rows > MOST_COLUMNS or device.on_gpu():
+        return False
+    if library == "MKL":
+        large = outputs * inputs >= LARGE_MATRIX and (rows <= 8 or inputs >= LONG_ROWS)
+        return rows > 3 and large
+    return library == "OpenBLAS"
 
 
 def prefers_column_major(shape: Sequence[int], dtype: mx.Dtype) -> bool:
@@ -151,7 +120,8 @@ def _divided(
     weight: mx.array, scales: mx.array, biases: mx.array | None, count: int
 ) -> list[tuple[mx.array, mx.array, mx.array | None]]:
     """Packed numbers in at most `count` parts of the first axis."""
-    ends = _ends(weight.shape[0], count)
+    step = -(-weight.shape[0] // count)
+    ends = list(range(step, weight.shape[0], step))
     parts = [mx.split(array, ends) for array in (weight, scales)]
     return list(
         zip(*parts, [None] * len(parts[0]) if biases is None else mx.split(biases, ends), strict=True)
