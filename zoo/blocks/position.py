@@ -13,8 +13,10 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo import recipe
+from zoo import recipe, runtime
 from zoo.errors import PromptError
+
+MANY_NUMBERS = 2**20  # above which MLX's own function, whose parts are smaller, rotates faster
 
 
 class LearnedPositions(nn.Module):
@@ -85,7 +87,7 @@ class RoPE(nn.Module):
         self.magnitude = 1.0 if scaling is None else scaling.magnitude
         self.depends_on_length = scaling is not None and scaling.depends_on_length
         # A leading underscore keeps the computed wavelengths out of the parameters.
-        self._wavelengths = None
+        self._wavelengths, self._turns = None, None
         if scaling is not None and not scaling.depends_on_length:
             self._wavelengths = scaling.wavelengths(frequencies(spec.theta, self.dims))
 
@@ -102,10 +104,40 @@ class RoPE(nn.Module):
             if wavelengths is None:
                 wavelengths = mx.array([1 / f for f in frequencies(self.theta, self.dims)])
             return rotated_by(x, token_positions(x.shape[-2], offset), wavelengths, self.interleaved)
+        if isinstance(offset, int) and (waves := self._waves(x, offset)):
+            cos, sin = waves
+            return x * cos + mx.roll(x, self.dims // 2, axis=-1) * sin
         base = self.theta if wavelengths is None else None
         return mx.fast.rope(
             x, self.dims, traditional=self.interleaved, base=base, scale=1.0, offset=offset, freqs=wavelengths
         )
+
+    def _waves(self, x: mx.array, offset: int) -> tuple[mx.array, mx.array] | None:
+        """cos and sin (T, K) of the angles of x, −sin for the first of each pair: computed once for all layers of a pass.
+
+        None where MLX's own function rotates x, which computes them each time.
+        """
+        halves = x.shape[-1] == self.dims and not self.interleaved
+        if self.depends_on_length or not halves or x.size > MANY_NUMBERS or x.dtype != mx.float32:
+            return None
+        turns, length = self.turns(), x.shape[-2]
+
+        def make() -> tuple[mx.array, mx.array]:
+            angles = token_positions(length, offset)[:, None] * mx.array([*turns, *turns])
+            signs = mx.array([-1.0] * len(turns) + [1.0] * len(turns))
+            waves = mx.cos(angles), mx.sin(angles) * signs
+            mx.eval(waves)
+            return waves
+
+        return runtime.once_a_pass((RoPE, turns, length, offset), make)
+
+    def turns(self) -> tuple[float, ...]:
+        """The frequencies in radians a position, (K/2,), where they do not depend on the length of the text."""
+        if self._turns is None:
+            scaled = self._wavelengths
+            found = frequencies(self.theta, self.dims) if scaled is None else (1 / scaled).tolist()
+            self._turns = tuple(found)
+        return self._turns
 
 
 def rope_stable_length(model: nn.Module) -> int | None:

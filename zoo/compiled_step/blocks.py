@@ -19,7 +19,7 @@ from zoo.blocks.head import Head
 from zoo.blocks.layer import CrossLayer, Layer
 from zoo.blocks.mask import Mask
 from zoo.blocks.norm import LayerNorm, RMSNorm
-from zoo.blocks.position import RoPE, SinusoidalPositions, frequencies
+from zoo.blocks.position import RoPE, SinusoidalPositions
 from zoo.blocks.quantized import QuantizedEmbedding
 from zoo.blocks.ranked import Elsewhere
 from zoo.cache import CrossCache
@@ -69,7 +69,7 @@ def rope(compiler: StepCompiler, rope: RoPE) -> Function | None:
 
     if interleaved or runtime.has_fused_kernels():
         return by_kernel
-    turns = frequencies(rope.theta, dims) if wavelengths is None else (1 / wavelengths).tolist()
+    turns = rope.turns()
     by_operations = compiler.shared(("turn", *turns), lambda: fallback_ops.Rotation(turns))
 
     def turned(x: mx.array, offset: Any) -> mx.array:

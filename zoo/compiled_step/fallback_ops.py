@@ -17,11 +17,14 @@ from zoo.compiled_step.compiler import Function
 
 def rms_norm(weight: mx.array, eps: float) -> Function:
     """x / √(mean(x²) + ε) · weight: (…, D) -> (…, D), in float32; `weight` may have more axes."""
-    mean, least, row = _mean(weight.shape[-1]), mx.array([eps]), mx.expand_dims(weight, 0)
+    size = weight.shape[-1]
+    mean, least, row = _mean(size), mx.array([[eps]]), mx.expand_dims(weight, 0)
     mx.eval(row)
 
     def normalise(x: mx.array) -> mx.array:
         x = x.astype(mx.float32)
+        if x.shape == row.shape:  # the fewest operations: a product of two matrices is one
+            return x * (mx.rsqrt(mx.addmm(least, x, x.T, 1 / size)) @ row)
         scale = mx.rsqrt(mx.addmm(least, mx.square(x), mean))  # (…, 1)
         # A product of two matrices is one operation, one of vectors of different shapes three.
         return x * (scale @ row if x.ndim == row.ndim == 2 else scale * weight)
@@ -31,7 +34,7 @@ def rms_norm(weight: mx.array, eps: float) -> Function:
 
 def layer_norm(weight: mx.array, bias: mx.array | None, eps: float) -> Function:
     """(x − mean(x)) / √(variance + ε) · weight + bias: (…, D) -> (…, D), in float32."""
-    mean, least = _mean(weight.shape[-1]), mx.array([eps])
+    mean, least = _mean(weight.shape[-1]), mx.array([[eps]])
 
     def normalise(x: mx.array) -> mx.array:
         x = x.astype(mx.float32)
@@ -82,6 +85,8 @@ class Rotation:
         self._frequencies = mx.array([*frequencies, *frequencies], mx.float32)
         self._signs = mx.array([-1.0] * half + [1.0] * half)
         self._half = half
+        self._same = mx.eye(2 * half)
+        self._other = mx.roll(self._same, half, axis=1)
         self._last = LastPosition()
 
     def __call__(self, x: mx.array, position: int | mx.array) -> mx.array:
@@ -90,7 +95,11 @@ class Rotation:
             rows = position if isinstance(position, int) else position[:, None, None, None]  # (B, 1, 1, 1)
             angles = self._frequencies * rows
             last.cos, last.sin = mx.cos(angles), mx.sin(angles) * self._signs
+            if isinstance(position, int):
+                last.matrix = self._same * last.cos + self._other * last.sin
             last.position = position
+        if isinstance(position, int):
+            return x @ last.matrix
         return x * last.cos + mx.roll(x, self._half, axis=-1) * last.sin
 
 
@@ -98,5 +107,6 @@ class LastPosition(local):
     """The last position, or positions (B,), of a thread, with sines and cosines; each thread has its own."""
 
     position: int | mx.array | None = None
+    matrix: mx.array
     cos: mx.array
     sin: mx.array

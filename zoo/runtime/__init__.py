@@ -39,6 +39,7 @@ from zoo.runtime.operations import (
     elementwise,
     fused,
     gather_matmul,
+    once_a_pass,
     prefers_column_major,
     prefers_columns,
     quantized_matmul,

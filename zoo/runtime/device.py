@@ -22,6 +22,10 @@ MOST_CASTS = 4  # arrays at once; more are limited by memory bandwidth
 MOST_JOINED = 2**30  # bytes of a model; in larger ones reading a matrix dominates its product
 DEQUANTIZED_ROWS = 16  # with at least so many rows the CPU dequantizes a matrix before the product
 MOST_KEPT = 64 * 2**20  # freed bytes that are kept for the next text
+# glibc's settings of malloc.h: bytes from which on an array has pages of its own, which are returned when it is freed (the most
+# that may be set), and freed bytes at the end of the heap that are kept.
+M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1
+LARGE_ARRAY, MOST_UNTRIMMED = 32 * 2**20, 256 * 2**20
 
 
 @cache
@@ -171,11 +175,19 @@ def evaluates_by_layer() -> bool:
 
 
 def set_up_device() -> None:
-    """Prepare the device for a model: on Metal, wire as much memory as the system recommends."""
+    """Prepare the device for a model: on Metal, wire as much memory as the system recommends.
+
+    On Linux's CPU, let the C library keep freed memory for the next arrays: the system clears every page that it gives anew.
+    """
     global _process
     _process = os.getpid()
     if on_gpu() and mx.metal.is_available():
         mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
+    elif not on_gpu() and sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # another C library
+            libc = ctypes.CDLL(None)
+            libc.mallopt(M_MMAP_THRESHOLD, LARGE_ARRAY)
+            libc.mallopt(M_TRIM_THRESHOLD, MOST_UNTRIMMED)
 
 
 def unwire_memory() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import mlx.core as mx
 
@@ -149,7 +149,8 @@ def dequantize(
     return mx.concatenate(found).astype(mx.float32)
 
 
-_evaluates: ContextVar[bool] = ContextVar("evaluates", default=False)
+_pass: ContextVar[dict[Any, Any] | None] = ContextVar("pass", default=None)  # what `once_a_pass` has computed
+Made = TypeVar("Made")
 
 
 @contextmanager
@@ -159,16 +160,27 @@ def eager() -> Iterator[None]:
     MLX computes exp and tanh there one number at a time, and gathered matrices one row at a time. Once there are values,
     numpy's vectorised functions can be used, and the rows of each expert counted (`zoo.runtime.arithmetic`). No gradient passes.
     """
-    token = _evaluates.set(not device.on_gpu())
+    token = _pass.set(None if device.on_gpu() else {})
     try:
         yield
     finally:
-        _evaluates.reset(token)
+        _pass.reset(token)
+
+
+def once_a_pass(key: Any, make: Callable[[], Made]) -> Made | None:
+    """The result of `make`, which is called once for each `key` inside an `eager()`. None outside of it."""
+    known = _pass.get()
+    if known is None:
+        return None
+    if key not in known:
+        known[key] = make()
+    found: Made = known[key]
+    return found
 
 
 def evaluates(*arrays: mx.array | None) -> bool:
     """Whether this is inside `eager()`; the arrays then have their values."""
-    if not _evaluates.get():
+    if _pass.get() is None:
         return False
     try:
         mx.eval(arrays)
