@@ -8,6 +8,7 @@ from tests.recipe.test_tensor_parallel import model
 from zoo.assemble import assemble
 from zoo.blocks.ranked import connect_ranks
 from zoo.checkpoint.division import divided_parameters
+from zoo.compiled_step import compiled_step
 from zoo.host.registry import default_registry
 from zoo.recipe import MLP, Attention, JointRMSNorm, Share, divided
 from zoo.runtime import ranks
@@ -30,6 +31,13 @@ RECIPES = {
 }
 
 
+def trimmed(cache):
+    """The cache without its last token."""
+    for one in cache:
+        one.trim(1)
+    return cache
+
+
 @pytest.mark.parametrize("recipe, count", RECIPES.values(), ids=RECIPES)
 def test_ranks_give_the_logits_of_one(recipe, count):
     whole, texts = assemble(recipe, default_registry()), random_texts(recipe)
@@ -43,6 +51,10 @@ def test_ranks_give_the_logits_of_one(recipe, count):
         part.load_weights(list(divided_parameters(parameters, division, ranks.rank()).items()))
         connect_ranks(part, division)
         same(part(texts), expected, "logits")
+        cache = part.make_cache()
+        part(texts[:, :-1], cache=cache)
+        same(compiled_step(part)(texts[:, -1:], cache), expected[:, -1], "logits of the step")
+        same(part(texts[:, -1:], cache=trimmed(cache)), expected[:, -1:], "logits of one token")
         return sum(array.size for _, array in tree_flatten(part.parameters()))
 
     assert max(run_ranks(count, run)) < recipe.parameters(recipe.dim)

@@ -7,6 +7,7 @@ import pytest
 from zoo.errors import RecipeError
 from zoo.recipe import (
     Attention,
+    AttentionPart,
     Cut,
     Decoder,
     Embedding,
@@ -33,12 +34,25 @@ def model(mixer, dim=48, vocab=101, **parts):
     return Decoder(Embedding(vocab, dim), repeat(layer, 2), norm, Head(), **parts)
 
 
-def test_numbers_of_heads_and_units_may_be_uneven():
+def test_numbers_of_heads_may_be_uneven():
+    """By groups or by heads, whichever leaves fewer weights to the rank with most of them."""
     attention = Attention(heads=9, kv_heads=3, head_dim=8)
     halves = [divided(attention, 72, Share(rank, 2)) for rank in (0, 1)]
-    assert [(half.spec.heads, half.spec.kv_heads) for half in halves] == [(3, 1), (6, 2)]
-    assert [half.cuts["query.weight"].ranges for half in halves] == [((0, 24),), ((24, 72),)]
-    assert [half.cuts["key.weight"].ranges for half in halves] == [((0, 8),), ((8, 24),)]
+    assert [half.spec for half in halves] == [
+        AttentionPart(heads=4, kv_heads=2, head_dim=8, group=3, first=0),
+        AttentionPart(heads=5, kv_heads=2, head_dim=8, group=3, first=1),
+    ]
+    assert [half.cuts["query.weight"].ranges for half in halves] == [((0, 32),), ((32, 72),)]
+    assert [half.cuts["key.weight"].ranges for half in halves] == [((0, 16),), ((8, 24),)]
+    groups = Attention(heads=32, kv_heads=8, head_dim=8)
+    heads = [divided(groups, 256, Share(rank, 3)).spec for rank in range(3)]
+    assert heads == [Attention(heads=4 * count, kv_heads=count, head_dim=8) for count in (2, 3, 3)]
+
+
+@pytest.mark.parametrize("wrong", [dict(kv_heads=3), dict(heads=2, kv_heads=1), dict(first=3)])
+def test_heads_of_a_rank_are_in_some_groups(wrong):
+    with pytest.raises(RecipeError, match=r"kv_heads: \d, but \d heads after \d are in \d groups of 3"):
+        AttentionPart(**dict(heads=4, kv_heads=2, head_dim=8, group=3, first=1) | wrong)
 
 
 def test_ranks_beyond_the_keys_repeat_them():
@@ -102,7 +116,7 @@ def test_a_bias_of_scores_is_divided_as_the_heads_of_its_layers():
         assert part.cuts["encoder.relative.weight"].ranges == (part.heads["encoder.layers.0.mixer"],)
     uneven = model(Attention(heads=6, kv_heads=3, head_dim=8), relative=RelativeBias(heads=6))
     parts = [divided(uneven, 48, Share(rank, 2)).spec for rank in (0, 1)]
-    assert [(part.relative.heads, part.layers[0].mixer.heads) for part in parts] == [(2, 2), (4, 4)]
+    assert [(part.relative.heads, part.layers[0].mixer.heads) for part in parts] == [(3, 3), (3, 3)]
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ Axes: B batch, T query length, S key or source length, D width, H heads, G key/v
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import recipe, runtime
-from zoo.blocks.mask import Mask
+from zoo.blocks.mask import Mask, by_head
 from zoo.blocks.position import RoPE
 from zoo.cache import Cache, CachePolicy, CrossCache, KVCache, WindowCache
 
@@ -108,6 +109,50 @@ class Attention(MultiHeadAttention):
     def rotate(self, x: mx.array, offset: int | mx.array) -> mx.array:
         """Queries (B, H, T, K) or keys (B, G, T, K) rotated by their positions: `offset` is the first, or all, (B, T)."""
         return x if self.rope is None else self.rope(x, offset)
+
+
+class AttentionPart(Attention):
+    """The heads that this rank has, where other ranks have some heads of its first or last group."""
+
+    spec: recipe.AttentionPart
+
+    def __init__(self, spec: recipe.AttentionPart, *, dim: int, index: int = 0, **parts: Any) -> None:
+        super().__init__(spec, dim=dim, index=index, **parts)
+        group, before = spec.group, spec.first
+        self.others = before, self.kv_heads * group - before - self.heads  # heads of the first group, of the last
+        ends = sorted({0, group - before, (self.kv_heads - 1) * group - before, self.heads})
+        # Heads, and the groups that they are: some of the first, the whole ones, some of the last.
+        self._pieces = [
+            (slice(first, last), slice((first + before) // group, -(-(last + before) // group)))
+            for first, last in pairwise(ends)
+        ]
+
+    def mix(self, queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
+        """softmax(Q Kᵀ · scale + mask) V: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K).
+
+        The groups in part and the whole ones in turn; of one token all at once, which is fewer operations.
+        """
+        if queries.shape[2] == 1:
+            return self.without_others(super().mix(*self.with_others(queries, keys, values, mask)))
+        mixed = [
+            super(AttentionPart, self).mix(
+                queries[:, own], keys[:, some], values[:, some], mask[:, own] if by_head(mask) else mask
+            )
+            for own, some in self._pieces
+        ]
+        return mx.concatenate(mixed, axis=1)
+
+    def with_others(
+        self, queries: mx.array, keys: mx.array, values: mx.array, mask: Mask
+    ) -> tuple[mx.array, mx.array, mx.array, Mask]:  # (B, H, 1, K) -> (B, G·group, 1, K)
+        """The same with zeros for the queries of other ranks, so that all groups are whole."""
+        if by_head(mask):
+            mask = mx.pad(mask, [(0, 0), self.others, (0, 0), (0, 0)])
+        return mx.pad(queries, [(0, 0), self.others, (0, 0), (0, 0)]), keys, values, mask
+
+    def without_others(self, mixed: mx.array) -> mx.array:  # (B, G·group, 1, K) -> (B, H, 1, K)
+        """The heads that this rank has."""
+        return mixed[:, self.others[0] : self.others[0] + self.heads]
 
 
 def caches_unrotated_keys(rope: nn.Module | None, cache: Any) -> bool:

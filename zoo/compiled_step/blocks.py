@@ -12,12 +12,12 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import runtime
-from zoo.blocks.attention import Attention, CrossAttention, MultiHeadAttention
+from zoo.blocks.attention import Attention, AttentionPart, CrossAttention, MultiHeadAttention
 from zoo.blocks.embedding import Embedding
 from zoo.blocks.feedforward import MANY, MLP, Experts, GatedMLP, MoE, Router, StackedLinear, top_k
 from zoo.blocks.head import Head
 from zoo.blocks.layer import CrossLayer, Layer
-from zoo.blocks.mask import Mask
+from zoo.blocks.mask import Mask, by_head
 from zoo.blocks.norm import LayerNorm, RMSNorm
 from zoo.blocks.position import RoPE, SinusoidalPositions
 from zoo.blocks.quantized import QuantizedEmbedding
@@ -358,12 +358,37 @@ def _norm_of_both(compiler: StepCompiler, block: Attention) -> tuple[Function | 
 
 def mix_of(block: MultiHeadAttention) -> Function:
     """softmax(Q Kᵀ · scale + mask) V, the block's own."""
+    if has_methods_of(block, AttentionPart, "mix", "with_others", "without_others"):
+        return _mix_of_part(block)
     if not has_methods_of(block, MultiHeadAttention, "mix"):
         return block.mix
+    return _mix_of_groups(block)
+
+
+def _mix_of_groups(block: MultiHeadAttention) -> Function:
+    """The same of whole groups."""
     attend, scale = mx.fast.scaled_dot_product_attention, block.scale
     if runtime.has_fused_kernels():
         return lambda queries, keys, values, mask: attend(queries, keys, values, scale=scale, mask=mask)
     return fallback_ops.attention(scale)
+
+
+def _mix_of_part(block: AttentionPart) -> Function:
+    """The same of groups of which some heads are on another rank, in whose place are zeros: -> (B, H·K)."""
+    mix, (before, after), width = _mix_of_groups(block), block.others, block.head_dim
+    own = slice(before * width, (before + block.heads) * width)
+    zeros = [mx.zeros((1, count, 1, width)) for count in (before, after)]
+    mx.eval(zeros)
+
+    def mixed(queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
+        rows = queries.shape[0]
+        if by_head(mask) or queries.dtype != mx.float32:
+            return block.mix(queries, keys, values, mask)
+        first, last = zeros if rows == 1 else [mx.repeat(some, rows, axis=0) for some in zeros]
+        whole = [part for part in (first, queries, last) if part.size]
+        return mix(mx.concatenate(whole, axis=1), keys, values, mask).reshape(rows, -1)[:, own]
+
+    return mixed
 
 
 @compiles(CrossAttention, "__call__", "split", "merge")

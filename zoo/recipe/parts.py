@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from collections.abc import Callable
+from dataclasses import field, fields, replace
+from functools import partial
 from typing import ClassVar
 
 from zoo.errors import RecipeError
@@ -143,6 +145,10 @@ class MultiHead(Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.check_groups()
+
+    def check_groups(self) -> None:
+        """RecipeError unless the heads are groups, each with keys and values of its own."""
         if self.heads % (self.kv_heads or self.heads):
             raise RecipeError(f"kv_heads: {self.kv_heads} does not divide heads, {self.heads}")
 
@@ -183,7 +189,7 @@ class MultiHead(Spec):
         (heads, kept), width = self.divided_heads(dim, share), self.head_width(dim)
         queries, keys = ((first * width, last * width) for first, last in (heads, kept))
         return Division(
-            self.change(heads=heads[1] - heads[0], kv_heads=kept[1] - kept[0], head_dim=width),
+            self.with_heads(heads, kept, width),
             outputs("query", queries)
             | outputs("key", keys)
             | outputs("value", keys)
@@ -192,6 +198,10 @@ class MultiHead(Spec):
             sums=("",),
             heads={"": heads},
         )
+
+    def with_heads(self, heads: Range, kept: Range, width: int) -> Spec:
+        """The same with some of the heads, and of the key/value heads, each of that width."""
+        return self.change(heads=heads[1] - heads[0], kv_heads=kept[1] - kept[0], head_dim=width)
 
     def score_flops(self, dim: int, keys: int) -> int:
         """The operations of one query's scores and of the sum of values that they weigh, over those keys it sees."""
@@ -231,6 +241,38 @@ class Attention(MultiHead):
     def width(self, part: str, dim: int) -> int:
         return self.head_width(dim)
 
+    def divided_heads(self, dim: int, share: Share) -> tuple[Range, Range]:
+        """By whole groups, or by heads where the rank with most of them then has fewer weights.
+
+        Nine heads in three groups are 6 and 3 of two ranks by groups, and 5 and 4 by heads; both ranks then have the keys
+        and values of the group in the middle. Modules of subclasses know whole groups alone.
+        """
+        heads, kept = super().divided_heads(dim, share)
+        if type(self) is not Attention or isinstance(self.key_norm, JointRMSNorm):
+            return heads, kept
+        each, groups = self.heads // (self.kv_heads or self.heads), self.kv_heads or self.heads
+        if groups < share.ranks or groups % share.ranks == 0:
+            return heads, kept
+
+        def by_heads(share: Share) -> tuple[Range, Range]:
+            first, last = share.inputs("heads", self.heads, self.head_width(dim))
+            return (first, last), (first // each, -(-last // each))
+
+        def most(divide: Callable[[Share], tuple[Range, Range]]) -> int:  # of queries' and keys' heads on one rank
+            every = (divide(replace(share, rank=rank)) for rank in range(share.ranks))
+            return max(sum(last - first for first, last in ranges) for ranges in every)
+
+        ways = [partial(super().divided_heads, dim), by_heads]
+        return min(ways, key=most)(share)
+
+    def with_heads(self, heads: Range, kept: Range, width: int) -> Spec:
+        group = self.heads // (self.kv_heads or self.heads)
+        if kept[1] - kept[0] == 1 or not any(end % group for end in heads):
+            return super().with_heads(heads, kept, width)
+        known = {one.name: getattr(self, one.name) for one in fields(self)}
+        known |= dict(heads=heads[1] - heads[0], kv_heads=kept[1] - kept[0], head_dim=width)
+        return AttentionPart(**known, group=group, first=heads[0] % group)
+
     def divided(self, dim: int, share: Share) -> Division:
         """By heads, and norms of all heads together like them."""
         division, width = super().divided(dim, share), self.head_width(dim)
@@ -258,6 +300,25 @@ class Attention(MultiHead):
 
     def kv_widths(self, dim: int) -> tuple[int, int] | None:
         return self.head_width(dim), self.head_width(dim)
+
+
+@frozen(kw_only=True)
+class AttentionPart(Attention):
+    """The `heads` of an `Attention` that a rank has, where other ranks have some heads of its first or last group.
+
+    `group` heads share keys and values. Of the first group, `first` heads are on the rank before.
+    """
+
+    kind, name = "mixer", "attention-part"
+    group: int
+    first: int = field(default=0, metadata={"least": 0})
+
+    def check_groups(self) -> None:
+        groups = -(-(self.first + self.heads) // self.group)
+        if self.first >= self.group or groups < 2 or self.kv_heads != groups:
+            raise RecipeError(
+                f"kv_heads: {self.kv_heads}, but {self.heads} heads after {self.first} are in {groups} groups of {self.group}"
+            )
 
 
 @frozen()
