@@ -5,7 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo import recipe
+from zoo import recipe, runtime
 from zoo.recipe.parts import JointRMSNormPart as Part
 from zoo.runtime import ranks
 
@@ -34,7 +34,7 @@ class RMSNorm(nn.Module):
 
     def __call__(self, x: mx.array) -> mx.array:  # (…, D) -> (…, D)
         # A residual stream may be kept in float32: what reads it works in the model's own dtype.
-        return mx.fast.rms_norm(x, self.weight, self.eps).astype(self.weight.dtype)
+        return runtime.rms_norm(x, self.weight, self.eps).astype(self.weight.dtype)
 
 
 class JointRMSNorm(nn.Module):
@@ -47,7 +47,7 @@ class JointRMSNorm(nn.Module):
 
     def __call__(self, x: mx.array) -> mx.array:  # (B, H, T, K) -> (B, H, T, K)
         joined = x.transpose(0, 2, 1, 3).flatten(-2)  # (B, T, H·K)
-        normed = mx.fast.rms_norm(joined, self.weight, self.eps).astype(self.weight.dtype)
+        normed = runtime.rms_norm(joined, self.weight, self.eps).astype(self.weight.dtype)
         return normed.reshape(*joined.shape[:2], x.shape[1], -1).transpose(0, 2, 1, 3)
 
 

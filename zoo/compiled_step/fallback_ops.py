@@ -11,30 +11,28 @@ from threading import local
 
 import mlx.core as mx
 
+from zoo import runtime
 from zoo.blocks.mask import Mask
 from zoo.compiled_step.compiler import Function
 
 
 def rms_norm(weight: mx.array, eps: float) -> Function:
     """x / √(mean(x²) + ε) · weight: (…, D) -> (…, D), in float32; `weight` may have more axes."""
-    size = weight.shape[-1]
-    mean, least, row = _mean(size), mx.array([[eps]]), mx.expand_dims(weight, 0)
+    mean, least, row = runtime.mean_matrix(weight.shape[-1]), mx.array([[eps]]), mx.expand_dims(weight, 0)
     mx.eval(row)
 
     def normalise(x: mx.array) -> mx.array:
         x = x.astype(mx.float32)
-        if x.shape == row.shape:  # the fewest operations: a product of two matrices is one
-            return x * (mx.rsqrt(mx.addmm(least, x, x.T, 1 / size)) @ row)
-        scale = mx.rsqrt(mx.addmm(least, mx.square(x), mean))  # (…, 1)
-        # A product of two matrices is one operation, one of vectors of different shapes three.
-        return x * (scale @ row if x.ndim == row.ndim == 2 else scale * weight)
+        if x.ndim == row.ndim == 2:
+            return runtime.rms_normed(x, row, least, mean)
+        return x * (mx.rsqrt(mx.addmm(least, mx.square(x), mean)) * weight)
 
     return normalise
 
 
 def layer_norm(weight: mx.array, bias: mx.array | None, eps: float) -> Function:
     """(x − mean(x)) / √(variance + ε) · weight + bias: (…, D) -> (…, D), in float32."""
-    mean, least = _mean(weight.shape[-1]), mx.array([[eps]])
+    mean, least = runtime.mean_matrix(weight.shape[-1]), mx.array([[eps]])
 
     def normalise(x: mx.array) -> mx.array:
         x = x.astype(mx.float32)
@@ -64,13 +62,6 @@ def attention(scale: float) -> Function:
         return mx.softmax(scores, axis=-1) @ values
 
     return attend
-
-
-def _mean(size: int) -> mx.array:
-    """The matrix (D, 1) whose product with a vector (…, D) is its mean (…, 1): faster than a sum on the CPU."""
-    mean = mx.full((size, 1), 1 / size)
-    mx.eval(mean)
-    return mean
 
 
 class Rotation:

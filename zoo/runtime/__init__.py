@@ -39,9 +39,12 @@ from zoo.runtime.operations import (
     elementwise,
     fused,
     gather_matmul,
+    mean_matrix,
     once_a_pass,
     prefers_column_major,
     prefers_columns,
     quantized_matmul,
+    rms_norm,
+    rms_normed,
     row_groups,
 )
