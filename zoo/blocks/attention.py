@@ -119,7 +119,10 @@ class AttentionPart(Attention):
     def __init__(self, spec: recipe.AttentionPart, *, dim: int, index: int = 0, **parts: Any) -> None:
         super().__init__(spec, dim=dim, index=index, **parts)
         group, before = spec.group, spec.first
-        self.others = before, self.kv_heads * group - before - self.heads  # heads of the first group, of the last
+        self.others = (
+            before,
+            self.kv_heads * group - before - self.heads,
+        )  # heads of the first group, of the last
         ends = sorted({0, group - before, (self.kv_heads - 1) * group - before, self.heads})
         # Heads, and the groups that they are: some of the first, the whole ones, some of the last.
         self._pieces = [

@@ -87,7 +87,8 @@ class RoPE(nn.Module):
         self.magnitude = 1.0 if scaling is None else scaling.magnitude
         self.depends_on_length = scaling is not None and scaling.depends_on_length
         # A leading underscore keeps the computed wavelengths out of the parameters.
-        self._wavelengths, self._turns = None, None
+        self._wavelengths = None
+        self._turns: tuple[float, ...] | None = None
         if scaling is not None and not scaling.depends_on_length:
             self._wavelengths = scaling.wavelengths(frequencies(spec.theta, self.dims))
 

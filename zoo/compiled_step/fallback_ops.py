@@ -79,6 +79,7 @@ class Rotation:
         self._same = mx.eye(2 * half)
         self._other = mx.roll(self._same, half, axis=1)
         self._last = LastPosition()
+        mx.eval(self._same, self._other)  # any thread may use them
 
     def __call__(self, x: mx.array, position: int | mx.array) -> mx.array:
         last = self._last

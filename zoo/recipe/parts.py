@@ -129,6 +129,9 @@ class SinusoidalPositions(AddedPositions):
             raise RecipeError(f"inclusive: needs more than two features, got {dim}")
 
 
+Divide = Callable[[Share], tuple[Range, Range]]  # the heads that a rank has, and their key/value heads
+
+
 @frozen()
 class MultiHead(Spec):
     """The heads and projections of self- and cross-attention.
@@ -258,11 +261,11 @@ class Attention(MultiHead):
             first, last = share.inputs("heads", self.heads, self.head_width(dim))
             return (first, last), (first // each, -(-last // each))
 
-        def most(divide: Callable[[Share], tuple[Range, Range]]) -> int:  # of queries' and keys' heads on one rank
+        def most(divide: Divide) -> int:  # heads of queries and of keys on one rank
             every = (divide(replace(share, rank=rank)) for rank in range(share.ranks))
             return max(sum(last - first for first, last in ranges) for ranges in every)
 
-        ways = [partial(super().divided_heads, dim), by_heads]
+        ways: list[Divide] = [partial(super().divided_heads, dim), by_heads]
         return min(ways, key=most)(share)
 
     def with_heads(self, heads: Range, kept: Range, width: int) -> Spec:
