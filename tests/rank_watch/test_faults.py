@@ -6,6 +6,8 @@ ZOO_FAULTS sets how often the nightly test repeats each fault (default 50).
 import os
 import re
 import signal
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -106,6 +108,16 @@ def test_ranks_without_a_library_of_mpi_end_with_one_line(tmp_path):
     finished = launch(2, script, "none", 0, env=SOON, backend="mpi")
     [line] = zoo_lines(finished)
     assert line.startswith("zoo: error: MLX cannot connect the ranks ("), line
+
+
+def test_a_rank_of_an_mpi_that_is_not_watched_does_not_run_alone():
+    """As MPICH starts ranks: MLX does not find its library here, and no address is known for the watch."""
+    command = [sys.executable, "-m", "zoo", "run", "llama", "Hello"]
+    environment = os.environ | {"PMI_RANK": "0", "PMI_SIZE": "2", "MLX_MPI_LIBNAME": "none"}
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert finished.returncode == 1 and not finished.stdout
+    assert finished.stderr.startswith("zoo: error: "), finished.stderr
+    assert "MLX cannot connect the ranks (" in finished.stderr and len(finished.stderr.splitlines()) == 1
 
 
 def test_ranks_of_mpi_write_the_same_text():

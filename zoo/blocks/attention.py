@@ -119,10 +119,8 @@ class AttentionPart(Attention):
     def __init__(self, spec: recipe.AttentionPart, *, dim: int, index: int = 0, **parts: Any) -> None:
         super().__init__(spec, dim=dim, index=index, **parts)
         group, before = spec.group, spec.first
-        self.others = (
-            before,
-            self.kv_heads * group - before - self.heads,
-        )  # heads of the first group, of the last
+        # Heads of the first group that are on another rank, and of the last.
+        self.others = before, self.kv_heads * group - before - self.heads
         ends = sorted({0, group - before, (self.kv_heads - 1) * group - before, self.heads})
         # Heads, and the groups that they are: some of the first, the whole ones, some of the last.
         self._pieces = [
@@ -133,7 +131,7 @@ class AttentionPart(Attention):
     def mix(self, queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
         """softmax(Q Kᵀ · scale + mask) V: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K).
 
-        The groups in part and the whole ones in turn; of one token all at once, which is fewer operations.
+        The first group, the whole ones and the last by themselves. For one token all at once: that takes fewer operations.
         """
         if queries.shape[2] == 1:
             return self.without_others(super().mix(*self.with_others(queries, keys, values, mask)))

@@ -89,8 +89,12 @@ class RoPE(nn.Module):
         # A leading underscore keeps the computed wavelengths out of the parameters.
         self._wavelengths = None
         self._turns: tuple[float, ...] | None = None
+        unscaled = frequencies(spec.theta, self.dims)
         if scaling is not None and not scaling.depends_on_length:
-            self._wavelengths = scaling.wavelengths(frequencies(spec.theta, self.dims))
+            self._wavelengths = scaling.wavelengths(unscaled)
+        elif scaling is None and not runtime.has_fused_kernels():
+            # MLX's own are less exact there: every way to rotate uses these.
+            self._wavelengths = mx.array([1 / f for f in unscaled])
 
     def __call__(self, x: mx.array, offset: int | mx.array = 0) -> mx.array:  # (B, H, T, K) -> (B, H, T, K)
         """`offset` as above, or every token's own position, (B, T)."""
@@ -135,7 +139,7 @@ class RoPE(nn.Module):
     def turns(self) -> tuple[float, ...]:
         """The frequencies in radians a position, (K/2,), where they do not depend on the length of the text."""
         if self._turns is None:
-            scaled = self._wavelengths
+            scaled = None if self.scaling is None else self._wavelengths
             found = frequencies(self.theta, self.dims) if scaled is None else (1 / scaled).tolist()
             self._turns = tuple(found)
         return self._turns

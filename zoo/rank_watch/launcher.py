@@ -63,7 +63,7 @@ def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int | P
 
 
 def _meeting_point_under_mpi(environ: Mapping[str, str]) -> tuple[str, int | Path, int] | None:
-    size = int(environ.get("OMPI_COMM_WORLD_SIZE") or environ.get("PMI_SIZE") or 1)
+    size = mpi_size(environ)
     if size < 2:
         return None
     if given := _given_address(environ):
@@ -72,6 +72,11 @@ def _meeting_point_under_mpi(environ: Mapping[str, str]) -> tuple[str, int | Pat
     if folder is None or environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") != str(size):
         return None
     return "127.0.0.1", Path(folder, "zoo-ranks-port"), size
+
+
+def mpi_size(environ: Mapping[str, str] = os.environ) -> int:
+    """The number of ranks that a launcher of MPI names, 1 without one."""
+    return int(environ.get("OMPI_COMM_WORLD_SIZE") or environ.get("PMI_SIZE") or 1)
 
 
 def _given_address(environ: Mapping[str, str]) -> tuple[str, int] | None:

@@ -20,7 +20,7 @@ import mlx.core as mx
 
 from zoo import rank_watch
 from zoo.errors import RankError, ZooError, in_words
-from zoo.rank_watch.launcher import launched
+from zoo.rank_watch.launcher import launched, mpi_size
 
 
 @cache
@@ -30,18 +30,23 @@ def _joined() -> tuple[mx.distributed.Group | None, Random]:
         return None, SystemRandom()
     watch = rank_watch.watch()
     if watch is None:
-        ranks = mx.distributed.init()
+        ranks = _connected(alone=mpi_size() < 2)
     else:
         with watch.guard():
-            try:
-                ranks = mx.distributed.init(strict=True)
-            except RuntimeError as error:
-                found = "MLX_RANK" in os.environ or "MLX_MPI_LIBNAME" in os.environ
-                hint = "" if found else "; MLX_MPI_LIBNAME names the library of MPI, and `mlx.launch` sets it"
-                raise RankError(f"MLX cannot connect the ranks ({in_words(error)}){hint}") from error
+            ranks = _connected()
         # A stranger that took a rank's place in the watch is not in the ring, and does not know what rank 0 says there.
         watch.check_alike("the connection", _shared(secrets.token_hex(16), ranks))
     return ranks, Random(_shared(secrets.randbits(128), ranks))
+
+
+def _connected(alone: bool = False) -> mx.distributed.Group:
+    """The group that MLX connects. RankError if it cannot, unless this process may be `alone`."""
+    try:
+        return mx.distributed.init(strict=not alone)
+    except RuntimeError as error:
+        found = "MLX_RANK" in os.environ or "MLX_MPI_LIBNAME" in os.environ
+        hint = "" if found else "; MLX_MPI_LIBNAME names the library of MPI, and `mlx.launch` sets it"
+        raise RankError(f"MLX cannot connect the ranks ({in_words(error)}){hint}") from error
 
 
 _stand_in: ContextVar[tuple[Any, Random] | None] = ContextVar("ranks", default=None)
