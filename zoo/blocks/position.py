@@ -88,7 +88,7 @@ class RoPE(nn.Module):
         self.depends_on_length = scaling is not None and scaling.depends_on_length
         # A leading underscore keeps the computed wavelengths out of the parameters.
         self._wavelengths = None
-        self._turns: tuple[float, ...] | None = None
+        self._frequencies: tuple[float, ...] | None = None
         unscaled = frequencies(spec.theta, self.dims)
         if scaling is not None and not scaling.depends_on_length:
             self._wavelengths = scaling.wavelengths(unscaled)
@@ -125,24 +125,22 @@ class RoPE(nn.Module):
         halves = x.shape[-1] == self.dims and not self.interleaved
         if self.depends_on_length or not halves or x.size > MANY_NUMBERS or x.dtype != mx.float32:
             return None
-        turns, length = self.turns(), x.shape[-2]
+        radians, length = self.frequencies(), x.shape[-2]
 
         def make() -> tuple[mx.array, mx.array]:
-            angles = token_positions(length, offset)[:, None] * mx.array([*turns, *turns])
-            signs = mx.array([-1.0] * len(turns) + [1.0] * len(turns))
-            waves = mx.cos(angles), mx.sin(angles) * signs
+            waves = rotation_waves(token_positions(length, offset)[:, None], radians)
             mx.eval(waves)
             return waves
 
-        return runtime.once_a_pass((RoPE, turns, length, offset), make)
+        return runtime.once_a_pass((RoPE, radians, length, offset), make)
 
-    def turns(self) -> tuple[float, ...]:
+    def frequencies(self) -> tuple[float, ...]:
         """The frequencies in radians a position, (K/2,), where they do not depend on the length of the text."""
-        if self._turns is None:
+        if self._frequencies is None:
             scaled = None if self.scaling is None else self._wavelengths
             found = frequencies(self.theta, self.dims) if scaled is None else (1 / scaled).tolist()
-            self._turns = tuple(found)
-        return self._turns
+            self._frequencies = tuple(found)
+        return self._frequencies
 
 
 def rope_stable_length(model: nn.Module) -> int | None:
@@ -160,6 +158,18 @@ def rope_stable_length(model: nn.Module) -> int | None:
 def frequencies(theta: float, dims: int) -> list[float]:
     """theta^(−2k/d) for k = 0 … d/2 − 1, in radians a position."""
     return [theta ** (-2 * k / dims) for k in range(dims // 2)]
+
+
+def rotation_waves(
+    positions: int | mx.array, frequencies: Sequence[float]
+) -> tuple[mx.array, mx.array]:  # (…, 1), K/2 -> two of (…, K)
+    """cos and sin of position · frequency for both halves of a head, with −sin for the first half.
+
+    x · cos + (x rolled by half its width) · sin is then x rotated.
+    """
+    half = len(frequencies)
+    angles = mx.array([*frequencies, *frequencies]) * positions
+    return mx.cos(angles), mx.sin(angles) * mx.array([-1.0] * half + [1.0] * half)
 
 
 def token_positions(length: int, offset: int | mx.array = 0) -> mx.array:

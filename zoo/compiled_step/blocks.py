@@ -69,8 +69,8 @@ def rope(compiler: StepCompiler, rope: RoPE) -> Function | None:
 
     if interleaved or runtime.has_fused_kernels():
         return by_kernel
-    turns = rope.turns()
-    by_operations = compiler.shared(("turn", *turns), lambda: fallback_ops.Rotation(turns))
+    radians = rope.frequencies()
+    by_operations = compiler.shared(("rotation", *radians), lambda: fallback_ops.Rotation(radians))
 
     def turned(x: mx.array, offset: Any) -> mx.array:
         if x.shape[-1] == dims and x.dtype == mx.float32:

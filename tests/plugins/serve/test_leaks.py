@@ -41,5 +41,5 @@ def test_memory_and_files_after_500_requests_are_those_after_100():
         ask_many(made, 100)
         files, before = len(os.listdir("/dev/fd")), resident_bytes()
         ask_many(made, 400)
-        assert len(os.listdir("/dev/fd")) == files
+        assert len(os.listdir("/dev/fd")) <= files  # a connection may have been closing before
         assert resident_bytes() - before < MEGABYTES * 2**20
