@@ -6,6 +6,7 @@ import os
 import pytest
 
 from tests.helpers.ranks import exit_statuses, launch, zoo_lines
+from zoo.cli.doctor import rank_advice
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +70,17 @@ def test_doctor_shows_the_ranks_and_their_links():
     found = json.loads(finished.stdout)
     assert [rank["versions"]["mlx"] for rank in found["ranks"]] == [found["versions"]["mlx"]] * 2
     assert found["links"]["latency"] > 0 and found["links"]["bandwidth"] > 0
+    shared = any("mlx.launch --backend mpi" in line for line in found["advice"])
+    assert shared == (found["backend"] == "CPU")  # both ranks are on this machine
+
+
+@pytest.mark.parametrize(
+    "hosts, ring, advised", [("aa", True, True), ("ab", True, False), ("aa", False, False)]
+)
+def test_ranks_of_the_ring_on_one_machine_are_advised(hosts, ring, advised, monkeypatch):
+    monkeypatch.setenv("MLX_HOSTFILE", "hosts") if ring else monkeypatch.delenv("MLX_HOSTFILE", raising=False)
+    assert bool(rank_advice([{"host": host, "backend": "CPU"} for host in hosts])) == advised
+    assert not rank_advice([{"host": host, "backend": "Metal"} for host in hosts])
 
 
 def test_doctor_alone_shows_no_ranks(command):

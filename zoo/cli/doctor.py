@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -100,6 +102,17 @@ def rank_diagnosis() -> dict[str, Any]:
     return {"ranks": found, "links": links}
 
 
+def rank_advice(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Advice to make the ranks faster, given what `rank_diagnosis` says of each, one line each."""
+    hosts = {each["host"] for each in ranks}
+    on_cpu = any(each["backend"] == "CPU" for each in ranks)
+    if "MLX_HOSTFILE" not in os.environ or not on_cpu or len(hosts) == len(ranks):
+        return []
+    return [
+        "`mlx.launch --backend mpi`, with Open MPI: ranks of the ring that share a machine slow each other down"
+    ]
+
+
 def _rank_rows(found: dict[str, Any]) -> list[list[str]]:
     rows = []
     for number, each in enumerate(found["ranks"]):
@@ -126,6 +139,7 @@ def doctor(as_json: bool) -> None:
     """
     ranks = rank_diagnosis() if launched() else {}
     found = diagnose() | ranks
+    found["advice"] += rank_advice(ranks.get("ranks", ()))
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return
