@@ -122,7 +122,7 @@ class AttentionPart(Attention):
         # Heads of the first group that are on another rank, and of the last.
         self.others = before, self.kv_heads * group - before - self.heads
         ends = sorted({0, group - before, (self.kv_heads - 1) * group - before, self.heads})
-        # Heads, and the groups that they are: some of the first, the whole ones, some of the last.
+        # Slices of the heads, each with the slice of the keys' heads that they read.
         self._pieces = [
             (slice(first, last), slice((first + before) // group, -(-(last + before) // group)))
             for first, last in pairwise(ends)

@@ -21,7 +21,7 @@ from zoo.blocks.decoder import RECURRENT, Decoder
 from zoo.blocks.encoder_decoder import EncoderDecoder
 from zoo.blocks.joined import joins_projections
 from zoo.blocks.ranked import Elsewhere
-from zoo.compiled_step import blocks  # noqa: F401 (their forms are registered)
+from zoo.compiled_step import attention, blocks  # noqa: F401 (their forms are registered)
 from zoo.compiled_step.compiler import StepCompiler, has_methods_of
 
 # A step begins to copy large matrices to column-major order after so many tokens, counted over the rows of a batch. Shorter

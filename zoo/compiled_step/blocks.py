@@ -1,4 +1,4 @@
-"""Embeddings, layers, norms, positions, attention, feed-forwards, mixtures and heads as functions, for one token a row.
+"""Embeddings, layers, norms, positions, feed-forwards, mixtures and heads as functions, for one token a row.
 
 Axes: B batch, D width, F hidden, E experts, k experts of a token, H heads, G key/value heads, K width of a head, S keys or
 source, V vocabulary, P positions.
@@ -12,12 +12,10 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import runtime
-from zoo.blocks.attention import Attention, AttentionPart, CrossAttention, MultiHeadAttention
 from zoo.blocks.embedding import Embedding
 from zoo.blocks.feedforward import MANY, MLP, Experts, GatedMLP, MoE, Router, StackedLinear, top_k
 from zoo.blocks.head import Head
 from zoo.blocks.layer import CrossLayer, Layer
-from zoo.blocks.mask import Mask, by_head
 from zoo.blocks.norm import LayerNorm, RMSNorm
 from zoo.blocks.position import RoPE, SinusoidalPositions
 from zoo.blocks.quantized import QuantizedEmbedding
@@ -279,132 +277,3 @@ def _table(block: nn.Module) -> nn.Module | None:
         return None
     owner = block.owner
     return owner.tokens if has_methods_of(owner, Embedding, "as_linear") else None
-
-
-@compiles(Attention, "__call__", "attend", "project", "split", "merge", "rotate")
-def attention(compiler: StepCompiler, block: Attention) -> Function | None:
-    """(B, D), mask, cache -> (B, D); not where the angles of keys change with the length of the text.
-
-    The heads of one token need no transposition: (B, H·K) is (B, H, 1, K). Queries and keys are turned together where
-    nothing is done to either before. A subclass may have a `mix` of its own.
-    """
-    if isinstance(block.rope, RoPE) and block.rope.depends_on_length:
-        return None
-    output, mix, heads_of = compiler.compile(block.output), mix_of(block), _heads_of(compiler, block)
-    positions = compiler.positions
-
-    def step(x: mx.array, mask: Mask, cache: Any) -> mx.array:
-        queries, keys, values = heads_of(x, positions.next)  # (B, H, 1, K), two of (B, G, 1, K)
-        keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
-        return output(mix(queries, keys, values, mask).reshape(x.shape[0], -1))
-
-    return step
-
-
-def _heads_of(compiler: StepCompiler, block: Attention) -> Function:
-    """(B, D), the position of each row -> queries (B, H, 1, K), keys and values (B, G, 1, K), turned."""
-    heads, kv_heads, width = block.heads, block.kv_heads, block.head_dim
-    turn = None if block.rope is None else compiler.compile_if_known(block.rope) or block.rope
-    joined = compiler.joined(block.query, block.key, block.value)
-    normed, together = _norm_of_both(compiler, block)
-    if joined is not None and together and turn is not None:
-
-        def turned_together(x: mx.array, offset: Any) -> list[mx.array]:
-            both, values = mx.split(joined(x).reshape(x.shape[0], -1, 1, width), [heads + kv_heads], axis=1)
-            return [
-                *mx.split(turn(both if normed is None else normed(both), offset), [heads], axis=1),
-                values,
-            ]
-
-        return turned_together
-    apart = [compiler.compile(part) for part in (block.query, block.key, block.value)]
-    ends = [heads, heads + kv_heads]
-
-    def parts(x: mx.array) -> list[mx.array]:  # (B, D) -> (B, H, 1, K), two of (B, G, 1, K)
-        if joined is None:
-            return [part(x).reshape(x.shape[0], -1, 1, width) for part in apart]
-        return mx.split(joined(x).reshape(x.shape[0], -1, 1, width), ends, axis=1)
-
-    norms = [
-        (compiler.compile_if_known(block[name]) or block[name]) if name in block else None
-        for name in ("query_norm", "key_norm")
-    ]
-
-    def turned_apart(x: mx.array, offset: Any) -> list[mx.array]:
-        *both, values = parts(x)
-        both = [part if norm is None else norm(part) for part, norm in zip(both, norms, strict=True)]
-        return [*(both if turn is None else (turn(part, offset) for part in both)), values]
-
-    return turned_apart
-
-
-def _norm_of_both(compiler: StepCompiler, block: Attention) -> tuple[Function | None, bool]:
-    """The norm of queries and keys side by side, (B, H + G, 1, K), None without one; and whether they can be joined."""
-    norms = [block[name] for name in ("query_norm", "key_norm") if name in block]
-    if not norms:
-        return None, True
-    plain = all(has_methods_of(norm, RMSNorm, "__call__") for norm in norms)
-    if len(norms) < 2 or not plain or norms[0].eps != norms[1].eps:
-        return None, False
-    weights = [compiler.take(norm, "weight") for norm in norms]
-    if any(weight.shape != (block.head_dim,) or weight.dtype != weights[0].dtype for weight in weights):
-        return None, False
-    counts = (block.heads, block.kv_heads)
-    weight = mx.concatenate(
-        [mx.broadcast_to(one, (count, 1, one.size)) for one, count in zip(weights, counts, strict=True)]
-    )
-    return rms_normed(weight, norms[0].eps), True
-
-
-def mix_of(block: MultiHeadAttention) -> Function:
-    """softmax(Q Kᵀ · scale + mask) V, the block's own."""
-    if has_methods_of(block, AttentionPart, "mix", "with_others", "without_others"):
-        return _mix_of_part(block)
-    if not has_methods_of(block, MultiHeadAttention, "mix"):
-        return block.mix
-    return _mix_of_groups(block)
-
-
-def _mix_of_groups(block: MultiHeadAttention) -> Function:
-    """The same of whole groups."""
-    attend, scale = mx.fast.scaled_dot_product_attention, block.scale
-    if runtime.has_fused_kernels():
-        return lambda queries, keys, values, mask: attend(queries, keys, values, scale=scale, mask=mask)
-    return fallback_ops.attention(scale)
-
-
-def _mix_of_part(block: AttentionPart) -> Function:
-    """The same of groups of which some heads are on another rank, in whose place are zeros: -> (B, H·K)."""
-    mix, (before, after), width = _mix_of_groups(block), block.others, block.head_dim
-    own = slice(before * width, (before + block.heads) * width)
-    zeros = [mx.zeros((1, count, 1, width)) for count in (before, after)]
-    mx.eval(zeros)
-
-    def mixed(queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
-        rows = queries.shape[0]
-        if by_head(mask) or queries.dtype != mx.float32:
-            return block.mix(queries, keys, values, mask)
-        first, last = zeros if rows == 1 else [mx.repeat(some, rows, axis=0) for some in zeros]
-        whole = [part for part in (first, queries, last) if part.size]
-        return mix(mx.concatenate(whole, axis=1), keys, values, mask).reshape(rows, -1)[:, own]
-
-    return mixed
-
-
-@compiles(CrossAttention, "__call__", "split", "merge")
-def cross_attention(compiler: StepCompiler, block: CrossAttention) -> Function:
-    """(B, D), None, mask, cache -> (B, D), once the cache has the source's keys and values, (B or 1, G, S, K)."""
-    query, output, mix = compiler.compile(block.query), compiler.compile(block.output), mix_of(block)
-    heads, width = block.heads, block.head_dim
-
-    def step(x: mx.array, memory: Any, mask: Mask, cache: CrossCache) -> mx.array:
-        rows = x.shape[0]
-        keys, values = cache.keys, cache.values
-        if keys.shape[0] != rows:  # one source for all rows, as in a beam search
-            keys = mx.broadcast_to(keys, (rows, *keys.shape[1:]))
-            values = mx.broadcast_to(values, (rows, *values.shape[1:]))
-        queries = query(x).reshape(rows, heads, 1, width)
-        mask = cache.mask if mask is None else mask
-        return output(mix(queries, keys, values, mask).reshape(rows, -1))
-
-    return step
