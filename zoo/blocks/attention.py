@@ -134,7 +134,8 @@ class AttentionPart(Attention):
         The first group, the whole ones and the last by themselves. For one token all at once: that takes fewer operations.
         """
         if queries.shape[2] == 1:
-            return self.without_others(super().mix(*self.with_others(queries, keys, values, mask)))
+            queries, mask = self.with_others(queries, mask)
+            return self.without_others(super().mix(queries, keys, values, mask))
         mixed = [
             super(AttentionPart, self).mix(
                 queries[:, own], keys[:, some], values[:, some], mask[:, own] if by_head(mask) else mask
@@ -143,16 +144,13 @@ class AttentionPart(Attention):
         ]
         return mx.concatenate(mixed, axis=1)
 
-    def with_others(
-        self, queries: mx.array, keys: mx.array, values: mx.array, mask: Mask
-    ) -> tuple[mx.array, mx.array, mx.array, Mask]:  # (B, H, 1, K) -> (B, G·group, 1, K)
-        """The same with zeros for the queries of other ranks, so that all groups are whole."""
-        if by_head(mask):
-            mask = mx.pad(mask, [(0, 0), self.others, (0, 0), (0, 0)])
-        return mx.pad(queries, [(0, 0), self.others, (0, 0), (0, 0)]), keys, values, mask
+    def with_others(self, queries: mx.array, mask: Mask) -> tuple[mx.array, Mask]:
+        """Queries of whole groups, with zeros for the heads of other ranks: (B, H, 1, K) -> (B, G·group, 1, K), and their mask."""
+        around = [(0, 0), self.others, (0, 0), (0, 0)]
+        return mx.pad(queries, around), mx.pad(mask, around) if by_head(mask) else mask
 
     def without_others(self, mixed: mx.array) -> mx.array:  # (B, G·group, 1, K) -> (B, H, 1, K)
-        """The heads that this rank has."""
+        """The outputs of this rank's own heads."""
         return mixed[:, self.others[0] : self.others[0] + self.heads]
 
 

@@ -11,7 +11,7 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.blocks.attention import Attention, AttentionPart, CrossAttention, MultiHeadAttention
-from zoo.blocks.mask import Mask, by_head
+from zoo.blocks.mask import Mask
 from zoo.blocks.norm import RMSNorm
 from zoo.blocks.position import RoPE
 from zoo.cache import CrossCache
@@ -113,19 +113,12 @@ def _mix_of_groups(block: MultiHeadAttention) -> Function:
 
 
 def _mix_of_part(block: AttentionPart) -> Function:
-    """The same of groups of which some heads are on another rank, in whose place are zeros: -> (B, H·K)."""
-    mix, (before, after), width = _mix_of_groups(block), block.others, block.head_dim
-    own = slice(before * width, (before + block.heads) * width)
-    zeros = [mx.zeros((1, count, 1, width)) for count in (before, after)]
-    mx.eval(zeros)
+    """The same of groups of which other ranks have some heads."""
+    mix, width = _mix_of_groups(block), block.head_dim
 
     def mixed(queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
-        rows = queries.shape[0]
-        if by_head(mask) or queries.dtype != mx.float32:
-            return block.mix(queries, keys, values, mask)
-        first, last = zeros if rows == 1 else [mx.repeat(some, rows, axis=0) for some in zeros]
-        whole = [part for part in (first, queries, last) if part.size]
-        return mix(mx.concatenate(whole, axis=1), keys, values, mask).reshape(rows, -1)[:, own]
+        queries, mask = block.with_others(queries, mask)
+        return block.without_others(mix(queries, keys, values, mask).reshape(len(queries), -1, 1, width))
 
     return mixed
 
