@@ -8,6 +8,7 @@ Every spec answers two questions in plain arithmetic, for a width `dim`: how man
 write a recipe as JSON and read it back.
 """
 
+from zoo.recipe.attention import Attention, AttentionPart, CrossAttention
 from zoo.recipe.division import Cut, Division, Share, inputs, outputs
 from zoo.recipe.experts import Experts, MoE, Router
 from zoo.recipe.models import (
@@ -21,9 +22,6 @@ from zoo.recipe.models import (
 from zoo.recipe.parts import (
     ACTIVATIONS,
     MLP,
-    Attention,
-    AttentionPart,
-    CrossAttention,
     CrossLayer,
     GatedMLP,
     JointRMSNorm,
