@@ -118,7 +118,7 @@ class RoPE(nn.Module):
         )
 
     def _waves(self, x: mx.array, offset: int) -> tuple[mx.array, mx.array] | None:
-        """cos and sin (T, K) of the angles of x, −sin for the first of each pair: computed once for all layers of a pass.
+        """The `rotation_waves` of x, two of (T, K), computed once for all layers of a pass.
 
         None where MLX's own function rotates x, which computes them each time.
         """

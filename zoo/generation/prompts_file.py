@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 LINE_KEYS = ("prompt", "messages", "id")  # the keys of a line that are no settings
 MADE_BY = "made_by"  # the first key of an answer: the run that wrote it
-# Ranks exchange finished answers after at least so many seconds and steps, since an exchange waits for the slowest rank.
+# Seconds and steps from one exchange of finished answers to the next, at least: an exchange waits for the slowest rank.
 EXCHANGE, EXCHANGE_STEPS = 2.0, 20
 
 

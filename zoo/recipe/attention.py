@@ -129,7 +129,7 @@ class Attention(MultiHead):
         return self.head_width(dim)
 
     def divided_heads(self, dim: int, share: Share) -> tuple[Range, Range]:
-        """By whole groups; by single heads where the largest rank then has fewer weights.
+        """Divide by whole groups, or by single heads where the largest rank then has fewer weights.
 
         Nine heads in three groups are 6 and 3 of two ranks by groups, and 5 and 4 by heads; both ranks then have the keys
         and values of the group in the middle. Modules of subclasses know whole groups alone.
