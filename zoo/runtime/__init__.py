@@ -13,6 +13,7 @@ from zoo.runtime.device import (
     compute_dtype,
     dequantized_dtype,
     evaluates_by_layer,
+    evaluates_in_background,
     has_fused_kernels,
     joins_projections,
     keeps_floats,

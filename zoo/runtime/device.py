@@ -98,6 +98,11 @@ def has_fused_kernels() -> bool:
     return on_gpu()
 
 
+def evaluates_in_background() -> bool:
+    """Whether `mx.async_eval` returns while a pass is computed. The CPU backend lets a few operations wait, and no more."""
+    return on_gpu()
+
+
 def joins_projections(nbytes: int) -> bool:
     """Whether a model of `nbytes` decodes faster if projections of the same vector are joined in one product."""
     return nbytes <= MOST_JOINED

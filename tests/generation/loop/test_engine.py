@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 import zoo
+from zoo import runtime
 from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine
 from zoo.generation.settings import Settings
@@ -99,6 +100,20 @@ class RecurrentTexts(Texts):
     name = "mamba"
 
 
+class TextsAhead(Texts):
+    """With passes that begin before the tokens before them are given, as on a GPU."""
+
+    @rule()
+    def step(self):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runtime, "evaluates_in_background", lambda: True)
+            super().step()
+
+
+class RecurrentTextsAhead(TextsAhead):
+    name = "mamba"
+
+
 class WindowedTexts(Texts):
     name = "gpt-oss"
 
@@ -113,7 +128,9 @@ QUICK = settings(
 TestTexts = Texts.TestCase
 TestRecurrentTexts = RecurrentTexts.TestCase
 TestWindowedTexts = WindowedTexts.TestCase
-for case in (TestTexts, TestRecurrentTexts, TestWindowedTexts):
+TestTextsAhead = TextsAhead.TestCase
+TestRecurrentTextsAhead = RecurrentTextsAhead.TestCase
+for case in (TestTexts, TestRecurrentTexts, TestWindowedTexts, TestTextsAhead, TestRecurrentTextsAhead):
     case.settings = QUICK
 del case
 

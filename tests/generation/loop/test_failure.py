@@ -102,7 +102,7 @@ def failing_step(monkeypatch, error, rows, place):
     monkeypatch.setattr(DecodeStep, "__call__", raising)
 
 
-def test_what_fails_in_a_pass_of_a_batch_ends_its_sequences_and_no_others(monkeypatch):
+def test_what_fails_in_a_pass_of_a_batch_ends_its_sequences_and_no_others(monkeypatch, ahead):
     loaded = loaded_of(subject("llama"))
     engine = Engine(loaded, rows=3)
     prompts = [[5, 6, 7], [8, 9, 10], [11, 12, 13], [14, 15, 16]]
@@ -113,11 +113,39 @@ def test_what_fails_in_a_pass_of_a_batch_ends_its_sequences_and_no_others(monkey
     found = steps_by_handle(engine, [*kept, apart, later])
     for handle in kept:
         *before, last = found[handle]
-        assert len(before) == 2 and last.finish_reason == "error"
+        assert len(before) == (2 if ahead else 3) and last.finish_reason == "error"
         assert "out of memory in a pass of 2 sequences: RuntimeError: [metal::malloc] 9" in str(last.error)
     same_text(found[apart], alone(loaded, prompts[2], max_kv_size=64), "the text of another batch")
     same_text(found[later], alone(loaded, prompts[3]), "the text that waited")
     is_left_clean(engine)
+
+
+def test_a_text_that_joins_a_failing_pass_keeps_its_first_token(monkeypatch, ahead):
+    loaded = loaded_of(subject("llama"))
+    engine = Engine(loaded)
+    running = engine.add([5, 6, 7], **ASKED)
+    steps = engine.step()
+    ending, joining = engine.add([8, 9, 10], **ASKED | {"max_tokens": 1}), engine.add([11, 12, 13], **ASKED)
+    failing_step(monkeypatch, MemoryError(), 2, 1)
+    found = steps_by_handle(engine, [running, ending, joining], steps)
+    assert found[running][-1].finish_reason == found[joining][-1].finish_reason == "error"
+    if not ahead:  # what was given before the pass began
+        same_text(found[ending], alone(loaded, [8, 9, 10])[:1], "the text that ended before the pass")
+        assert len(found[joining]) == 2
+    is_left_clean(engine)
+
+
+def test_a_text_whose_logits_are_no_numbers_is_not_kept_in_a_prompt_cache(monkeypatch, ahead):
+    loaded = loaded_of(subject("mamba"))
+    cache = zoo.PromptCache(loaded)
+    engine = Engine(loaded, prompt_cache=cache)
+    call = DecodeStep.__call__
+    monkeypatch.setattr(DecodeStep, "__call__", lambda *inputs: call(*inputs) * float("nan"))
+    failed = engine.add([5, 6, 7], **ASKED)
+    *before, last = steps_by_handle(engine, [failed])[failed]
+    assert len(before) == 1 and "token 2" in str(last.error)
+    answer = [step.token for step in before]
+    assert cache.match([5, 6, 7, *answer, 8], None).length < 3
 
 
 def test_a_lost_rank_ends_the_run(monkeypatch):
@@ -178,7 +206,7 @@ def test_an_interrupt_passes_through_and_the_rest_goes_on(monkeypatch, kind):
     is_left_clean(engine)
 
 
-def test_an_interrupt_in_a_pass_of_a_batch_ends_its_sequences_and_loses_no_step(monkeypatch):
+def test_an_interrupt_in_a_pass_of_a_batch_ends_its_sequences_and_loses_no_step(monkeypatch, ahead):
     loaded = loaded_of(subject("llama"))
     engine = Engine(loaded)
     other = engine.add([5, 6, 7], **ASKED, max_kv_size=64)
@@ -187,7 +215,8 @@ def test_an_interrupt_in_a_pass_of_a_batch_ends_its_sequences_and_loses_no_step(
         engine.add(prompt, **ASKED)
     failing_step(monkeypatch, KeyboardInterrupt(), 2, 1)
     with pytest.raises(KeyboardInterrupt):
-        engine.step()
+        while True:
+            steps += [(handle, step) for handle, step in engine.step() if handle == other]
     assert engine.running == 1
     found = steps_by_handle(engine, [other], steps)
     same_text(found[other], alone(loaded, [5, 6, 7], max_kv_size=64), "the text of another batch")

@@ -166,11 +166,19 @@ def test_without_constraints_no_step_asks_for_them(loaded, monkeypatch):
 
 
 @pytest.mark.parametrize("values", [{}, {"suppress_tokens": [2]}, {"no_repeat_ngram_size": 2}])
-def test_the_next_pass_is_begun_before_a_token_is_read(loaded, values):
+def test_a_gpu_begins_the_next_pass_before_a_token_is_read(loaded, values, ahead):
     loaded.generation_config = values
     steps = zoo.stream(loaded, PROMPT, max_tokens=5)
     next(steps)
-    assert len(loaded.model.passes) == 2
+    assert len(loaded.model.passes) == (2 if ahead else 1)
+    next(steps)
+    assert len(loaded.model.passes) == (3 if ahead else 2)
+
+
+def test_a_text_ends_without_another_pass(loaded, ahead):
+    loaded.generation_config = {"eos_token_id": 2}
+    assert zoo.generate(loaded, PROMPT, max_tokens=5).tokens == [1, 2]
+    assert len(loaded.model.passes) == (3 if ahead else 2)
 
 
 def test_what_a_strategy_does_not_do_is_warned_of_once_by_name(loaded):

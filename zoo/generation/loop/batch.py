@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
+from zoo import runtime
 from zoo.cache import CachePolicy, merged_caches
 from zoo.errors import PromptError, ZooError
 from zoo.generation.loop.failure import failure, is_of_sequences
@@ -65,7 +66,7 @@ class Sequence:
         self.cancelled = False
         self.finished = False
         self.alone = False  # whether its prompt must be read by itself
-        self.error: ZooError | None = None  # of its sampler, which ends it
+        self.error: ZooError | None = None  # which ends it
         self.deadline: float | None = None
 
     @property
@@ -80,7 +81,7 @@ class Sequence:
 
     def failed(self, error: ZooError) -> Step:
         """The step that ends this sequence, and no other, with an error."""
-        self.finished = True
+        self.finished, self.error = True, error
         return Step(None, "", finish_reason="error", error=error)
 
     def sampled(self, logits: mx.array) -> mx.array:
@@ -182,13 +183,14 @@ WASTE = 0.75  # of the columns must be in use, or those that no row uses are dro
 class SampledTokens:
     """The next tokens of some sequences, begun but not waited for: `tokens` (B,), their largest logits `highest` (B,).
 
-    `logprobs` are those of the tokens, where any of the sequences asks for them.
+    `logprobs` are those of the tokens, where any of the sequences asks for them. `given`: whether their steps were.
     """
 
     sequences: abc.Sequence[Sequence]
     tokens: mx.array
     highest: mx.array
     logprobs: TokenLogprobs | None = None
+    given: bool = False
 
     def select(self, rows: abc.Sequence[int]) -> SampledTokens:
         """These rows alone."""
@@ -198,10 +200,12 @@ class SampledTokens:
             self.tokens[index],
             self.highest[index],
             None if self.logprobs is None else self.logprobs.select(index),
+            self.given,
         )
 
     def steps(self) -> Iterator[tuple[Sequence, Step]]:
         """Each sequence with the step of its token, but for those that were cancelled; waits for the tokens."""
+        self.given = True
         highest = self.highest.tolist()
         tokens: Any = self.tokens.tolist()
         logprobs = [(None, None)] * len(tokens) if self.logprobs is None else self.logprobs.rows()
@@ -256,10 +260,13 @@ class Prefilled:
 class Batch:
     """Sequences that run in one batch, their caches merged: rows are padded on the left to the longest.
 
-    The pass for the next tokens begins before the last tokens are read, so that the device never waits for Python; a
-    sequence that ends unforeseen wastes its row of one pass. Where a sampler needs the last token, the pass begins all the
-    same, and sampling waits. `policy` is that of the caches, `merges` whether rows can join. `finished` is called with a
-    sequence that has ended, the caches, its row of them, and the tokens that this holds.
+    Where MLX evaluates in the background, the pass for the next tokens begins before the last tokens are read, so that the
+    device never waits for Python. A sequence that ends unforeseen wastes its row of one pass. Where a sampler needs the last
+    token, the pass begins all the same, and sampling waits. Elsewhere a pass would delay the tokens before it: it begins
+    after these were given.
+
+    `policy` is that of the caches, `merges` whether rows can join. `finished` is called with a sequence that has ended, the
+    caches, its row of them, and the tokens that this holds.
     """
 
     def __init__(
@@ -275,60 +282,88 @@ class Batch:
         self.policy, self.merges = policy, merges
         self.sequences: list[Sequence] = []
         self.cache: list[Any] = []
-        self.upcoming: list[SampledTokens] = []  # of the sequences, in their order
+        self.sampled: list[SampledTokens] = []  # the newest of the sequences, in their order
         self._finished = finished
+        self._ahead = runtime.evaluates_in_background()
         self.join(joining)
 
     def join(self, joining: abc.Sequence[Prefilled]) -> None:
         """Add sequences whose prompts were read."""
         caches = [*([self.cache] if self.sequences else []), *(read.cache for read in joining)]
         self.cache = merged_caches(caches) if len(caches) > 1 else caches[0]
-        self.upcoming += [read.sampled for read in joining if read.sampled is not None]
+        self.sampled += [read.sampled for read in joining if read.sampled is not None]
         self.sequences = [*self.sequences, *(sequence for read in joining for sequence in read.sequences)]
 
-    def step(self) -> list[tuple[Sequence, Step]]:
-        """The next token of every sequence; those that end with it leave."""
-        read, self.upcoming = self.upcoming, []
-        tokens = read[0].tokens if len(read) == 1 else mx.concatenate([sampled.tokens for sampled in read])
-        stay = [
-            row
-            for row, sequence in enumerate(self.sequences)
-            if len(sequence.tokens) + 1 < sequence.limit and not sequence.cancelled
-        ]
-        if len(stay) < len(self.sequences):
-            tokens = tokens[mx.array(stay)] if stay else tokens
-            self._leave(stay)
+    def step(self) -> Iterator[tuple[Sequence, Step]]:
+        """The next token of every sequence, as they come; sequences that end with theirs leave.
+
+        One that has joined others may get two tokens.
+        """
+        if self._ahead:
+            yield from self._step_ahead()
+            return
+        running = any(sampled.given for sampled in self.sampled)
+        yield from self._give()
+        if running and self.sequences:
+            self.sampled = [sample(self._pass(), self.sequences)]
+            yield from self._give()
+
+    def _step_ahead(self) -> list[tuple[Sequence, Step]]:
+        """The last tokens of all sequences. The pass for those after them has begun then."""
+        read = self.sampled
+        self._leave([len(sequence.tokens) + 1 >= sequence.limit for sequence in self.sequences])
         waits = any(sequence.sampler.needs_last_token for sequence in self.sequences)
         if self.sequences:
-            logits = self._forward(tokens[:, None], self.cache)
+            logits = self._pass()
             if waits:
                 mx.async_eval(logits)
-            else:
-                self.upcoming = [sample(logits, self.sequences)]
+            self.sampled = [] if waits else [sample(logits, self.sequences)]
         steps = [step for sampled in read for step in sampled.steps()]
-        stay = [row for row, sequence in enumerate(self.sequences) if not sequence.finished]
-        if len(stay) < len(self.sequences):
-            self.upcoming = [sampled.select(stay) for sampled in self.upcoming if stay]
-            self._leave(stay)
-            if waits and stay:
-                logits = logits[mx.array(stay)]
-        if waits and self.sequences:
-            self.upcoming = [sample(logits, self.sequences)]
+        stay = self._leave([sequence.finished for sequence in self.sequences])
+        if waits and stay:
+            self.sampled = [sample(logits[mx.array(stay)], self.sequences)]
         return steps
 
-    def _leave(self, stay: abc.Sequence[int]) -> None:
-        """Go on with the rows `stay`; `finished` is called for the others."""
-        if self._finished is not None:
-            for row in sorted(set(range(len(self.sequences))).difference(stay)):
-                sequence = self.sequences[row]
-                # What was generated last is in the caches when its end was not foreseen.
-                self._finished(sequence, self.cache, row, [*sequence.ids, *sequence.tokens])
+    def _pass(self) -> mx.array:
+        """The logits (B, V) after the newest tokens of all sequences."""
+        tokens = [sampled.tokens for sampled in self.sampled]
+        return self._forward((tokens[0] if len(tokens) == 1 else mx.concatenate(tokens))[:, None], self.cache)
+
+    def _give(self) -> list[tuple[Sequence, Step]]:
+        """The steps of tokens that were not given yet. Sequences that end with theirs leave."""
+        steps = [step for sampled in self.sampled if not sampled.given for step in sampled.steps()]
+        self._leave([sequence.finished for sequence in self.sequences])
+        return steps
+
+    def _leave(self, ended: abc.Sequence[bool]) -> list[int]:
+        """Let go of the rows that have `ended`, of the cancelled ones too, and call `finished`. Returns the others' rows."""
+        leaving = [end or sequence.cancelled for end, sequence in zip(ended, self.sequences, strict=True)]
+        stay = [row for row, leaves in enumerate(leaving) if not leaves]
+        if not any(leaving):
+            return stay
+        for row, sequence in enumerate(self.sequences):
+            if leaving[row] and self._finished is not None and sequence.error is None:
+                # The pass after the last token has begun, if its end was not foreseen, or will never begin.
+                held = sequence.tokens if self._ahead else sequence.tokens[:-1]
+                self._finished(sequence, self.cache, row, [*sequence.ids, *held])
         widest = max(sequence.length for sequence in self.sequences)
+        self.sampled = list(_selected(self.sampled, stay))
         self.sequences = [self.sequences[row] for row in stay]
         if not stay:
             self.cache = []
-            return
-        self.model.select(self.cache, mx.array(list(stay)))
+            return stay
+        self.model.select(self.cache, mx.array(stay))
         if max(sequence.length for sequence in self.sequences) < WASTE * widest:
             for cache in self.cache:
                 cache.compact()
+        return stay
+
+
+def _selected(parts: Iterable[SampledTokens], stay: abc.Sequence[int]) -> Iterator[SampledTokens]:
+    """The rows `stay` of all parts, which follow each other."""
+    start = 0
+    for sampled in parts:
+        stop = start + len(sampled.sequences)
+        if rows := [row - start for row in stay if start <= row < stop]:
+            yield sampled.select(rows) if start + len(rows) < stop else sampled
+        start = stop

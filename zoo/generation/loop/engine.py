@@ -184,8 +184,7 @@ class Engine:
                 sequences = group.sequences
                 try:
                     with self._adapter_of(sequences):
-                        steps = group.step()
-                    self._add_steps(steps)
+                        self._add_steps(group.step())
                 except BaseException as error:
                     self._groups.remove(group)
                     self._fail(sequences, error, f"in a pass of {len(sequences)} sequences")
@@ -278,7 +277,7 @@ class Engine:
     def _fail(self, sequences: Iterable[Sequence], error: BaseException, where: str) -> None:
         """End sequences with the error of a pass. An interrupt, or an error of another kind, is raised again."""
         for sequence in sequences:
-            if not sequence.cancelled:
+            if not (sequence.cancelled or sequence.finished):
                 if is_of_sequences(error):
                     self._add_steps([(sequence, sequence.failed(failure(error, where)))])
                 else:

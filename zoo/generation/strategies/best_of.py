@@ -59,7 +59,7 @@ def stream(
         draft = ""
         while batch.sequences:
             with loaded.adapters.use(settings.adapter):
-                drawn = batch.step()
+                drawn = list(batch.step())
             for sequence, step in drawn:
                 if step.error is not None:
                     raise step.error
