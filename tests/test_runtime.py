@@ -125,3 +125,32 @@ def test_a_divided_product_is_the_whole_one(outputs, mode, monkeypatch):
     whole = mx.grad(lambda x: mx.quantized_matmul(x, *parts, transpose=True, **how).sum())(x)
     assert mx.allclose(gradient, whole, rtol=1e-5, atol=1e-5).item()
     assert mx.allclose(mx.compile(multiply)(x), expected, rtol=1e-5, atol=1e-5).item()
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_threads_take_turns_on_one_core_alone(cores):
+    """So they are scheduled in batches; threads that had another policy keep it."""
+    if sys.platform != "linux" or runtime.on_gpu():
+        return
+    code = f"""
+import os, threading
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:{cores}])
+os.sched_getaffinity = lambda process: set(range({cores}))
+import zoo
+from zoo import runtime
+done = threading.Event()
+def idle():
+    os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
+    ready.release()
+    done.wait()
+ready = threading.Semaphore(0)
+other = threading.Thread(target=idle)
+other.start()
+ready.acquire()
+zoo.generate(zoo.load("llama"), [5], max_tokens=2)
+policies = {{int(t): os.sched_getscheduler(int(t)) for t in os.listdir("/proc/self/task")}}
+assert policies.pop(other.native_id) == os.SCHED_IDLE
+done.set()
+assert set(policies.values()) == {{os.SCHED_BATCH if {cores} == 1 else os.SCHED_OTHER}}, policies
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -183,6 +183,7 @@ def set_up_device() -> None:
     """Prepare the device for a model: on Metal, wire as much memory as the system recommends.
 
     On Linux's CPU, let the C library keep freed memory for the next arrays: the system clears every page that it gives anew.
+    Where this process has one core, its threads take turns on it.
     """
     global _process
     _process = os.getpid()
@@ -193,6 +194,19 @@ def set_up_device() -> None:
             libc = ctypes.CDLL(None)
             libc.mallopt(M_MMAP_THRESHOLD, LARGE_ARRAY)
             libc.mallopt(M_TRIM_THRESHOLD, MOST_UNTRIMMED)
+        if len(os.sched_getaffinity(0)) == 1:
+            _take_turns()
+
+
+def _take_turns() -> None:
+    """Schedule the threads of this process, and those that they start, in batches.
+
+    MLX's thread would else interrupt Python's at every operation that it is given, on the only core.
+    """
+    for thread in map(int, os.listdir("/proc/self/task")):
+        with suppress(OSError):  # it has ended, or the system does not allow it
+            if os.sched_getscheduler(thread) == os.SCHED_OTHER:
+                os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
 
 
 def unwire_memory() -> None:
