@@ -26,8 +26,8 @@ lint: $(VENV)/.test  ## ruff, and the layers that imports may cross
 types: $(VENV)/.test  ## mypy
 	$(BIN)/mypy
 
-# The live comparison with transformers, in an environment of its own: ordinary tests never see torch. By whole files,
-# since one test counts the others of its file, in the order of tests/parity/conftest.py.
+# The live comparison with transformers, in an environment of its own: ordinary tests never see torch. By whole files, since one
+# test counts the others of its file; the longest files first (tests/parity/conftest.py).
 parity: $(VENV)-parity/.installed  ## the comparison with transformers and mlx-lm
 	ZOO_BLAS=MKL $(VENV)-parity/bin/pytest -n auto --dist loadfile --no-loadscope-reorder -m 'not nightly' tests/parity
 
