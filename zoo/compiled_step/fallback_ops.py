@@ -44,18 +44,15 @@ def layer_norm(weight: mx.array, bias: mx.array | None, eps: float) -> Function:
     return normalise
 
 
-FEW_KEYS = 128  # up to which MLX's own attention is faster
-
-
 def attention(scale: float) -> Function:
     """softmax(Q Kᵀ · scale + mask) V: (B, H, 1, K), two of (B, G, S, K), mask -> (B, H, 1, K) or (B, G, H/G, K).
 
-    Of many keys, heads that share them are the rows of one product.
+    Heads that share keys are the rows of one product.
     """
     factor = mx.array(scale)
 
     def attend(queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
-        if mask is not None or queries.dtype != mx.float32 or keys.shape[2] <= FEW_KEYS:
+        if mask is not None or queries.dtype != mx.float32:
             return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=mask)
         batch, groups, _, width = keys.shape
         rows = (queries * factor).reshape(batch, groups, -1, width)  # (B, G, H/G, K)
