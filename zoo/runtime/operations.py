@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 MANY_NUMBERS = 2**16  # whose exp takes the CPU longer than it takes to call numpy's
 LARGE_MATRIX = 2**21  # numbers of a matrix that MKL multiplies faster by few vectors as columns
-LONG_ROWS = 1024  # numbers of its rows from which on that holds for more than eight vectors
+LONG_ROWS = 1024  # numbers of its rows from which on that holds for more than `MOST_BY_SHORT_ROWS` vectors
+MOST_BY_SHORT_ROWS = 16
 LEAST_COLUMN_MAJOR = 2**19  # numbers of a matrix that OpenBLAS multiplies faster in column-major order
 LEAST_COLUMN_MAJOR_WIDE = 2**23  # of one with more inputs than outputs
 MOST_COLUMNS = 48  # vectors at once that MKL and OpenBLAS multiply faster as columns
@@ -63,7 +64,7 @@ def prefers_columns(rows: int, shape: Sequence[int]) -> bool:
     if rows == 1 or rows > MOST_COLUMNS or device.on_gpu():
         return False
     if library == "MKL":
-        large = outputs * inputs >= LARGE_MATRIX and (rows <= 8 or inputs >= LONG_ROWS)
+        large = outputs * inputs >= LARGE_MATRIX and (rows <= MOST_BY_SHORT_ROWS or inputs >= LONG_ROWS)
         return rows > 3 and large
     return library == "OpenBLAS"
 
