@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import subprocess
 import sys
 
@@ -13,8 +14,6 @@ from zoo.runtime import device, operations
 
 
 def blas_and_advice(code, **environment):
-    import os
-
     done = subprocess.run(
         [
             sys.executable,
@@ -127,8 +126,8 @@ def test_a_divided_product_is_the_whole_one(outputs, mode, monkeypatch):
     assert mx.allclose(mx.compile(multiply)(x), expected, rtol=1e-5, atol=1e-5).item()
 
 
-@pytest.mark.parametrize("cores", [1, 2])
-def test_threads_take_turns_on_one_core_alone(cores):
+@pytest.mark.parametrize(("cores", "ring", "batch"), [(1, False, True), (2, False, False), (1, True, False)])
+def test_threads_take_turns_on_one_core_but_for_those_of_the_ring(tmp_path, cores, ring, batch):
     """So they are scheduled in batches; threads that had another policy keep it."""
     if sys.platform != "linux" or runtime.on_gpu():
         return
@@ -138,6 +137,7 @@ os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:{cores}])
 os.sched_getaffinity = lambda process: set(range({cores}))
 import zoo
 from zoo import runtime
+import mlx.core as mx
 done = threading.Event()
 def idle():
     os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
@@ -147,10 +147,14 @@ ready = threading.Semaphore(0)
 other = threading.Thread(target=idle)
 other.start()
 ready.acquire()
-zoo.generate(zoo.load("llama"), [5], max_tokens=2)
+runtime.set_up_device()
+mx.eval(mx.ones(4) + 1)
 policies = {{int(t): os.sched_getscheduler(int(t)) for t in os.listdir("/proc/self/task")}}
 assert policies.pop(other.native_id) == os.SCHED_IDLE
 done.set()
-assert set(policies.values()) == {{os.SCHED_BATCH if {cores} == 1 else os.SCHED_OTHER}}, policies
+assert set(policies.values()) == {{os.SCHED_BATCH if {batch} else os.SCHED_OTHER}}, policies
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    hosts = tmp_path / "hosts.json"
+    hosts.write_text(json.dumps([["127.0.0.1:5000"], ["127.0.0.1:5001"]]))
+    launched = {"MLX_RANK": "0", "MLX_HOSTFILE": str(hosts)} if ring else {}
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | launched)

@@ -16,6 +16,7 @@ import mlx.core as mx
 
 from zoo.errors import ZooError
 from zoo.machine import blas, total_memory
+from zoo.rank_watch.launcher import launched, mpi_size
 
 MOST_THREADS = 8  # more are limited by memory bandwidth
 MOST_CASTS = 4  # arrays at once; more are limited by memory bandwidth
@@ -183,7 +184,7 @@ def set_up_device() -> None:
     """Prepare the device for a model: on Metal, wire as much memory as the system recommends.
 
     On Linux's CPU, let the C library keep freed memory for the next arrays: the system clears every page that it gives anew.
-    Where this process has one core, its threads take turns on it.
+    Where this process has one core, its threads take turns on it, unless it is a rank that MLX's ring connects.
     """
     global _process
     _process = os.getpid()
@@ -194,7 +195,8 @@ def set_up_device() -> None:
             libc = ctypes.CDLL(None)
             libc.mallopt(M_MMAP_THRESHOLD, LARGE_ARRAY)
             libc.mallopt(M_TRIM_THRESHOLD, MOST_UNTRIMMED)
-        if len(os.sched_getaffinity(0)) == 1:
+        by_ring = launched() and mpi_size() < 2  # whose threads poll their sockets, and must be interrupted
+        if len(os.sched_getaffinity(0)) == 1 and not by_ring:
             _take_turns()
 
 
