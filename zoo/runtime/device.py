@@ -201,9 +201,10 @@ def set_up_device() -> None:
 
 
 def _take_turns() -> None:
-    """Schedule the threads of this process, and those that they start, in batches.
+    """Give the threads of this process, and those that they start, Linux's policy SCHED_BATCH.
 
-    MLX's thread would else interrupt Python's at every operation that it is given, on the only core.
+    With it a thread that wakes up does not interrupt another. On a single core MLX's thread would else interrupt Python's at
+    every operation.
     """
     for thread in map(int, os.listdir("/proc/self/task")):
         with suppress(OSError):  # it has ended, or the system does not allow it

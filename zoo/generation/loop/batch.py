@@ -183,7 +183,7 @@ WASTE = 0.75  # of the columns must be in use, or those that no row uses are dro
 class SampledTokens:
     """The next tokens of some sequences, begun but not waited for: `tokens` (B,), their largest logits `highest` (B,).
 
-    `logprobs` are those of the tokens, where any of the sequences asks for them. `given`: whether their steps were.
+    `logprobs` are those of the tokens, where any of the sequences asks for them. `given`: whether `steps` was called.
     """
 
     sequences: abc.Sequence[Sequence]
@@ -330,13 +330,13 @@ class Batch:
         return self._forward((tokens[0] if len(tokens) == 1 else mx.concatenate(tokens))[:, None], self.cache)
 
     def _give(self) -> list[tuple[Sequence, Step]]:
-        """The steps of tokens that were not given yet. Sequences that end with theirs leave."""
+        """The steps of the tokens that have none yet. Sequences that end with theirs leave."""
         steps = [step for sampled in self.sampled if not sampled.given for step in sampled.steps()]
         self._leave([sequence.finished for sequence in self.sequences])
         return steps
 
     def _leave(self, ended: abc.Sequence[bool]) -> list[int]:
-        """Let go of the rows that have `ended`, of the cancelled ones too, and call `finished`. Returns the others' rows."""
+        """Remove the rows that have `ended` or were cancelled, with a call of `finished` for each. Returns the rows that stay."""
         leaving = [end or sequence.cancelled for end, sequence in zip(ended, self.sequences, strict=True)]
         stay = [row for row, leaves in enumerate(leaving) if not leaves]
         if not any(leaving):
@@ -360,7 +360,7 @@ class Batch:
 
 
 def _selected(parts: Iterable[SampledTokens], stay: abc.Sequence[int]) -> Iterator[SampledTokens]:
-    """The rows `stay` of all parts, which follow each other."""
+    """The rows `stay`, which are counted through all parts."""
     start = 0
     for sampled in parts:
         stop = start + len(sampled.sequences)
