@@ -72,7 +72,7 @@ class MultiHead(Spec):
         return heads, (heads[0] // each, heads[0] // each + 1)
 
     def divided(self, dim: int, share: Share) -> Division:
-        """By heads. Where the ranks are more than the key/value heads, several ranks have the same keys and values."""
+        """Divide by heads. With more ranks than key/value heads, several ranks have the same keys and values."""
         (heads, kept), width = self.divided_heads(dim, share), self.head_width(dim)
         queries, keys = ((first * width, last * width) for first, last in (heads, kept))
         return Division(
@@ -161,7 +161,7 @@ class Attention(MultiHead):
         return AttentionPart(**known, group=group, first=heads[0] % group)
 
     def divided(self, dim: int, share: Share) -> Division:
-        """By heads, and norms of all heads together like them."""
+        """Divide by heads. A norm over the queries or keys of all heads is divided with them."""
         division, width = super().divided(dim, share), self.head_width(dim)
         for name, heads in zip(("query_norm", "key_norm"), self.divided_heads(dim, share), strict=True):
             norm = getattr(self, name)

@@ -336,7 +336,7 @@ class Batch:
         return steps
 
     def _leave(self, ended: abc.Sequence[bool]) -> list[int]:
-        """Remove the rows that have `ended` or were cancelled, with a call of `finished` for each. Returns the rows that stay."""
+        """Remove the rows that have `ended` or were cancelled, calling `finished` for each. Returns the rows that stay."""
         leaving = [end or sequence.cancelled for end, sequence in zip(ended, self.sequences, strict=True)]
         stay = [row for row, leaves in enumerate(leaving) if not leaves]
         if not any(leaving):
