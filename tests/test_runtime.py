@@ -128,7 +128,7 @@ def test_a_divided_product_is_the_whole_one(outputs, mode, monkeypatch):
 
 @pytest.mark.parametrize(("cores", "ring", "batch"), [(1, False, True), (2, False, False), (1, True, False)])
 def test_threads_take_turns_on_one_core_but_for_those_of_the_ring(tmp_path, cores, ring, batch):
-    """So they are scheduled in batches; threads that had another policy keep it."""
+    """Their policy is SCHED_BATCH; threads that had another policy than the default keep theirs."""
     if sys.platform != "linux" or runtime.on_gpu():
         return
     code = f"""

@@ -203,8 +203,8 @@ def set_up_device() -> None:
 def _take_turns() -> None:
     """Give the threads of this process, and those that they start, Linux's policy SCHED_BATCH.
 
-    With it a thread that wakes up does not interrupt another. On a single core MLX's thread would else interrupt Python's at
-    every operation.
+    A thread that wakes up then does not interrupt another. With the default policy MLX's thread interrupts Python's at every
+    operation on a single core.
     """
     for thread in map(int, os.listdir("/proc/self/task")):
         with suppress(OSError):  # it has ended, or the system does not allow it
