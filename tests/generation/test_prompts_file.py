@@ -4,7 +4,9 @@ import io
 import json
 import os
 import stat
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ import zoo
 from zoo.errors import PromptError, SourceError
 from zoo.files.writing import locked
 from zoo.generation.prompts_file import answer_prompts, read_prompts
+from zoo.runtime import ranks
 
 PROMPTS = [
     '"The capital city of China is"',
@@ -263,3 +266,23 @@ def test_the_command_writes_to_standard_output_and_names_no_file_dash(command, f
     assert json.loads(plain.stdout) == json.loads(dash.stdout) and "1 answer ·" in plain.stderr
     assert os.listdir(tmp_path) == ["prompts.jsonl"]
     assert "--output goes with --prompts" in command("run", "llama", "x", "--output", "y").stderr
+
+
+def test_the_command_reads_prompts_from_standard_input(command, file):
+    lines = '"Egypt"', "", '"Peru"'
+    path, content = file(*lines), "\n".join(lines)
+    asked = ["--max-tokens", "2"]
+    piped = command("run", "llama", "--prompts", "-", *asked, stdin=content)
+    assert piped.stdout == command("run", "llama", "--prompts", path, *asked).stdout
+    assert piped.stderr.startswith("standard input: 2 answers")
+    bad = command("run", "llama", "--prompts", "-", *asked, stdin="Egypt")
+    assert bad.returncode == 1 and "standard input: line 1: is not valid JSON" in bad.stderr
+    empty = command("run", "llama", "--prompts", "-", *asked)
+    assert empty.returncode == 1 and "standard input: has no prompts" in empty.stderr
+
+
+def test_several_ranks_refuse_prompts_that_can_be_read_once(loaded, monkeypatch):
+    monkeypatch.setattr(ranks, "size", lambda: 2)
+    for source, name in ((Path("/dev/stdin"), "/dev/stdin"), (sys.stdin, "standard input")):
+        with pytest.raises(PromptError, match=f"^{name}: a pipe can be read once; 2 ranks need a file"):
+            read_prompts(loaded, source, {})

@@ -20,7 +20,6 @@ from zoo.cli.ranks import on_rank_0, until_interrupted
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import SettingsCommand
 from zoo.cli.source_options import (
-    EXISTING_FILE,
     MODEL_OPTIONS,
     ModelOptions,
     complete_source,
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from zoo.generation.chat.conversation import ChatPrompt
     from zoo.generation.loop.step import Drafted, Step
     from zoo.loading import Loaded
+
+STANDARD = Path("-")  # standard input or output, as an option's file
 
 
 @dataclass
@@ -123,8 +124,8 @@ def _rate(tokens: int, seconds: float) -> float | None:
 @click.option("--raw", is_flag=True, help="Give each prompt as it is, without the chat template.")
 @click.option(
     "--prompts",
-    type=EXISTING_FILE,
-    help="File of prompts: a JSON text or object a line; in a .txt file each line is a prompt.",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
+    help='File of prompts, "-" for standard input: a JSON text or object a line; in a .txt file each line is a prompt.',
 )
 @click.option(
     "--output",
@@ -256,11 +257,13 @@ def _run_prompts(
     divided: bool,
 ) -> None:
     """Answer the prompts that `output` does not answer yet, then print how many there were and how fast."""
+    from zoo.files.reading import name_of
     from zoo.generation.prompts_file import answer_prompts, read_prompts
 
-    output = None if output == Path("-") else output
+    source = sys.stdin if prompts == STANDARD else prompts
+    output = None if output == STANDARD else output
     how = {"raw": raw, "keep_going": keep_going}
-    lines = read_prompts(loaded, prompts, settings, **how)
+    lines = read_prompts(loaded, source, settings, **how)
     began, tokens, count, failed = time.perf_counter(), 0, 0, 0
     target = sys.stdout if output is None else output
     with Progress("answering") as report:
@@ -275,7 +278,7 @@ def _run_prompts(
     errors = f", {failed} of them {'an error' if failed == 1 else 'errors'}" if failed else ""
     rate = f" · {tokens / seconds:,.1f} tokens/s" if tokens else ""
     what = f"{count} answer{'' if count == 1 else 's'}{errors}{found}"
-    click.echo(f"{output or prompts}: {what} · generated {tokens:,} tokens{rate}", err=True)
+    click.echo(f"{output or name_of(source)}: {what} · generated {tokens:,} tokens{rate}", err=True)
 
 
 def _as_json(generated: Generated, reason: str | None, statistics: Statistics) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import json
 import os
 import re
 import stat
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from zoo.errors import CheckpointError, ZooError
 
@@ -86,31 +87,36 @@ def read_text(folder: Path, name: str, kind: type[ZooError], most: int = MAX_FIL
     return None if data is None else decoded(data, folder / name, kind)
 
 
-def read_user_text(path: Path, kind: type[ZooError], most: int = MAX_FILE_BYTES) -> str:
-    """The text of the user's own file, which may be a link or a pipe. Raises `kind` when it is not UTF-8."""
-    data = _bytes_of(path, kind, most)
+def read_user_text(source: Path | TextIO, kind: type[ZooError], most: int = MAX_FILE_BYTES) -> str:
+    """The text of the user's own file, which may be a link or a pipe, or of `sys.stdin`. Raises `kind` when it is not UTF-8."""
+    data = _bytes_of(source, kind, most)
     if b"\0" in data:
-        raise kind(f"{path}: is a binary file, not a text (byte {data.index(0)} is zero)")
-    return decoded(data, path, kind)
+        raise kind(f"{name_of(source)}: is a binary file, not a text (byte {data.index(0)} is zero)")
+    return decoded(data, name_of(source), kind)
 
 
-def _bytes_of(path: Path, kind: type[ZooError], most: int) -> bytes:
+def name_of(source: Path | TextIO) -> str:
+    """What messages call a file: its path, or "standard input" where it is an open one."""
+    return str(source) if isinstance(source, Path) else "standard input"
+
+
+def _bytes_of(source: Path | TextIO, kind: type[ZooError], most: int) -> bytes:
     try:
-        with path.open("rb") as file:
+        with source.open("rb") if isinstance(source, Path) else nullcontext(source.buffer) as file:
             data = file.read(most + 1)
     except OSError as error:
-        raise kind(f"{path}: {error.strerror}") from error
+        raise kind(f"{name_of(source)}: {error.strerror}") from error
     if len(data) > most:
-        raise kind(f"{path}: larger than {most // 2**20} MiB")
+        raise kind(f"{name_of(source)}: larger than {most // 2**20} MiB")
     return data
 
 
-def decoded(data: bytes, path: Path, kind: type[ZooError]) -> str:
+def decoded(data: bytes, name: Path | str, kind: type[ZooError]) -> str:
     """The text of a file's bytes. Raises `kind` when they are not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise kind(f"{path}: not UTF-8 text (byte {error.start})") from error
+        raise kind(f"{name}: not UTF-8 text (byte {error.start})") from error
 
 
 def read_json(folder: Path, name: str, kind: type[ZooError]) -> Any:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from zoo import runtime
 from zoo.errors import PromptError, SourceError, ZooError
-from zoo.files.reading import parse_json, read_user_text
+from zoo.files.reading import name_of, parse_json, read_user_text
 from zoo.files.writing import check_output, is_stream, locked
 from zoo.frozen import Frozen, frozen
 from zoo.generation import batch_stream, collect, resolve_strategy
@@ -53,18 +53,26 @@ class Line(Frozen):
 
 
 def read_prompts(
-    loaded: Loaded, path: Path, settings: Mapping[str, Any], *, raw: bool = False, keep_going: bool = False
+    loaded: Loaded,
+    source: Path | TextIO,
+    settings: Mapping[str, Any],
+    *,
+    raw: bool = False,
+    keep_going: bool = False,
 ) -> list[Line]:
-    """The prompts of a file.
+    """The prompts of a file, or of `sys.stdin`.
 
     Each line of a file .txt is a prompt. In any other file a line is JSON: a text, a list of token ids, or an object with
     a `prompt` or `messages`, perhaps an `id`, and settings. Empty lines are skipped. Texts are questions in the chat
     template, where there is one and `raw` does not leave it out. PromptError, naming the line, for one that is invalid;
-    with `keep_going` the line gets the `error` instead.
+    with `keep_going` the line gets the `error` instead. PromptError for a pipe on several ranks, since each reads the file.
     """
     found: list[Line] = []
-    plain = path.suffix == ".txt"
-    for number, text in enumerate(read_user_text(path, PromptError).removeprefix("\ufeff").split("\n"), 1):
+    name = name_of(source)
+    if ranks.size() > 1 and (not isinstance(source, Path) or is_stream(source)):
+        raise PromptError(f"{name}: a pipe can be read once; {ranks.size()} ranks need a file")
+    plain = name.endswith(".txt")
+    for number, text in enumerate(read_user_text(source, PromptError).removeprefix("\ufeff").split("\n"), 1):
         if not text.strip():
             continue
         values: dict[str, Any] = {}
@@ -73,10 +81,10 @@ def read_prompts(
             found.append(_line(loaded, len(found), number, values, settings, raw))
         except ZooError as error:
             if not keep_going:
-                raise PromptError(f"{path}: line {number}: {_quoted(error)}") from None
+                raise PromptError(f"{name}: line {number}: {_quoted(error)}") from None
             found.append(Line(len(found), number, _repeated(values), error=_quoted(error)))
     if not found:
-        raise PromptError(f"{path}: has no prompts")
+        raise PromptError(f"{name}: has no prompts")
     return found
 
 
