@@ -1,5 +1,6 @@
 """A browser for tests of pages; these run with `make pages`, and not with the other tests."""
 
+import base64
 import functools
 import shutil
 import sys
@@ -9,6 +10,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import sync_playwright
 
@@ -129,7 +131,13 @@ def live_site(tmp_path_factory):
 
 START = """async () => {
   const engine = await import("/engine.js"), models = {};
-  const plain = (x) => ArrayBuffer.isView(x) ? Array.from(x) : Array.isArray(x) ? x.map(plain) : x instanceof Map ? plain(Object.fromEntries(x))
+  const base64 = (x) => {
+    let bytes = "";
+    for (const byte of new Uint8Array(x.buffer, x.byteOffset, x.byteLength)) bytes += String.fromCharCode(byte);
+    return btoa(bytes);
+  };
+  const plain = (x) => ArrayBuffer.isView(x) ? {typed: x.constructor.name, base64: base64(x)} : Array.isArray(x) ? x.map(plain)
+    : x instanceof Map ? plain(Object.fromEntries(x))
     : x && typeof x === "object" ? Object.fromEntries(Object.entries(x).map(([key, value]) => [key, plain(value)])) : x;
   window.start = async (name, body, given) => {
     const model = (models[name] ??= await engine.loadModel(`models/${name}`));
@@ -142,12 +150,25 @@ START = """async () => {
 def live_run(browser, live_site):
     """Run the body of an asynchronous function of `model`, `given` and `engine` in a page; typed arrays come back as lists.
 
+    They come in base64, since the browser takes seconds to hand over a list of a million numbers.
+
     The first argument is the model's name, the second the body; the keywords are `given`.
     """
     page = browser.new_page()
     page.goto(live_site[1])
     page.evaluate(START)
-    yield lambda name, body, **given: page.evaluate(
-        "([name, body, given]) => start(name, body, given)", [name, body, given]
-    )
+    call = "([name, body, given]) => start(name, body, given)"
+    yield lambda name, body, **given: _as_lists(page.evaluate(call, [name, body, given]))
     page.close()
+
+
+def _as_lists(value):
+    """The same value with lists instead of typed arrays."""
+    if isinstance(value, list):
+        return [_as_lists(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"typed", "base64"}:
+        dtype = value["typed"].removesuffix("Array").lower()
+        return np.frombuffer(base64.b64decode(value["base64"]), dtype).tolist()
+    return {key: _as_lists(each) for key, each in value.items()}
