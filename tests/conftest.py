@@ -1,8 +1,10 @@
 """Small model folders that the tests load, run and damage."""
 
+import functools
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -195,14 +197,28 @@ def tokenizer_folder(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="session")
+def random_model(tmp_path_factory):
+    """The folder of a small random model, in Hugging Face's layout; written at the first call, and not to be changed."""
+
+    @functools.cache
+    def written(name, preset):
+        made = subject(name, preset)
+        path = tmp_path_factory.mktemp("random") / "model"
+        save(path, made.model, made.architecture, made.recipe, made.numbers)
+        return path
+
+    return written
+
+
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, random_model):
     """Write a small random model as a Hugging Face folder; gives its path. Extra keys change its config.json."""
 
     def write(name="llama", changes=None, tokenizer=True, where="model", preset=None):
-        made = subject(name, "pocket" if tokenizer else preset)
         path = tmp_path / where
-        save(path, made.model, made.architecture, made.recipe, made.numbers)
+        source = random_model(name, "pocket" if tokenizer else preset)
+        shutil.copytree(source, path, dirs_exist_ok=True)
         if changes:
             config = json.loads((path / "config.json").read_text())
             config |= changes

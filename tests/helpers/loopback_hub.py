@@ -36,7 +36,8 @@ class Repository:
 
     def commit(self, files, name="main"):
         """Make `name` stand for a new commit of these files."""
-        digest = hashlib.sha1(repr(sorted(files.items())).encode()).hexdigest()
+        parts = (part for name, data in sorted(files.items()) for part in (name.encode(), data))
+        digest = hashlib.sha1(b"\0".join(parts)).hexdigest()
         self.files[digest] = dict(files)
         self.commits[name] = digest
         return digest
