@@ -59,6 +59,7 @@ def test_a_package_that_is_not_installed_is_named():
         import_lazily("no_such_package")
 
 
+@pytest.mark.slow
 def test_tuning_imports_no_transformers_and_mlx_lm_is_whole_when_it_is_used():
     code = """
         import sys

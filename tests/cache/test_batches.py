@@ -30,6 +30,7 @@ def read(model, text, prefix):
     return caches, model(text, caches, **more)[:, -1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_rows_of_a_merged_batch_go_on_as_alone(name):
     made = small(name)

@@ -242,6 +242,7 @@ def test_help_needs_no_model(command):
     assert "run" in done.stdout and "compare" in done.stdout
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_what_was_generated(tmp_path):
     # A job in the background starts without Python's handler.
     code = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"

@@ -55,6 +55,7 @@ def test_each_shell_gets_its_script(shell):
     assert done.returncode == 0 and f"_ZOO_COMPLETE={shell}_complete" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
 def test_bash_itself_completes_commands_options_architectures_and_presets(tmp_path):
     program = tmp_path / "zoo"

@@ -13,6 +13,8 @@ from zoo.cache import evaluate_caches
 from zoo.checkpoint.convert import SaveOptions, convert, write
 from zoo.inspect.perplexity import divergence
 
+pytestmark = pytest.mark.slow
+
 # The commands as they are, but each report takes a while, and nobody waits a second for the first bar.
 SLOW = (
     "import sys, time, rich.progress, zoo.loading, zoo.cli.progress as p\n"  # rich: which else may come after the work
@@ -34,7 +36,6 @@ COMMANDS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", COMMANDS)
 def test_a_terminal_sees_how_far_it_is(what, tmp_path):
     code = SLOW.format(pause=0.02, what=what, arguments=COMMANDS[what])
@@ -46,7 +47,6 @@ def test_a_terminal_sees_how_far_it_is(what, tmp_path):
     assert seen.rstrip().splitlines()[-1].count("━") == 0, "it is gone at the end"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", COMMANDS)
 def test_a_pipe_sees_nothing_of_it(what, tmp_path):
     code = SLOW.format(pause=0, what=what, arguments=COMMANDS[what])
@@ -84,7 +84,6 @@ def test_ctrl_c_is_heard_inside_a_library_and_a_second_one_ends_it(tmp_path):
         assert terminal.end()[0] == 130
 
 
-@pytest.mark.slow
 def test_ctrl_c_that_is_answered_is_not_spoken_of(tmp_path):
     code = (
         "import time, zoo.cli.signals as i\n"
@@ -226,7 +225,6 @@ def test_a_conversion_that_is_interrupted_leaves_nothing(folder, tmp_path, numbe
     assert set(tmp_path.iterdir()) == before
 
 
-@pytest.mark.slow
 def test_the_divergence_is_that_of_the_full_forward(folder, tmp_path):
     source = folder()
     convert(source, tmp_path / "out", quantize="4", group_size=32)

@@ -20,6 +20,7 @@ def model(folder):
     return path
 
 
+@pytest.mark.slow
 def test_a_conversation_is_stopped_edited_saved_and_gone_on_with(model, tmp_path):
     with Chat(code=slow_run(model, command="chat", seconds=0.01), cwd=tmp_path) as chat:
         assert "llama: a conversation." in chat.began and "/help" in chat.began
@@ -53,6 +54,7 @@ def test_a_conversation_is_stopped_edited_saved_and_gone_on_with(model, tmp_path
     assert "+several\n+lines at once" in history.read_text() and history.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_without_a_template_no_line_is_remembered_and_ctrl_c_twice_ends(tmp_path):
     with Chat("run", "llama", "--max-tokens", "8", cwd=tmp_path) as chat:
         assert (

@@ -72,6 +72,7 @@ def test_what_people_write_stays_as_it_is():
     assert visible(text) == text
 
 
+@pytest.mark.slow
 def test_a_models_text_is_shown_on_a_terminal(evil, tmp_path):
     with Terminal("run", "llama", "hi", "--strategy", "attack", cwd=tmp_path, environment=evil) as terminal:
         status, seen = terminal.end()
@@ -143,6 +144,7 @@ def test_a_bar_of_rich_reaches_the_terminal_and_what_is_printed_meanwhile_does_n
     assert SHOWN in screen.getvalue()
 
 
+@pytest.mark.slow
 def test_the_bar_of_a_download_may_control_the_terminal(hub, repository, tmp_path):
     with Terminal(
         "run", ID, "hi", "--max-tokens", "1", environment=hub.environment, cwd=tmp_path

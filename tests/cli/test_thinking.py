@@ -42,6 +42,7 @@ def test_json_has_the_thinking_under_a_key_of_its_own(command, thinker):
     )
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_it_dimmed_above_the_answer(thinker):
     shown = on_a_terminal("run", thinker, QUESTION, "--regex", WRITTEN).replace("\r\n", "\n")
     assert "\x1b[2mL\x1b[0m" in shown and "<think>" not in shown
@@ -89,6 +90,7 @@ def test_tags_that_are_special_tokens_are_seen_too(command, thinker, monkeypatch
     assert command("run", thinker, QUESTION).stdout == f"{ANSWER}\n"
 
 
+@pytest.mark.slow
 def test_a_file_of_prompts_has_it_apart_too(command, thinker, tmp_path):
     prompts = tmp_path / "in.jsonl"
     messages = [{"role": "user", "content": QUESTION}]

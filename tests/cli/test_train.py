@@ -54,6 +54,7 @@ def until(condition, seconds=60):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_run_is_written_refused_extended_and_overwritten(command, where, tmp_path):
     done = command("train", *where, "--steps", "4")
     assert done.returncode == 0, done.stderr
@@ -119,6 +120,7 @@ def test_ctrl_c_before_the_first_step_leaves_nothing(where, tmp_path):
     assert not (tmp_path / "out").exists() and "Traceback" not in errors and out == ""
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_answered_inside_a_computation_that_does_not_return(tmp_path):
     code = (
         "import sys, time, threading\nimport zoo\nimport mlx.core as mx\n"

@@ -100,6 +100,7 @@ def test_unknown_language_is_named():
         in_language("yes", "fr")
 
 
+@pytest.mark.slow
 def test_every_fact_is_known(models):
     registry = default_registry()
     texts = set()
@@ -143,6 +144,7 @@ def test_records_of_plugins_are_known():
     assert len(own) > 80 and unknown(one.summary for one in own) == set()
 
 
+@pytest.mark.slow
 def test_diagrams_have_no_english_but_names(models):
     registry = default_registry()
     for one in models:

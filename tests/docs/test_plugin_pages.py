@@ -120,6 +120,7 @@ def test_a_pages_python_is_python(page):
         ast.parse(code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["blocks.md", "publishing.md", "tracing.md"])
 def test_a_pages_python_runs(name, monkeypatch):
     page = ROOT / "docs" / "plugins" / name

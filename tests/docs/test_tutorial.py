@@ -7,6 +7,7 @@ import sys
 import pytest
 
 
+@pytest.mark.slow
 def test_the_plugin_is_loaded_and_shown(tutorial, command):
     _, site = tutorial
     listed = command("plugins", environment=site.environment).stdout

@@ -37,6 +37,7 @@ def packed(tmp_path):
     return tmp_path / "packed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["llama", "mixtral", "mamba", "packed"])
 def test_texts_side_by_side_are_those_of_models_with_one_adapter_each(source, tmp_path, request):
     source = request.getfixturevalue("packed") if source == "packed" else source

@@ -9,6 +9,7 @@ from zoo.host.registry import default_registry
 from zoo.testing.subjects import numbers_of
 
 REGISTRY = default_registry()
+ORDINARY = ("bert", "llama")  # an encoder and a decoder, which ordinary tests take
 
 
 @cache
@@ -32,12 +33,12 @@ def representatives():
 
 
 def each_architecture(names=None):
-    """Architectures, by default all, as parameters of a test: slow where they have a base, nightly where others have their blocks."""
+    """Architectures, by default all, as parameters of a test: two are ordinary, others slow, or nightly where others have their blocks."""
     chosen = representatives()
 
     def marks(name):
         if name not in chosen:
             return [pytest.mark.slow, pytest.mark.nightly]
-        return [pytest.mark.slow] if REGISTRY.architecture(name).base else []
+        return [] if name in ORDINARY else [pytest.mark.slow]
 
     return [pytest.param(name, marks=marks(name)) for name in names or sorted(REGISTRY.architectures)]

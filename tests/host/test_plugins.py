@@ -238,6 +238,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.slow
 def test_every_command_works_beside_them(wreck, folder):
     code = (
         "import contextlib, io, json, sys, warnings\nimport zoo.cli\nwarnings.showwarning = zoo.cli.notice\n"

@@ -113,6 +113,7 @@ def test_an_alias_that_no_command_line_could_take_is_refused(alias):
         with_alias("long", alias)
 
 
+@pytest.mark.slow
 def test_running_a_contested_name_asks_for_the_qualified_one(site, command):
     code = (
         "from zoo.architecture import hookimpl\n@hookimpl\ndef zoo_architectures():\n"

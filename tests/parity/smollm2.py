@@ -1,6 +1,9 @@
 """SmolLM2-135M-Instruct as transformers reads it from its GGUF file, for several files of tests."""
 
+import os
+
 import torch
+from filelock import FileLock
 from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -32,8 +35,21 @@ def model_of(path):
     return model.eval()
 
 
-def saved(model, tokenizer, folder):
-    """The folder, written by transformers."""
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+def reference_folder(tmp_path_factory):
+    """The model in float32 and its tokenizer, written by transformers: once in a run, since reading the file takes 12 seconds."""
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent  # of all workers
+    folder = place / "smollm2"
+    with FileLock(place / "smollm2.lock"):
+        if not folder.is_dir():
+            path, begun = gguf_file(), place / "smollm2.begun"
+            for part in (model_of(path), tokenizer_of(path)):
+                part.save_pretrained(begun)
+            begun.rename(folder)
     return folder
+
+
+def read(folder):
+    """transformers' model of a folder, in float32."""
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()

@@ -8,10 +8,11 @@ import json
 import lm_eval
 import pytest
 from lm_eval.tasks import TaskManager
+from transformers import AutoTokenizer
 
 import zoo
 
-from .smollm2 import gguf_file, model_of, saved, tokenizer_of
+from .smollm2 import read, reference_folder
 
 from zoo_evaluate.harness import ZooLM  # isort: skip (after zoo, which loads the fast BLAS)
 from zoo_evaluate.tasks import run_tasks  # isort: skip
@@ -76,11 +77,13 @@ TASKS = {
 
 @pytest.fixture(scope="module", params=[6, pytest.param(30, marks=pytest.mark.nightly)])
 def folder(tmp_path_factory, request):
-    path = gguf_file()
-    model = model_of(path)
+    whole, first = reference_folder(tmp_path_factory), tmp_path_factory.mktemp("smollm2") / "float32"
+    model = read(whole)
     model.model.layers = model.model.layers[: request.param]
     model.config.num_hidden_layers = request.param
-    return saved(model, tokenizer_of(path), tmp_path_factory.mktemp("smollm2") / "float32")
+    for part in (model, AutoTokenizer.from_pretrained(whole)):
+        part.save_pretrained(first)
+    return first
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from zoo.generation.chat.session import ChatSession
 from zoo.generation.loop.prompt import encode_messages, render_messages
 from zoo.inspect.perplexity import perplexity
 
-from .smollm2 import gguf_file, model_of, saved, tokenizer_of
+from .smollm2 import gguf_file, read, reference_folder
 from .support import TOLERANCE, difference
 
 TIE = 1e-3  # logits that differ by less are a tie: rounding decides it
@@ -102,18 +102,18 @@ def path():
 
 
 @pytest.fixture(scope="module")
-def tokenizer(path):
-    return tokenizer_of(path)
+def folder(tmp_path_factory):
+    return reference_folder(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
-def reference(path):
-    return model_of(path)
+def tokenizer(folder):
+    return AutoTokenizer.from_pretrained(folder)
 
 
 @pytest.fixture(scope="module")
-def folder(reference, tokenizer, tmp_path_factory):
-    return saved(reference, tokenizer, tmp_path_factory.mktemp("smollm2") / "float32")
+def reference(folder):
+    return read(folder)
 
 
 @pytest.fixture(scope="module")

@@ -168,6 +168,7 @@ def test_strangers_neither_join_nor_hold_up_the_ranks(port):
         connection.close()
 
 
+@pytest.mark.slow
 def test_a_rank_that_does_not_come_is_named(port):
     meeting = Meeting(port, 3, seconds=1.0)
     first = come(port, hello(1))

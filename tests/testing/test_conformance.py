@@ -258,6 +258,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "check", "fault", "message"), FAULTS, ids=[f"{name}-{check}" for name, check, *_ in FAULTS]
 )
@@ -302,6 +303,7 @@ def without_seeds(monkeypatch):
     monkeypatch.setattr("zoo.training.loop.mx.random.seed", lambda seed: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "message"),
     [

@@ -75,6 +75,7 @@ def bad(site):
     return site
 
 
+@pytest.mark.slow
 def test_a_good_architecture_is_reported_check_by_check(command):
     done = command("test", "llama")
     assert done.returncode == 0, done.stderr

@@ -119,6 +119,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "check", "fault", "message"), FAULTS, ids=[fault.__name__ for _, _, fault, _ in FAULTS]
 )

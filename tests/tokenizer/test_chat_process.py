@@ -107,6 +107,7 @@ def test_memory_is_watched_where_the_system_sets_no_limit(monkeypatch):
     assert refusal(grow) == "ran out of memory"
 
 
+@pytest.mark.slow
 def test_a_loop_without_end_is_stopped_and_keeps_no_other_thread_waiting(monkeypatch):
     monkeypatch.setattr(chat_process, "CPU_SECONDS", 1)
     forever = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
@@ -122,6 +123,7 @@ def test_a_loop_without_end_is_stopped_and_keeps_no_other_thread_waiting(monkeyp
     assert ended[-1] == "took more than 1 s of processor time"
 
 
+@pytest.mark.slow
 def test_waiting_for_the_processor_does_not_count_as_using_it(monkeypatch, answering):
     answering("time.sleep(0.5) or {'answers': [{'text': 'x'}]}")
     monkeypatch.setattr(chat_process, "CPU_SECONDS", 0.1)

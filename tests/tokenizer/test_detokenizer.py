@@ -123,6 +123,7 @@ def test_detokenizers_do_not_share_what_they_hold(tmp_path):
     assert first.add(tokenizer.id("ł")) == "你"
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([*" '.nmtsvx", "n't", "ve", "  ", "x "]), max_size=9))
 @settings(max_examples=500, deadline=None)
 @example(["  ' v", "e"])

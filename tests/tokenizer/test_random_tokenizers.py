@@ -39,6 +39,7 @@ def streamed(tokenizer, ids, skip):
     return "".join([*map(stream.add, ids), stream.finish()])
 
 
+@pytest.mark.slow
 def test_each_is_refused_or_streams_what_it_decodes(tmp_path):
     outcomes = {"refused": 0, "same": 0}
     for seed in range(COUNT):

@@ -71,6 +71,7 @@ def consistent(row):
     return len(row.ids) == len(row.targets) and all(t in (IGNORED, following, 0) for t, following in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENTRIES)
 def test_with_every_template_the_answers_are_the_targets(loaded, name):
     loaded.tokenizer.chat_template = NamedTemplate(name).chat_template
@@ -89,6 +90,7 @@ def test_with_every_template_the_answers_are_the_targets(loaded, name):
             assert "question" not in span and "result" not in span
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENTRIES)
 def test_before_an_answer_a_row_is_the_prompt_of_a_chat(loaded, name):
     from zoo.generation.loop.prompt import encode_messages

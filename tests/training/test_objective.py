@@ -163,6 +163,7 @@ def test_a_diffusions_texts_go_on_with_end_tokens_that_it_is_asked_for():
     assert max(extra) > 40
 
 
+@pytest.mark.slow
 def test_the_diffusion_loss_is_unbiased():
     """Each target's weight is 1 on average, so that a constant loss a token is its own estimate."""
 

@@ -171,6 +171,7 @@ def test_killed_after_the_last_step_the_model_is_written_by_resuming(run, tmp_pa
     assert zoo.load(tmp_path / "out").architecture.name == "llama"
 
 
+@pytest.mark.slow
 def test_killed_before_it_replaced_an_older_model_of_the_same_settings(run, tmp_path, monkeypatch):
     out = tmp_path / "out"
     run(out, 3)

@@ -169,6 +169,7 @@ def zoo_facts():
 """
 
 
+@pytest.mark.slow
 def test_a_plugin_adds_facts_and_a_broken_one_takes_nothing_down(site, command):
     site.add("zoo-facts", "facts_plugin", PLUGIN)
     done = command("show", "llama:pocket", "--json", environment=site.environment)

@@ -125,6 +125,7 @@ def read(answer, text, tools):
     return parser.add(text) + parser.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("special", [False, True])
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_answer_of_the_grammar_is_read_as_calls_that_fit_their_schemas(answer, name, special):

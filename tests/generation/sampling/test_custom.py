@@ -62,6 +62,7 @@ def test_several_act_in_their_order_in_a_greedy_run_and_in_a_drawn_one(model):
         assert found[1] == [0] * 4 != found[0]
 
 
+@pytest.mark.slow
 def test_drawn_tokens_have_the_distribution_of_the_processed_logits(model):
     processor = lifts(2, 1.5)
     wanted = np.array(mx.softmax(processor(None, model.model.table[3][None]) / 1.3, axis=-1))[0]

@@ -75,6 +75,7 @@ def test_the_text_is_that_of_whole_passes_by_hand(llama, scale, negative):
     assert zoo.generate(llama, PROMPT, **settings | {"negative_prompt": start}).tokens == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "gpt2", "mamba", "deepseek-v3", "prefix-lm"])
 def test_a_guided_text_beside_others_is_the_text_alone(name):
     loaded = zoo.load(name)

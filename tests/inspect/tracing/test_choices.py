@@ -96,6 +96,7 @@ def test_every_setting_that_changes_probabilities_has_an_example():
     assert set(EXAMPLES) == declared | {"min_tokens", "samplers"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_last_stage_is_the_distribution_that_a_run_draws_from(llama, drawn, name):
     asked, stage = EXAMPLES[name]
@@ -115,6 +116,7 @@ def test_last_stage_is_the_distribution_that_a_run_draws_from(llama, drawn, name
         assert getattr(trace.settings, setting) == value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [s.name for s in (*PENALTIES, *GUIDANCE, *CONSTRAINTS) if s.name != "dry_breakers"],

@@ -31,13 +31,13 @@ def test_every_work_has_its_figures_in_every_engine_that_does_it(tmp_path):
     save(folder, loaded.model, loaded.architecture, loaded.recipe, loaded.config | WRITTEN)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).write_bytes((loaded.folder / name).read_bytes())
-    format_value = []
+    reports = []
     record = benchmark(
         folder,
         ["mlx", "mlx-lm"],
         lengths=SHORT,
         runs=1,
-        report=lambda done, total: format_value.append((done, total)),
+        report=lambda done, total: reports.append((done, total)),
     )
     engines = record["engines"]
     usual = {one.name for one in METRICS if one.work not in (*ON_REQUEST, "translate")}
@@ -45,7 +45,7 @@ def test_every_work_has_its_figures_in_every_engine_that_does_it(tmp_path):
     assert set(engines["mlx"]) - {"runs"} == {"load_seconds", "peak_bytes"}
     assert all(value > 0 for values in engines.values() for name, value in values.items() if name != "runs")
     assert engines["zoo"]["primitives"] < engines["mlx-lm"]["primitives"]
-    assert format_value[0] == (0, 7) and format_value[-1] == (7, 7)
+    assert reports[0] == (0, 7) and reports[-1] == (7, 7)
     assert all(
         share(record, metric_named(name)) > 0 for name in ("prefill_rate", "decode_rate", "batch_rate")
     )

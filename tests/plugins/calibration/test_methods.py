@@ -7,6 +7,7 @@ import mlx.core as mx
 import pytest
 from click.testing import CliRunner
 
+from tests.helpers.architectures import representatives
 from zoo.architecture import Quantizer, hookimpl
 from zoo.checkpoint.calibration import Calibration
 from zoo.checkpoint.convert import convert, save
@@ -75,7 +76,7 @@ ARCHITECTURES = list(default_registry().architectures)
 @pytest.mark.parametrize(
     ("name", "method"),
     [
-        (name, method)
+        pytest.param(name, method, marks=[] if name in representatives() else pytest.mark.nightly)
         for number, name in enumerate(ARCHITECTURES)
         for index, method in enumerate(METHODS)
         if name in ("llama", "bert", "transformer") or number % len(METHODS) == index

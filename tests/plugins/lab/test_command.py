@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 CODE = """
     import os
     import time
@@ -56,7 +58,6 @@ def test_a_third_partys_experiments_are_listed_with_where_they_come_from(run):
     assert rows["heights"]["seconds"] is None and rows["norm"]["seconds"] > 0
 
 
-@pytest.mark.slow
 def test_an_experiment_runs_writes_and_is_drawn_again(run, tmp_path):
     done = run("lab", "heights", "--out", "there")
     assert done.returncode == 0, done.stderr
@@ -74,7 +75,6 @@ def test_an_experiment_runs_writes_and_is_drawn_again(run, tmp_path):
     assert "6 of 6 runs were done before" in as_json.stderr
 
 
-@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_run(run, site, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "zoo", "lab", "heights"],

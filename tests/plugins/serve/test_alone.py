@@ -14,6 +14,8 @@ from zoo.generation.loop.batch import DecodeStep
 from zoo.host.registry import default_registry, isolated, using
 from zoo.tokenizer import chat_process
 
+pytestmark = pytest.mark.slow
+
 OTHERS = [PROMPT, "Peru is a country in"]
 BAD = "Norway is"
 ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}BODY{% endfor %}{% endfor %}"

@@ -15,6 +15,8 @@ from tests.helpers.serving import LONG, PROMPT, request_bytes, response_of, serv
 from zoo_serve import http, server
 from zoo_serve.service import Limits
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def expected():
@@ -338,7 +340,6 @@ def test_garbage_after_a_request_ends_its_stream_without_a_traceback(served, cap
     assert "Traceback" not in capfd.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_reader_that_does_not_read_is_dropped(served, monkeypatch):
     monkeypatch.setattr(server, "WRITE_SECONDS", 0.2)
     connection = socket.socket()
@@ -364,7 +365,6 @@ def test_the_bound_of_the_queue_is_exact_and_requests_are_admitted_again(expecte
         assert made.text() == expected
 
 
-@pytest.mark.slow
 def test_silent_connections_lock_nobody_out_and_leave_nothing(monkeypatch):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

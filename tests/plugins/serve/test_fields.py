@@ -90,6 +90,7 @@ def test_a_required_field_that_is_missing_is_named(endpoint):
             endpoint.parse(body)
 
 
+@pytest.mark.slow
 @BY_PATH
 def test_the_schema_of_requests_accepts_what_is_served(endpoint):
     schema = endpoint.fields.schema()

@@ -38,6 +38,7 @@ def test_answers_under_load_are_those_of_the_library_alone(tmp_path):
     assert found["tokens"]["cached"] > 0
 
 
+@pytest.mark.slow
 def test_a_measurement_during_which_a_process_was_paused_is_made_again(client):
     with subprocess.Popen(["sleep", "60"]) as process:
         calls = []

@@ -211,6 +211,7 @@ def test_a_request_that_takes_too_long_is_an_error_and_leaves_nothing():
         made.rest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 1 + int(os.environ.get("ZOO_SEEDS", 1))))
 def test_requests_that_are_cancelled_anywhere_leave_nothing(seed):
     expected = {

@@ -13,6 +13,8 @@ from zoo.errors import PromptError
 from zoo_serve import http, service, worker
 from zoo_serve.service import Limits
 
+pytestmark = pytest.mark.slow
+
 STREAM = {**LONG, "stream": True}
 
 

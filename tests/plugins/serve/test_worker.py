@@ -23,6 +23,8 @@ from zoo_serve.requests import RequestError
 from zoo_serve.service import Limits
 from zoo_serve.worker import Worker, memory_for_caches
 
+pytestmark = pytest.mark.slow
+
 MODELS = ("llama", "qwen3")
 
 
@@ -112,7 +114,6 @@ def test_a_model_that_cannot_be_loaded_fails_its_requests_alone(capfd):
     assert "secret" not in capfd.readouterr().err
 
 
-@pytest.mark.slow
 def test_models_take_turns_and_the_old_one_is_freed_before_the_new_one_is_read():
     alive, most = [], []
 

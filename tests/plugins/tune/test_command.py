@@ -129,6 +129,7 @@ def test_a_folder_that_another_run_writes_is_refused(tune, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_old_adapter(tune, tmp_path, monkeypatch):
     assert tune("--steps", "1").returncode == 0
     before = contents(tmp_path / "out")
