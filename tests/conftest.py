@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import blas_threads  # noqa: F401  # isort: skip (before mlx)
+from tests.helpers import one_core  # isort: skip (before mlx)
 import zoo  # noqa: F401 (before mlx, so that the fast BLAS is loaded)
 from tests.helpers.loopback_hub import ID, Hub, Repository
 from zoo import runtime
@@ -46,6 +46,12 @@ for _name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "HUGGING_FACE
 def pytest_xdist_auto_num_workers(config):
     """One more than there are cores: many tests wait, for a process of their own or for a clock."""
     return (os.cpu_count() or 1) + 1
+
+
+def pytest_configure(config):
+    """Keep each process of the ordinary tests on one core; slow ones start programs that need more."""
+    if config.option.markexpr == "not slow":
+        one_core.use_one_core()
 
 
 def tool(name):

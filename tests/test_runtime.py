@@ -133,6 +133,7 @@ def test_threads_take_turns_on_one_core_but_for_those_of_the_ring(tmp_path, core
         return
     code = f"""
 import os, threading
+os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:{cores}])
 os.sched_getaffinity = lambda process: set(range({cores}))
 import zoo

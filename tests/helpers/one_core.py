@@ -1,0 +1,19 @@
+"""Imported before mlx: a process of tests beside others has one thread of its BLAS, since more only wait for each other."""
+
+import os
+
+NUMBER = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix(
+    "gw"
+)  # of this process among those of the tests
+
+if NUMBER:
+    for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(_name, "1")
+
+
+def use_one_core():
+    """Keep a process of tests on one core, where there is one for it: there MLX's two threads wake each other at less cost."""
+    cores = sorted(os.sched_getaffinity(0)) if NUMBER and hasattr(os, "sched_setaffinity") else []
+    if NUMBER and int(NUMBER) < len(cores):
+        for thread in map(int, os.listdir("/proc/self/task")):
+            os.sched_setaffinity(thread, {cores[int(NUMBER)]})
