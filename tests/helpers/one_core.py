@@ -2,9 +2,8 @@
 
 import os
 
-NUMBER = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix(
-    "gw"
-)  # of this process among those of the tests
+# Of this process among those of the tests; empty where it is the only one.
+NUMBER = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
 
 if NUMBER:
     for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
