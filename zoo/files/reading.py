@@ -88,7 +88,7 @@ def read_text(folder: Path, name: str, kind: type[ZooError], most: int = MAX_FIL
 
 
 def read_user_text(source: Path | TextIO, kind: type[ZooError], most: int = MAX_FILE_BYTES) -> str:
-    """The text of the user's own file, which may be a link or a pipe, or of `sys.stdin`. Raises `kind` when it is not UTF-8."""
+    """Read the text of the user's own file, which may be a link or a pipe, or of `sys.stdin`. Raises `kind` if it is not UTF-8."""
     data = _bytes_of(source, kind, most)
     if b"\0" in data:
         raise kind(f"{name_of(source)}: is a binary file, not a text (byte {data.index(0)} is zero)")
@@ -96,7 +96,7 @@ def read_user_text(source: Path | TextIO, kind: type[ZooError], most: int = MAX_
 
 
 def name_of(source: Path | TextIO) -> str:
-    """What messages call a file: its path, or "standard input" where it is an open one."""
+    """The name of a file in messages: its path, or "standard input" for a stream."""
     return str(source) if isinstance(source, Path) else "standard input"
 
 

@@ -60,12 +60,13 @@ def read_prompts(
     raw: bool = False,
     keep_going: bool = False,
 ) -> list[Line]:
-    """The prompts of a file, or of `sys.stdin`.
+    """Read the prompts of a file or of `sys.stdin`.
 
     Each line of a file .txt is a prompt. In any other file a line is JSON: a text, a list of token ids, or an object with
     a `prompt` or `messages`, perhaps an `id`, and settings. Empty lines are skipped. Texts are questions in the chat
     template, where there is one and `raw` does not leave it out. PromptError, naming the line, for one that is invalid;
-    with `keep_going` the line gets the `error` instead. PromptError for a pipe on several ranks, since each reads the file.
+    with `keep_going` the line gets the `error` instead. PromptError for a pipe on several ranks: each rank reads
+    the file, and a pipe can be read once.
     """
     found: list[Line] = []
     name = name_of(source)

@@ -330,7 +330,7 @@ class Batch:
         return self._forward((tokens[0] if len(tokens) == 1 else mx.concatenate(tokens))[:, None], self.cache)
 
     def _give(self) -> list[tuple[Sequence, Step]]:
-        """Make the steps of the sampled tokens that have none yet, and remove the sequences that these steps end."""
+        """Return the steps of the newly sampled tokens, and remove the sequences that have ended."""
         steps = [step for sampled in self.sampled if not sampled.given for step in sampled.steps()]
         self._leave([sequence.finished for sequence in self.sequences])
         return steps
@@ -360,7 +360,7 @@ class Batch:
 
 
 def _selected(parts: Iterable[SampledTokens], stay: abc.Sequence[int]) -> Iterator[SampledTokens]:
-    """Reduce the parts to the rows `stay`. A part's first row has the index after the last row of the part before it."""
+    """Select the rows `stay` of all parts. Rows are numbered from 0 through one part after the other."""
     start = 0
     for sampled in parts:
         stop = start + len(sampled.sequences)
