@@ -116,6 +116,11 @@ class AttentionPart(Attention):
 
     spec: recipe.AttentionPart
 
+    @property
+    def joins(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Heads of the last group are missing after the queries, of the first before them: there the keys lie."""
+        return ("key", "query", "value") if self.others[0] else ("query", "key", "value")
+
     def __init__(self, spec: recipe.AttentionPart, *, dim: int, index: int = 0, **parts: Any) -> None:
         super().__init__(spec, dim=dim, index=index, **parts)
         group, before = spec.group, spec.first
@@ -134,8 +139,8 @@ class AttentionPart(Attention):
         The first group, the whole ones and the last by themselves. For one token all at once: that takes fewer operations.
         """
         if queries.shape[2] == 1:
-            queries, mask = self.with_others(queries, mask)
-            return self.without_others(super().mix(queries, keys, values, mask))
+            mask = self.with_others(mask) if by_head(mask) else mask
+            return self.without_others(super().mix(self.with_others(queries), keys, values, mask))
         mixed = [
             super(AttentionPart, self).mix(
                 queries[:, own], keys[:, some], values[:, some], mask[:, own] if by_head(mask) else mask
@@ -144,10 +149,9 @@ class AttentionPart(Attention):
         ]
         return mx.concatenate(mixed, axis=1)
 
-    def with_others(self, queries: mx.array, mask: Mask) -> tuple[mx.array, Mask]:
-        """Queries of whole groups, with zeros for the heads of other ranks: (B, H, 1, K) -> (B, G·group, 1, K), and their mask."""
-        around = [(0, 0), self.others, (0, 0), (0, 0)]
-        return mx.pad(queries, around), mx.pad(mask, around) if by_head(mask) else mask
+    def with_others(self, x: mx.array) -> mx.array:  # (B, H, …) -> (B, G·group, …)
+        """The queries, or the masks, of whole groups, with zeros for the heads of other ranks."""
+        return mx.pad(x, [(0, 0), self.others, (0, 0), (0, 0)])
 
     def without_others(self, mixed: mx.array) -> mx.array:  # (B, G·group, 1, K) -> (B, H, 1, K)
         """The outputs of this rank's own heads."""

@@ -5,19 +5,21 @@ Axes: B batch, D width, H heads, G key/value heads, K width of a head, S keys or
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, TypeGuard
 
 import mlx.core as mx
 
 from zoo import runtime
 from zoo.blocks.attention import Attention, AttentionPart, CrossAttention, MultiHeadAttention
-from zoo.blocks.mask import Mask
+from zoo.blocks.mask import Mask, by_head
 from zoo.blocks.norm import RMSNorm
 from zoo.blocks.position import RoPE
 from zoo.cache import CrossCache
 from zoo.compiled_step import fallback_ops
 from zoo.compiled_step.blocks import rms_normed
-from zoo.compiled_step.compiler import Function, StepCompiler, compiles, has_methods_of
+from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles, has_methods_of
 
 
 @compiles(Attention, "__call__", "attend", "project", "split", "merge", "rotate")
@@ -35,34 +37,39 @@ def attention(compiler: StepCompiler, block: Attention) -> Function | None:
     def step(x: mx.array, mask: Mask, cache: Any) -> mx.array:
         queries, keys, values = heads_of(x, positions.next)  # (B, H, 1, K), two of (B, G, 1, K)
         keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
-        return output(mix(queries, keys, values, mask).reshape(x.shape[0], -1))
+        return mix(queries, keys, values, mask).reshape(x.shape[0], -1)
 
-    return step
+    return chained(step, output)
 
 
 def _heads_of(compiler: StepCompiler, block: Attention) -> Function:
-    """(B, D), the position of each row -> queries (B, H, 1, K), keys and values (B, G, 1, K), turned."""
+    """(B, D), the position of each row -> queries (B, H, 1, K), keys and values (B, G, 1, K), turned.
+
+    Of an `AttentionPart` there are queries of whole groups.
+    """
     heads, kv_heads, width = block.heads, block.kv_heads, block.head_dim
     turn = None if block.rope is None else compiler.compile_if_known(block.rope) or block.rope
-    joined = compiler.joined(block.query, block.key, block.value)
-    normed, together = _norm_of_both(compiler, block)
+    part_of_groups = _is_part(block)
+    names = block.joins if part_of_groups else ("query", "key", "value")
+    joined = compiler.joined(*(block[name] for name in names))
+    normed, together = _norm_of_both(compiler, block, names[:2])
     if joined is not None and together and turn is not None:
+        divide = _divide(block) if part_of_groups else lambda both: mx.split(both, [heads], axis=1)
 
         def turned_together(x: mx.array, offset: Any) -> list[mx.array]:
             both, values = mx.split(joined(x).reshape(x.shape[0], -1, 1, width), [heads + kv_heads], axis=1)
-            return [
-                *mx.split(turn(both if normed is None else normed(both), offset), [heads], axis=1),
-                values,
-            ]
+            return [*divide(turn(both if normed is None else normed(both), offset)), values]
 
         return turned_together
     apart = [compiler.compile(part) for part in (block.query, block.key, block.value)]
-    ends = [heads, heads + kv_heads]
+    order = [names.index(name) for name in ("query", "key", "value")]
+    ends = list(accumulate(heads if name == "query" else kv_heads for name in names))[:-1]
 
     def parts(x: mx.array) -> list[mx.array]:  # (B, D) -> (B, H, 1, K), two of (B, G, 1, K)
         if joined is None:
             return [part(x).reshape(x.shape[0], -1, 1, width) for part in apart]
-        return mx.split(joined(x).reshape(x.shape[0], -1, 1, width), ends, axis=1)
+        found = mx.split(joined(x).reshape(x.shape[0], -1, 1, width), ends, axis=1)
+        return [found[index] for index in order]
 
     norms = [
         (compiler.compile_if_known(block[name]) or block[name]) if name in block else None
@@ -72,14 +79,20 @@ def _heads_of(compiler: StepCompiler, block: Attention) -> Function:
     def turned_apart(x: mx.array, offset: Any) -> list[mx.array]:
         *both, values = parts(x)
         both = [part if norm is None else norm(part) for part, norm in zip(both, norms, strict=True)]
-        return [*(both if turn is None else (turn(part, offset) for part in both)), values]
+        queries, keys = both if turn is None else (turn(part, offset) for part in both)
+        return [block.with_others(queries) if part_of_groups else queries, keys, values]
 
     return turned_apart
 
 
-def _norm_of_both(compiler: StepCompiler, block: Attention) -> tuple[Function | None, bool]:
-    """The norm of queries and keys side by side, (B, H + G, 1, K), None without one; and whether they can be joined."""
-    norms = [block[name] for name in ("query_norm", "key_norm") if name in block]
+def _norm_of_both(
+    compiler: StepCompiler, block: Attention, names: Sequence[str]
+) -> tuple[Function | None, bool]:
+    """The norm of queries and keys side by side, (B, H + G, 1, K), None without one; and whether they can be joined.
+
+    `names` has "query" and "key" in the order of the two.
+    """
+    norms = [block[f"{name}_norm"] for name in names if f"{name}_norm" in block]
     if not norms:
         return None, True
     plain = all(has_methods_of(norm, RMSNorm, "__call__") for norm in norms)
@@ -88,7 +101,7 @@ def _norm_of_both(compiler: StepCompiler, block: Attention) -> tuple[Function | 
     weights = [compiler.take(norm, "weight") for norm in norms]
     if any(weight.shape != (block.head_dim,) or weight.dtype != weights[0].dtype for weight in weights):
         return None, False
-    counts = (block.heads, block.kv_heads)
+    counts = (block.heads if name == "query" else block.kv_heads for name in names)
     weight = mx.concatenate(
         [mx.broadcast_to(one, (count, 1, one.size)) for one, count in zip(weights, counts, strict=True)]
     )
@@ -97,7 +110,7 @@ def _norm_of_both(compiler: StepCompiler, block: Attention) -> tuple[Function | 
 
 def mix_of(block: MultiHeadAttention) -> Function:
     """softmax(Q Kᵀ · scale + mask) V, the block's own."""
-    if has_methods_of(block, AttentionPart, "mix", "with_others", "without_others"):
+    if _is_part(block):
         return _mix_of_part(block)
     if not has_methods_of(block, MultiHeadAttention, "mix"):
         return block.mix
@@ -109,16 +122,40 @@ def _mix_of_groups(block: MultiHeadAttention) -> Function:
     attend, scale = mx.fast.scaled_dot_product_attention, block.scale
     if runtime.has_fused_kernels():
         return lambda queries, keys, values, mask: attend(queries, keys, values, scale=scale, mask=mask)
-    return fallback_ops.attention(scale)
+    others = sum(block.others) if isinstance(block, AttentionPart) else 0
+    return fallback_ops.attention(scale, block.heads + others, block.head_dim)
+
+
+def _is_part(block: MultiHeadAttention) -> TypeGuard[AttentionPart]:
+    """Whether other ranks have some heads of a block's groups; its queries are then those of whole groups."""
+    return has_methods_of(block, AttentionPart, "mix", "with_others", "without_others")
+
+
+def _divide(block: AttentionPart) -> Function:
+    """Queries and keys side by side, (B, H + G, 1, K), in the order of `joins` -> queries of whole groups, and keys.
+
+    What the queries of other heads are does not matter. Where there are enough keys next to the own ones, these are taken:
+    queries and keys overlap then, and nothing is copied.
+    """
+    heads, kv_heads, (before, after) = block.heads, block.kv_heads, block.others
+    if not before:
+        end = heads + after
+        if after <= kv_heads:
+            return lambda both: (both[:, :end], both[:, heads:])
+        return lambda both: (block.with_others(both[:, :heads]), both[:, heads:])
+    if not after and before <= kv_heads:
+        return lambda both: (both[:, kv_heads - before :], both[:, :kv_heads])
+    return lambda both: (block.with_others(both[:, kv_heads:]), both[:, :kv_heads])
 
 
 def _mix_of_part(block: AttentionPart) -> Function:
-    """The same of groups of which other ranks have some heads."""
-    mix, width = _mix_of_groups(block), block.head_dim
+    """The same of groups of which other ranks have some heads, for queries of whole groups: -> (B, H·K), of the own heads."""
+    mix, first = _mix_of_groups(block), block.others[0] * block.head_dim
+    last = first + block.heads * block.head_dim
 
     def mixed(queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
-        queries, mask = block.with_others(queries, mask)
-        return block.without_others(mix(queries, keys, values, mask).reshape(len(queries), -1, 1, width))
+        mask = block.with_others(mask) if by_head(mask) else mask
+        return mix(queries, keys, values, mask).reshape(len(queries), -1)[:, first:last]
 
     return mixed
 

@@ -22,7 +22,7 @@ from zoo.blocks.quantized import QuantizedEmbedding
 from zoo.blocks.ranked import Elsewhere
 from zoo.cache import CrossCache
 from zoo.compiled_step import fallback_ops
-from zoo.compiled_step.compiler import Function, StepCompiler, compiles, has_methods_of
+from zoo.compiled_step.compiler import Function, StepCompiler, adding, chained, compiles, has_methods_of
 
 
 @compiles(RMSNorm, "__call__")
@@ -82,7 +82,7 @@ def rope(compiler: StepCompiler, rope: RoPE) -> Function | None:
 def feedforward(compiler: StepCompiler, block: MLP) -> Function:
     """(B, D) -> (B, D)."""
     up, down, activation = compiler.compile(block.up), compiler.compile(block.down), block.activation
-    return lambda x: down(activation(up(x)))
+    return chained(lambda x: activation(up(x)), down)
 
 
 @compiles(GatedMLP, "__call__")
@@ -93,8 +93,8 @@ def gated_feedforward(compiler: StepCompiler, block: GatedMLP) -> Function:
     join = runtime.fused(lambda gate, up: activation(gate) * up)
     if both is None:
         gate, up = compiler.compile(block.gate), compiler.compile(block.up)
-        return lambda x: down(join(gate(x), up(x)))
-    return lambda x: down(join(*mx.split(both(x), 2, axis=-1)))
+        return chained(lambda x: join(gate(x), up(x)), down)
+    return chained(lambda x: join(*mx.split(both(x), 2, axis=-1)), down)
 
 
 @compiles(MoE, "__call__")
@@ -187,11 +187,12 @@ def elsewhere(compiler: StepCompiler, layer: Elsewhere) -> Function:
 def _sum(compiler: StepCompiler, block: Layer, name: str) -> Function:
     """One residual sum: (B, D) and what the part of that name is called with -> (B, D)."""
     part, norm = _scaled(compiler.compile(block[name]), block.residual_scale), _norm(compiler, block, name)
+    add = adding(part)
     if norm is None:
-        return lambda x, *inputs: x + part(x, *inputs)
+        return lambda x, *inputs: add(x, x, *inputs)
     if block.placement == "pre":
-        return lambda x, *inputs: x + part(norm(x), *inputs)
-    return lambda x, *inputs: norm(x + part(x, *inputs))
+        return lambda x, *inputs: add(x, norm(x), *inputs)
+    return lambda x, *inputs: norm(add(x, x, *inputs))
 
 
 def _both(compiler: StepCompiler, block: Layer) -> Function:

@@ -19,6 +19,7 @@ from zoo import runtime
 from zoo.blocks.joined import joined_arrays, kind, multiplied
 from zoo.blocks.quantized import FLOATS, DequantizableLayer, QuantizedLinear, quantize_arguments
 from zoo.blocks.ranked import Connected
+from zoo.runtime import ranks
 
 Function = Callable[..., Any]
 SHARES = 64  # in which large matrices are copied to column-major order, one share a token
@@ -180,11 +181,45 @@ class Matrix:
         del self.copy
 
 
+class Accumulating:
+    """A function that ends in a product, which can add its output to a residual in the same operation."""
+
+    def __init__(self, function: Function) -> None:
+        """`function(x, *inputs, residual=None)` gives its output, or the sum of `residual` and its output."""
+        self.function = function
+
+    def __call__(self, x: mx.array, *inputs: Any) -> mx.array:
+        y: mx.array = self.function(x, *inputs)
+        return y
+
+    def add_to(self, residual: mx.array, x: mx.array, *inputs: Any) -> mx.array:
+        """residual + function(x, …)."""
+        y: mx.array = self.function(x, *inputs, residual=residual)
+        return y
+
+
+def chained(first: Function, last: Function) -> Function:
+    """The function (x, …) -> last(first(x, …)), which accumulates if `last` does."""
+    if not isinstance(last, Accumulating):
+        return lambda *inputs: last(first(*inputs))
+    multiply = last.function
+    return Accumulating(lambda *inputs, residual=None: multiply(first(*inputs), residual=residual))
+
+
+def adding(part: Function) -> Function:
+    """The function (residual, x, …) -> residual + part(x, …)."""
+    if isinstance(part, Accumulating):
+        return part.add_to
+    return lambda residual, *inputs: residual + part(*inputs)
+
+
 def connected(function: Function | None, module: nn.Module) -> Function | None:
     """The function of a module, with the exchanges between ranks before and after it."""
     if function is None or not isinstance(module, Connected):
         return function
     before, after = type(module).before, type(module).after
+    if isinstance(function, Accumulating) and before is None and after is ranks.all_sum:
+        return _summed(function)
 
     def call(x: mx.array, *inputs: Any) -> Any:
         y = function(x if before is None else before(x), *inputs)
@@ -193,12 +228,22 @@ def connected(function: Function | None, module: nn.Module) -> Function | None:
     return call
 
 
+def _summed(part: Accumulating) -> Accumulating:
+    """The sum of a function's outputs on all ranks. Rank 0 adds the residual to its own before the ranks are summed."""
+    multiply, adds = part.function, ranks.rank() == 0
+
+    def summed(x: mx.array, *inputs: Any, residual: mx.array | None = None) -> mx.array:
+        return ranks.all_sum(multiply(x, *inputs, residual=residual if adds else None))
+
+    return Accumulating(summed)
+
+
 def product(layer: nn.Module, arrays: Mapping[str, mx.array], matrix: Matrix) -> Function:
     """The function of a linear layer like `layer` with these arrays, of which one is the `matrix`: (…, I) -> (…, O)."""
     bias = arrays.get("bias")
-    if "scales" not in arrays:
-        multiply = _dense(matrix, bias)
-        return (lambda x: multiply(x).astype(x.dtype)) if FLOATS in arrays else multiply
+    if "scales" not in arrays or FLOATS in arrays:
+        multiply = _dense(matrix, bias, rounds=FLOATS in arrays)
+        return multiply if bias is not None or runtime.has_fused_kernels() else Accumulating(multiply)
     how = quantize_arguments(layer)
     multiply_quantized = runtime.quantized_matmul(
         arrays["weight"], arrays["scales"], arrays.get("biases"), how
@@ -211,18 +256,24 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array], matrix: Matrix) ->
     return packed
 
 
-def _dense(matrix: Matrix, bias: mx.array | None) -> Function:
-    """x Wᵀ + b, (B, I) -> (B, O), or, where so many vectors are multiplied faster as columns, (W xᵀ + b)ᵀ."""
+def _dense(matrix: Matrix, bias: mx.array | None, rounds: bool) -> Function:
+    """x Wᵀ + b, (B, I) -> (B, O), or, where so many vectors are multiplied faster as columns, (W xᵀ + b)ᵀ.
+
+    Without a bias, also residual + x Wᵀ. `rounds`: whether the output has the dtype of x.
+    """
     column, shape = None if bias is None else bias[:, None], matrix.array.shape  # (O, 1), (O, I)
     mx.eval(column)
 
-    def multiply(x: mx.array) -> mx.array:
+    def multiply(x: mx.array, residual: mx.array | None = None) -> mx.array:
         if matrix.column_major or x.ndim != 2 or not runtime.prefers_columns(x.shape[0], shape):
-            return x @ matrix.transposed if bias is None else mx.addmm(bias, x, matrix.transposed)
+            added = bias if residual is None else residual
+            return x @ matrix.transposed if added is None else mx.addmm(added, x, matrix.transposed)
         y = matrix.array @ x.T if column is None else mx.addmm(column, matrix.array, x.T)  # (O, B)
-        return y.T
+        return y.T if residual is None else residual + y.T
 
-    return multiply
+    if not rounds:
+        return multiply
+    return lambda x, residual=None: multiply(x, residual).astype(x.dtype)
 
 
 @compiles(nn.Linear, "__call__")

@@ -44,18 +44,21 @@ def layer_norm(weight: mx.array, bias: mx.array | None, eps: float) -> Function:
     return normalise
 
 
-def attention(scale: float) -> Function:
+def attention(scale: float, heads: int, width: int) -> Function:
     """softmax(Q Kᵀ · scale + mask) V: (B, H, 1, K), two of (B, G, S, K), mask -> (B, H, 1, K) or (B, G, H/G, K).
 
     Heads that share keys are the rows of one product.
     """
     factor = mx.array(scale)
+    factors = mx.full((1, heads, 1, width), scale)  # of one row: nothing is to be broadcast
+    mx.eval(factor, factors)
 
     def attend(queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
         if mask is not None or queries.dtype != mx.float32:
             return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=mask)
         batch, groups, _, width = keys.shape
-        rows = (queries * factor).reshape(batch, groups, -1, width)  # (B, G, H/G, K)
+        scaled = queries * (factors if batch == 1 else factor)
+        rows = scaled.reshape(batch, groups, -1, width)  # (B, G, H/G, K)
         scores = rows @ keys.swapaxes(-1, -2)  # (B, G, H/G, S)
         return mx.softmax(scores, axis=-1) @ values
 

@@ -107,7 +107,8 @@ def size() -> int:
 
 def all_sum(x: mx.array) -> mx.array:
     """The sum of the arrays of all ranks, on each of them: the same bits everywhere."""
-    return x if size() == 1 else _all_ranks().all_sum(x, group=group())
+    ranks = group()
+    return x if ranks is None or ranks.size() == 1 else _all_ranks().all_sum(x, group=ranks)
 
 
 def all_gather(x: mx.array) -> mx.array:  # (…, N) -> (…, ranks·N)
