@@ -49,8 +49,8 @@ def pytest_xdist_auto_num_workers(config):
 
 
 def pytest_configure(config):
-    """Keep each process of the ordinary tests on one core; slow ones start programs that need more."""
-    if config.option.markexpr == "not slow":
+    """Keep each process of the ordinary and the slow tests on one core. Browsers, and what other suites start, need more."""
+    if config.option.markexpr in ("not slow", "slow and not nightly"):
         one_core.use_one_core()
 
 

@@ -9,10 +9,18 @@ if NUMBER:
     for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(_name, "1")
 
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []  # of this process at first
+
 
 def use_one_core():
     """Keep a process of tests on one core, where there is one for it: there MLX's two threads wake each other at less cost."""
-    cores = sorted(os.sched_getaffinity(0)) if NUMBER and hasattr(os, "sched_setaffinity") else []
-    if NUMBER and int(NUMBER) < len(cores):
+    if NUMBER and int(NUMBER) < len(CORES):
         for thread in map(int, os.listdir("/proc/self/task")):
-            os.sched_setaffinity(thread, {cores[int(NUMBER)]})
+            os.sched_setaffinity(thread, {CORES[int(NUMBER)]})
+
+
+def use_all_cores():
+    """In a process that a test starts, before its program: all cores again, and the system's scheduling."""
+    if NUMBER and CORES:
+        os.sched_setaffinity(0, CORES)
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.helpers import one_core
 from zoo.machine import THREADS
 
 LAUNCHER = Path(sys.executable).with_name("mlx.launch")
@@ -55,8 +56,7 @@ class Launched:
             cwd=cwd,
             env={**os.environ, **ONE_THREAD, **FOR_MPIRUN, "HF_HUB_OFFLINE": "1", **(env or {})},
             start_new_session=True,
-            # In the background it is ignored.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            preexec_fn=_settle,
         )
         os.close(reader)
 
@@ -127,6 +127,7 @@ def run_ranks(size, *command, timeout=900):
                     text=True,
                     encoding="utf-8",
                     env=shared | {"MLX_RANK": str(rank)},
+                    preexec_fn=one_core.use_all_cores,
                 )
                 started.append(one)
             printed = [one.communicate(timeout=timeout) for one in started]
@@ -136,6 +137,12 @@ def run_ranks(size, *command, timeout=900):
     output, errors = map("".join, zip(*printed, strict=True))
     failed = max(abs(one.returncode) for one in started)
     return subprocess.CompletedProcess(command, failed, output, errors)
+
+
+def _settle():
+    """In the launcher's process: ranks take turns on all cores, and hear Ctrl-C, which is ignored in the background."""
+    one_core.use_all_cores()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def zoo_lines(finished):
