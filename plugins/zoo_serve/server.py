@@ -32,6 +32,7 @@ MOST_AHEAD = 2**16  # bytes that a peer may send before it has its response
 WRITE_SECONDS = 30  # in which a reader must take something, or it is dropped
 IDLE_SECONDS = 75  # that a connection is kept between two requests
 LOST_SECONDS = 3  # in which clients get their errors after a rank has ended
+NOTICED_SECONDS = 0.5  # after which the watch has seen that a rank has ended
 STOP_SECONDS = 30  # in which running answers are finished after SIGTERM
 
 
@@ -166,7 +167,7 @@ class Server(uvicorn.Server):
         self.service, self._host, self._port, self._on_ready = service, host, port, on_ready
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = asyncio.Event()
-        self._over = threading.Event()
+        self._over, self._rank_lost = threading.Event(), threading.Event()
         self.problem: BaseException | None = None
 
     async def startup(self, sockets: Any = None) -> None:
@@ -229,6 +230,7 @@ class Server(uvicorn.Server):
 
     def rank_lost(self, line: str) -> None:
         """Answer 503 to all requests, since a rank has ended. From the thread that ends the process then."""
+        self._rank_lost.set()
         lost = RequestError(503, "a rank of this server has ended", code="failed")
         self.service.worker.fail(RankError(line), lost)
         with suppress(RuntimeError, AttributeError):  # the loop has ended, or not begun
@@ -236,7 +238,12 @@ class Server(uvicorn.Server):
             self._over.wait(LOST_SECONDS)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop; at once where the server is stopping already."""
+        """Stop; at once where the server is stopping already.
+
+        `mlx.launch` sends SIGTERM to all ranks when one has ended: then the watch says which, and ends this process.
+        """
+        if launched() and self._rank_lost.wait(NOTICED_SECONDS):
+            return
         if self.service.stopping:
             os._exit(128 + sig)
         self.service.stopping = True
