@@ -118,7 +118,7 @@ class AttentionPart(Attention):
 
     @property
     def joins(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Heads of the last group are missing after the queries, of the first before them: there the keys lie."""
+        """The order of the projections in their product: keys lie on the side of the queries where heads of a group are missing."""
         return ("key", "query", "value") if self.others[0] else ("query", "key", "value")
 
     def __init__(self, spec: recipe.AttentionPart, *, dim: int, index: int = 0, **parts: Any) -> None:

@@ -34,12 +34,12 @@ def attention(compiler: StepCompiler, block: Attention) -> Function | None:
     output, mix, heads_of = compiler.compile(block.output), mix_of(block), _heads_of(compiler, block)
     positions = compiler.positions
 
-    def step(x: mx.array, mask: Mask, cache: Any) -> mx.array:
+    def attend(x: mx.array, mask: Mask, cache: Any) -> mx.array:  # (B, D) -> (B, H·K)
         queries, keys, values = heads_of(x, positions.next)  # (B, H, 1, K), two of (B, G, 1, K)
         keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
         return mix(queries, keys, values, mask).reshape(x.shape[0], -1)
 
-    return chained(step, output)
+    return chained(attend, output)
 
 
 def _heads_of(compiler: StepCompiler, block: Attention) -> Function:
@@ -134,8 +134,8 @@ def _is_part(block: MultiHeadAttention) -> TypeGuard[AttentionPart]:
 def _divide(block: AttentionPart) -> Function:
     """Queries and keys side by side, (B, H + G, 1, K), in the order of `joins` -> queries of whole groups, and keys.
 
-    What the queries of other heads are does not matter. Where there are enough keys next to the own ones, these are taken:
-    queries and keys overlap then, and nothing is copied.
+    The outputs of other ranks' heads are dropped, so any vectors can be their queries. Where the keys beside the queries are
+    enough, they are taken: the two slices overlap, and nothing is copied.
     """
     heads, kv_heads, (before, after) = block.heads, block.kv_heads, block.others
     if not before:
