@@ -45,7 +45,7 @@ def attention(compiler: StepCompiler, block: Attention) -> Function | None:
 def _heads_of(compiler: StepCompiler, block: Attention) -> Function:
     """(B, D), the position of each row -> queries (B, H, 1, K), keys and values (B, G, 1, K), turned.
 
-    Of an `AttentionPart` there are queries of whole groups.
+    For an `AttentionPart` the queries are those of whole groups.
     """
     heads, kv_heads, width = block.heads, block.kv_heads, block.head_dim
     turn = None if block.rope is None else compiler.compile_if_known(block.rope) or block.rope
@@ -88,9 +88,9 @@ def _heads_of(compiler: StepCompiler, block: Attention) -> Function:
 def _norm_of_both(
     compiler: StepCompiler, block: Attention, names: Sequence[str]
 ) -> tuple[Function | None, bool]:
-    """The norm of queries and keys side by side, (B, H + G, 1, K), None without one; and whether they can be joined.
+    """The norm of queries and keys side by side, (B, H + G, 1, K), or None; and whether one function can do both norms.
 
-    `names` has "query" and "key" in the order of the two.
+    `names` are "query" and "key" in the order in which they lie.
     """
     norms = [block[f"{name}_norm"] for name in names if f"{name}_norm" in block]
     if not norms:
@@ -127,7 +127,7 @@ def _mix_of_groups(block: MultiHeadAttention) -> Function:
 
 
 def _is_part(block: MultiHeadAttention) -> TypeGuard[AttentionPart]:
-    """Whether other ranks have some heads of a block's groups; its queries are then those of whole groups."""
+    """Whether other ranks have some of the heads in a block's groups, and the block computes attention as `AttentionPart` does."""
     return has_methods_of(block, AttentionPart, "mix", "with_others", "without_others")
 
 

@@ -193,13 +193,13 @@ class Accumulating:
         return y
 
     def add_to(self, residual: mx.array, x: mx.array, *inputs: Any) -> mx.array:
-        """residual + function(x, …)."""
+        """The residual plus the output of the function."""
         y: mx.array = self.function(x, *inputs, residual=residual)
         return y
 
 
 def chained(first: Function, last: Function) -> Function:
-    """The function (x, …) -> last(first(x, …)), which accumulates if `last` does."""
+    """The function that calls `first`, and then `last` with its output. It can add to a residual if `last` can."""
     if not isinstance(last, Accumulating):
         return lambda *inputs: last(first(*inputs))
     multiply = last.function
@@ -207,7 +207,7 @@ def chained(first: Function, last: Function) -> Function:
 
 
 def adding(part: Function) -> Function:
-    """The function (residual, x, …) -> residual + part(x, …)."""
+    """The function that is called with a residual and the inputs of a part, and returns the residual plus its output."""
     if isinstance(part, Accumulating):
         return part.add_to
     return lambda residual, *inputs: residual + part(*inputs)
