@@ -23,8 +23,9 @@ from zoo.checkpoint.convert import convert
 from zoo.compiled_step import compiled_step
 from zoo.compiled_step.compiler import StepCompiler
 from zoo.inspect.tracing import trace
-from zoo.runtime import device, operations
+from zoo.runtime import device, operations, ranks
 from zoo.testing import same, subject
+from zoo.testing.threads import run_ranks
 
 PREPARED = (
     "llama",
@@ -152,6 +153,20 @@ def test_floats_of_a_packed_model_become_column_major(reordering, tmp_path):
     layer = loaded.model.layers[0].feedforward.up
     assert is_column_major(layer[FLOATS]) and not is_column_major(layer.weight)
     same(*both(loaded.model, tokens), "the logits")
+
+
+@pytest.mark.parametrize("keeps_floats", [0, 1])
+def test_ranks_add_the_residual_once_when_one_alone_keeps_floats(keeps_floats, tmp_path):
+    convert("llama", tmp_path / "packed", quantize="8", group_size=32)
+    tokens = mx.arange(18).reshape(2, 9)
+    expected, _ = both(zoo.load(tmp_path / "packed").model, tokens)
+    mx.eval(expected)
+
+    def run():
+        loaded = zoo.load(tmp_path / "packed", parallel="tensor", unpack=ranks.rank() == keeps_floats)
+        same(both(loaded.model, tokens)[1], expected, "the logits of the step")
+
+    run_ranks(2, run)
 
 
 def test_a_matrix_that_was_replaced_is_not_reordered(reordering):

@@ -9,9 +9,8 @@ if NUMBER:
     for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(_name, "1")
 
-CORES = (
-    sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
-)  # of this process at first
+# Of this process when it starts.
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
 
 
 def use_one_core():

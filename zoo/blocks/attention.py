@@ -116,11 +116,6 @@ class AttentionPart(Attention):
 
     spec: recipe.AttentionPart
 
-    @property
-    def joins(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The order of the projections in their product: keys lie on the side of the queries where heads of a group are missing."""
-        return ("key", "query", "value") if self.others[0] else ("query", "key", "value")
-
     def __init__(self, spec: recipe.AttentionPart, *, dim: int, index: int = 0, **parts: Any) -> None:
         super().__init__(spec, dim=dim, index=index, **parts)
         group, before = spec.group, spec.first
@@ -132,6 +127,11 @@ class AttentionPart(Attention):
             (slice(first, last), slice((first + before) // group, -(-(last + before) // group)))
             for first, last in pairwise(ends)
         ]
+
+    @property
+    def joins(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The projections in the order of their joined product. Keys come first where heads before the queries are missing."""
+        return ("key", "query", "value") if self.others[0] else ("query", "key", "value")
 
     def mix(self, queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
         """softmax(Q Kᵀ · scale + mask) V: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K).
@@ -150,7 +150,7 @@ class AttentionPart(Attention):
         return mx.concatenate(mixed, axis=1)
 
     def with_others(self, x: mx.array) -> mx.array:  # (B, H, …) -> (B, G·group, …)
-        """The queries, or the masks, of whole groups, with zeros for the heads of other ranks."""
+        """Pad queries, or a mask that differs by head, to whole groups, with zeros for the heads of other ranks."""
         return mx.pad(x, [(0, 0), self.others, (0, 0), (0, 0)])
 
     def without_others(self, mixed: mx.array) -> mx.array:  # (B, G·group, 1, K) -> (B, H, 1, K)

@@ -114,16 +114,15 @@ def mix_of(block: MultiHeadAttention) -> Function:
         return _mix_of_part(block)
     if not has_methods_of(block, MultiHeadAttention, "mix"):
         return block.mix
-    return _mix_of_groups(block)
+    return _mix_of_groups(block, block.heads)
 
 
-def _mix_of_groups(block: MultiHeadAttention) -> Function:
-    """The same of whole groups."""
+def _mix_of_groups(block: MultiHeadAttention, heads: int) -> Function:
+    """The same for so many heads, of whole groups."""
     attend, scale = mx.fast.scaled_dot_product_attention, block.scale
     if runtime.has_fused_kernels():
         return lambda queries, keys, values, mask: attend(queries, keys, values, scale=scale, mask=mask)
-    others = sum(block.others) if isinstance(block, AttentionPart) else 0
-    return fallback_ops.attention(scale, block.heads + others, block.head_dim)
+    return fallback_ops.attention(scale, heads, block.head_dim)
 
 
 def _is_part(block: MultiHeadAttention) -> TypeGuard[AttentionPart]:
@@ -132,7 +131,7 @@ def _is_part(block: MultiHeadAttention) -> TypeGuard[AttentionPart]:
 
 
 def _divide(block: AttentionPart) -> Function:
-    """Queries and keys side by side, (B, H + G, 1, K), in the order of `joins` -> queries of whole groups, and keys.
+    """A function that divides queries and keys side by side, (B, H + G, 1, K), into queries of whole groups, and keys.
 
     The outputs of other ranks' heads are dropped, so any vectors can be their queries. Where the keys beside the queries are
     enough, they are taken: the two slices overlap, and nothing is copied.
@@ -149,8 +148,9 @@ def _divide(block: AttentionPart) -> Function:
 
 
 def _mix_of_part(block: AttentionPart) -> Function:
-    """The same of groups of which other ranks have some heads, for queries of whole groups: -> (B, H·K), of the own heads."""
-    mix, first = _mix_of_groups(block), block.others[0] * block.head_dim
+    """The same where other ranks have some heads of the groups: queries of whole groups -> (B, H·K), the own heads' outputs."""
+    mix = _mix_of_groups(block, block.heads + sum(block.others))
+    first = block.others[0] * block.head_dim
     last = first + block.heads * block.head_dim
 
     def mixed(queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:

@@ -182,7 +182,7 @@ class Matrix:
 
 
 class Accumulating:
-    """A function that ends in a product, which can add its output to a residual in the same operation."""
+    """A function that can add its output to a residual in the operation that computes it: a product, or a sum over ranks."""
 
     def __init__(self, function: Function) -> None:
         """`function(x, *inputs, residual=None)` gives its output, or the sum of `residual` and its output."""
@@ -218,7 +218,7 @@ def connected(function: Function | None, module: nn.Module) -> Function | None:
     if function is None or not isinstance(module, Connected):
         return function
     before, after = type(module).before, type(module).after
-    if isinstance(function, Accumulating) and before is None and after is ranks.all_sum:
+    if before is None and after is ranks.all_sum:
         return _summed(function)
 
     def call(x: mx.array, *inputs: Any) -> Any:
@@ -228,12 +228,20 @@ def connected(function: Function | None, module: nn.Module) -> Function | None:
     return call
 
 
-def _summed(part: Accumulating) -> Accumulating:
-    """The sum of a function's outputs on all ranks. Rank 0 adds the residual to its own before the ranks are summed."""
-    multiply, adds = part.function, ranks.rank() == 0
+def _summed(part: Function) -> Accumulating:
+    """The sum of a function's outputs on all ranks.
+
+    In float32, rank 0 adds the residual to its own output, before the sum. All ranks must agree on that, so it depends on the
+    dtype alone: one rank may keep floats of a packed matrix, and another have no room for them.
+    """
+    add, first = adding(part), ranks.rank() == 0
 
     def summed(x: mx.array, *inputs: Any, residual: mx.array | None = None) -> mx.array:
-        return ranks.all_sum(multiply(x, *inputs, residual=residual if adds else None))
+        if residual is None:
+            return ranks.all_sum(part(x, *inputs))
+        if residual.dtype != mx.float32:
+            return residual + ranks.all_sum(part(x, *inputs))
+        return ranks.all_sum(add(residual, x, *inputs) if first else part(x, *inputs))
 
     return Accumulating(summed)
 
@@ -241,7 +249,7 @@ def _summed(part: Accumulating) -> Accumulating:
 def product(layer: nn.Module, arrays: Mapping[str, mx.array], matrix: Matrix) -> Function:
     """The function of a linear layer like `layer` with these arrays, of which one is the `matrix`: (…, I) -> (…, O)."""
     bias = arrays.get("bias")
-    if "scales" not in arrays or FLOATS in arrays:
+    if "scales" not in arrays:
         multiply = _dense(matrix, bias, rounds=FLOATS in arrays)
         return multiply if bias is not None or runtime.has_fused_kernels() else Accumulating(multiply)
     how = quantize_arguments(layer)
