@@ -126,7 +126,7 @@ def _mix_of_groups(block: MultiHeadAttention, heads: int) -> Function:
 
 
 def _is_part(block: MultiHeadAttention) -> TypeGuard[AttentionPart]:
-    """Whether other ranks have some of the heads in a block's groups, and the block computes attention as `AttentionPart` does."""
+    """Whether the block is an `AttentionPart`, with that class's own way to compute attention."""
     return has_methods_of(block, AttentionPart, "mix", "with_others", "without_others")
 
 

@@ -265,9 +265,9 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array], matrix: Matrix) ->
 
 
 def _dense(matrix: Matrix, bias: mx.array | None, rounds: bool) -> Function:
-    """x Wᵀ + b, (B, I) -> (B, O), or, where so many vectors are multiplied faster as columns, (W xᵀ + b)ᵀ.
+    """A function that computes x Wᵀ + b, (B, I) -> (B, O). Where columns are faster, it computes (W xᵀ + b)ᵀ.
 
-    Without a bias, also residual + x Wᵀ. `rounds`: whether the output has the dtype of x.
+    If there is no bias, it can add a residual (B, O) in its place. `rounds`: whether the output has the dtype of x.
     """
     column, shape = None if bias is None else bias[:, None], matrix.array.shape  # (O, 1), (O, I)
     mx.eval(column)

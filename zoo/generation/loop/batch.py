@@ -360,7 +360,7 @@ class Batch:
 
 
 def _selected(parts: Iterable[SampledTokens], stay: abc.Sequence[int]) -> Iterator[SampledTokens]:
-    """Select the rows `stay` of all parts. Rows are numbered from 0 through one part after the other."""
+    """Select rows by their indices `stay`, which count the rows of all parts together."""
     start = 0
     for sampled in parts:
         stop = start + len(sampled.sequences)
