@@ -27,6 +27,7 @@ RECIPES = {
     "one mean of all heads": (model(REPEATED), 2),
     "one mean of all heads, of which some are repeated": (model(REPEATED), 4),
     "a bias of scores": (BIASED, 2),
+    "a bias of scores of uneven numbers": (model(Attention(5, head_dim=8), relative=RelativeBias(5)), 2),
     "a tied head": (UNEVEN.change(head={"tied": True}), 3),
 }
 

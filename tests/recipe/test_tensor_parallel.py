@@ -49,6 +49,61 @@ def test_numbers_of_heads_may_be_uneven():
     assert heads == [Attention(heads=4 * count, kv_heads=count, head_dim=8) for count in (2, 3, 3)]
 
 
+def test_ranks_take_turns_with_the_larger_shares_of_layers():
+    """Of ranks that have 4 and 5 heads of a layer, the other has 5 of the next. Even layers do not change that."""
+    uneven = model(Attention(heads=9, kv_heads=3, head_dim=8), dim=72, vocab=100)
+    even = uneven.layers[0].change(mixer=Attention(heads=8, head_dim=8))
+    stack = uneven.change(layers=(uneven.layers[0], even, uneven.layers[0], even, *uneven.layers))
+    parts = [divided(stack, 72, Share(rank, 2)) for rank in (0, 1)]
+    assert [[layer.mixer.heads for layer in part.spec.layers] for part in parts] == [
+        [4, 4, 5, 4, 4, 5],
+        [5, 4, 4, 4, 5, 4],
+    ]
+    assert parts[0].spec.parameters(72) == parts[1].spec.parameters(72)
+    queries = [[part.cuts[f"layers.{layer}.mixer.query.weight"] for layer in (0, 1, 2)] for part in parts]
+    assert queries[0] == [Cut(-2, ((0, 32),)), Cut(-2, ((0, 32),)), Cut(-2, ((32, 72),))]
+    assert queries[1] == [Cut(-2, ((32, 72),)), Cut(-2, ((32, 64),)), Cut(-2, ((0, 32),))]
+
+
+def test_the_largest_of_three_ranks_changes():
+    four = model(Attention(heads=4, head_dim=12))
+    layers = four.layers * 3
+    parts = [divided(four.change(layers=layers), 48, Share(rank, 3)).spec for rank in range(3)]
+    heads = [[layer.mixer.heads for layer in part.layers] for part in parts]
+    assert [sum(one[:3]) for one in heads] == [sum(one) // 2 for one in heads] == [4, 4, 4]
+    assert all(sorted(layer) == [1, 1, 2] for layer in zip(*heads, strict=True))
+
+
+@dataclass(frozen=True)
+class FirstKeys(Attention):
+    """Attention that gives its keys to later layers, or takes theirs."""
+
+    name = "first-keys"
+    divided = Attention.divided
+    takes_keys: bool = False
+
+    @property
+    def gives(self):
+        return () if self.takes_keys else ("keys",)
+
+    @property
+    def takes(self):
+        return ("keys",) if self.takes_keys else ()
+
+
+def test_layers_that_share_what_is_divided_by_heads_take_no_turns():
+    """A layer needs the keys of its own heads from another, and one bias of scores is for the heads of all layers."""
+    mixer = FirstKeys(heads=5, head_dim=8)
+    giving = model(mixer, dim=40)
+    both = giving.change(
+        layers=(giving.layers[0], giving.layers[1].change(mixer=mixer.change(takes_keys=True)))
+    )
+    biased = model(Attention(heads=5, head_dim=8), dim=40, relative=RelativeBias(heads=5))
+    for recipe in (both, biased):
+        assert [layer.mixer.heads for layer in divided(recipe, 40, Share(0, 2)).spec.layers] == [2, 2]
+    assert [layer.mixer.heads for layer in divided(giving, 40, Share(0, 2)).spec.layers] == [2, 3]
+
+
 @pytest.mark.parametrize("wrong", [dict(kv_heads=3), dict(heads=2, kv_heads=1), dict(first=3)])
 def test_heads_of_a_rank_are_in_some_groups(wrong):
     with pytest.raises(RecipeError, match=r"kv_heads: \d, but \d heads after \d are in \d groups of 3"):

@@ -4,6 +4,8 @@ A spec says how its part is divided by a method `divided(dim, share)`, which ret
 is divided where its own parts are, or else whole on every rank. The method holds for the class that defines it. A subclass,
 whose module may have parameters of its own, says that it is divided alike by `divided = Attention.divided`; without that its
 part stays whole, which is correct, though no smaller.
+
+Ranks take turns with the larger shares: what rank 0 has of the first layer, rank 1 may have of the second.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from typing import Any
 from zoo.errors import RecipeError
 from zoo.recipe.division import INSTEAD, Division, Share, joined
 from zoo.recipe.spec import Spec
+
+Key = tuple[int, int, int]  # of a part's division: the identity of its spec, its width, and the rank
 
 
 def divided(spec: Spec, dim: int, share: Share, path: str = "") -> Division:
@@ -29,11 +33,9 @@ def divided(spec: Spec, dim: int, share: Share, path: str = "") -> Division:
     return _divided(spec, dim, share, path, {}).below(path)
 
 
-def _divided(
-    spec: Spec, dim: int, share: Share, path: str, known: dict[tuple[int, int], Division]
-) -> Division:
-    """`divided` with names below the part; `known` has the divisions of specs that were met before, by identity and width."""
-    key = id(spec), dim
+def _divided(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Division]) -> Division:
+    """`divided` with names below the part; `known` has the divisions of specs that were met before."""
+    key = id(spec), dim, share.rank
     if key not in known:
         known[key] = _declared(spec, dim, share, path) or _of_parts(spec, dim, share, path, known)
     return known[key]
@@ -48,19 +50,19 @@ def _declared(spec: Spec, dim: int, share: Share, path: str) -> Division | None:
         raise RecipeError(f"{path}.{error}" if path else str(error)) from None
 
 
-def _of_parts(
-    spec: Spec, dim: int, share: Share, path: str, known: dict[tuple[int, int], Division]
-) -> Division:
+def _of_parts(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Division]) -> Division:
     """A part that is divided where its parts are."""
     found: dict[str, Division] = {}
     by_heads = {field.name for field in fields(spec) if field.metadata.get("by_heads")}
+    turns = _turns(spec, dim, share, path, known)
     for below, part in sorted(spec.children(), key=lambda child: child[0] in by_heads):  # these last
         width = spec.width(below.partition(".")[0], dim)
         where = f"{path}.{below}" if path else below
         if below in by_heads:
             found[below] = _by_heads(part, width, share, where, spec, list(found.values()))
         else:
-            found[below] = _divided(part, width, share, where, known).below(below)
+            own = replace(share, rank=turns.get(below, share.rank))
+            found[below] = _divided(part, width, own, where, known).below(below)
     division = joined(spec, *found.values())
     changes: dict[str, Any] = {}
     for name, value in spec.parts() if division.cuts else ():
@@ -69,6 +71,38 @@ def _of_parts(
         else:
             changes[name] = found[name].spec
     return replace(division, spec=spec.change(**changes) if changes else spec)
+
+
+def _turns(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Division]) -> dict[str, int]:
+    """For each layer in a stack, by its path below `spec`: the number among the ranks by which this rank's share is chosen.
+
+    The numbers of layers that divide evenly are the rank's own. Else they are shifted, so that the largest sum of parameters that
+    a rank has up to that layer is smallest. Layers that share something that is divided by heads keep the rank's own: values that
+    one gives to another, or scores that are added in all of them.
+    """
+    layers = {below: part for below, part in spec.children() if part.kind == "layer" and "." in below}
+    shared = any(layer.takes for layer in layers.values()) or any(
+        field.metadata.get("by_heads") and getattr(spec, field.name) is not None for field in fields(spec)
+    )
+    if shared or share.ranks == 1:
+        return {}
+    totals, turns = [0] * share.ranks, {}
+    known_sizes: list[tuple[Spec, list[int]]] = []
+    for below, layer in layers.items():
+        width, where = spec.width(below.partition(".")[0], dim), f"{path}.{below}" if path else below
+        sizes = next((sizes for other, sizes in known_sizes if other == layer), [])
+        if not sizes:
+            every = (replace(share, rank=rank) for rank in range(share.ranks))
+            parts = [_divided(layer, width, one, where, known).spec for one in every]
+            sizes = [part.parameters(width) for part in parts]
+            known_sizes.append((layer, sizes))
+        shifted = [
+            [total + size for total, size in zip(totals, sizes[shift:] + sizes[:shift], strict=True)]
+            for shift in range(share.ranks)
+        ]
+        totals = min(shifted, key=max)
+        turns[below] = (share.rank + shifted.index(totals)) % share.ranks
+    return turns
 
 
 def _by_heads(
