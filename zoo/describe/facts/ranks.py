@@ -183,7 +183,11 @@ class Ranked(Frozen):
         return Seconds(memory=memory) if memory >= arithmetic else Seconds(arithmetic=arithmetic)
 
     def _pass(self, work: Sequence[Seconds], tokens: int, passes: int = 1, reading: bool = False) -> Seconds:
-        """The work of the ranks and their transfers for `tokens` in `passes`."""
+        """The work of the ranks and their transfers for `tokens` in `passes`.
+
+        Of ranks that divide every layer it is the most that one of them does in all layers. Where they take turns with larger
+        shares, the waits for these are left out.
+        """
         total = sum(work, Seconds()) if self.staged else max(work, key=lambda each: each.total)
         total += Seconds(overhead=passes * self.cluster.overhead)
         if self.cluster.link is None:
