@@ -149,9 +149,9 @@ class Columns:
             and self.buffer is not None
             and (end := self.used + new.shape[2]) <= self.buffer.shape[2]
         ):
-            self.buffer[..., self.used : end, :] = new
+            self.buffer[:, :, self.used : end] = new  # Python's thread takes longer for an ellipsis
             self.used = end
-            return self.buffer[..., :end, :]
+            return self.buffer[:, :, :end]
         if self.exact is not None:
             self.exact.add(new, length, padding, most_padding)
         if self.quantizer is not None:
