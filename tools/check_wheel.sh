@@ -17,12 +17,19 @@ zoo plugins
 zoo run llama "The capital city of China is"
 pytest -q --import-mode=importlib -p no:cacheprovider -o pythonpath=. tests/test_installed.py
 
-# A plugin of each kind, from nothing to its use, as its README says.
+# A plugin of each kind, from nothing to its use. The first is installed as its README says. The others are built by one copy of the
+# package that builds them, where pip would install a copy for each.
 export ZOO_STRICT=1
-for new in "my-arch --base llama" "my-encoder --kind encoder" "my-translator --kind encoder-decoder" "my-block --kind block" "my-strategy --kind strategy" "my-command --kind command"; do
+zoo new my-arch --base llama
+pip install --quiet --editable ./my-arch
+others=
+for new in "my-encoder --kind encoder" "my-translator --kind encoder-decoder" "my-block --kind block" "my-strategy --kind strategy" "my-command --kind command"; do
     zoo new $new
-    name=${new%% *}
-    pip install --quiet --editable "./$name"
+    others="$others --editable ./${new%% *}"
+done
+pip install --quiet hatchling editables
+pip install --quiet --no-build-isolation $others
+for name in my-arch my-encoder my-translator my-block my-strategy my-command; do
     pytest -q "$name"
 done
 zoo plugins
