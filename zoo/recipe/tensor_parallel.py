@@ -74,11 +74,11 @@ def _of_parts(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Di
 
 
 def _turns(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Division]) -> dict[str, int]:
-    """For each layer in a stack, by its path below `spec`: the number among the ranks by which this rank's share is chosen.
+    """For each layer in a stack, by its path below `spec`: the number of the share that this rank has of it.
 
-    The numbers of layers that divide evenly are the rank's own. Else they are shifted, so that the largest sum of parameters that
-    a rank has up to that layer is smallest. Layers that share something that is divided by heads keep the rank's own: values that
-    one gives to another, or scores that are added in all of them.
+    Of layers that divide evenly that is the rank's own number. Shares of others are rotated, so that the largest number of
+    parameters that a rank has of the layers up to this one is smallest. Layers are not rotated where they share something that
+    is divided by heads: values that one gives to another, or scores that are added in all of them.
     """
     layers = {below: part for below, part in spec.children() if part.kind == "layer" and "." in below}
     shared = any(layer.takes for layer in layers.values()) or any(
