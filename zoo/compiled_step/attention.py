@@ -32,12 +32,13 @@ def attention(compiler: StepCompiler, block: Attention) -> Function | None:
     if isinstance(block.rope, RoPE) and block.rope.depends_on_length:
         return None
     output, mix, heads_of = compiler.compile(block.output), mix_of(block), _heads_of(compiler, block)
-    positions = compiler.positions
+    positions, width = compiler.positions, block.heads * block.head_dim
 
     def attend(x: mx.array, mask: Mask, cache: Any) -> mx.array:  # (B, D) -> (B, H·K)
         queries, keys, values = heads_of(x, positions.next)  # (B, H, 1, K), two of (B, G, 1, K)
         keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
-        return mix(queries, keys, values, mask).reshape(x.shape[0], -1)
+        # MLX reshapes what has that shape, too, unless all its numbers are given.
+        return mix(queries, keys, values, mask).reshape(x.shape[0], width)
 
     return chained(attend, output)
 

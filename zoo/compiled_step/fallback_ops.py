@@ -58,7 +58,7 @@ def attention(scale: float, heads: int, width: int) -> Function:
             return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=mask)
         batch, groups, _, width = keys.shape
         scaled = queries * (factors if batch == 1 else factor)
-        rows = scaled.reshape(batch, groups, -1, width)  # (B, G, H/G, K)
+        rows = scaled.reshape(batch, groups, heads // groups, width)
         scores = rows @ keys.swapaxes(-1, -2)  # (B, G, H/G, S)
         return mx.softmax(scores, axis=-1) @ values
 
