@@ -30,6 +30,10 @@ def counts(found, reading=False):
     return {kind: kinds.count(kind) for kind in (SUM, GATHER, SEND)}
 
 
+def sizes(found):
+    return [(one.weights, one.cache) for one in found.held]
+
+
 # The number of key/value heads that both ranks have. SmolLM2's nine heads are 4 and 5 of the ranks, in three groups. Its head is
 # tied to its embedding.
 REPEATED = {"llama:8b": 0, "smollm2:135m": 1}
@@ -44,15 +48,17 @@ def test_weights_cache_and_operations_of_the_ranks_add_up(name, parallel):
     repeated = REPEATED[name] if parallel == "tensor" else 0
     mixer = layers[0].mixer
     again = 2 * repeated * mixer.head_width(dim) * len(layers)  # rows of the matrices of keys and of values
-    assert 0 <= sum(found.weights) - whole.weights[0] - 2 * dim * again <= norms
-    assert sum(found.cache) == whole.cache[0] * (1 + repeated / (mixer.kv_heads or mixer.heads))
+    assert 0 <= sum(one.weights for one in found.held) - whole.held[0].weights - 2 * dim * again <= norms
+    assert sum(one.cache for one in found.held) == whole.held[0].cache * (
+        1 + repeated / (mixer.kv_heads or mixer.heads)
+    )
     flops = sum(decode_flops(one, 128) for one in found.recipes)
     assert flops == decode_flops(recipe(name), 128) + 2 * dim * again
 
 
 def test_whole_experts_weigh_as_much_as_their_hidden_units():
     by_units, by_experts = (on("mixtral:8x7b", 2, way) for way in ("tensor", "experts"))
-    assert by_units.weights == by_experts.weights and by_units.transfers() == by_experts.transfers()
+    assert sizes(by_units) == sizes(by_experts) and by_units.transfers() == by_experts.transfers()
     assert (
         next(f.value for f in rank_facts(by_experts, "bfloat16") if f.name == "ranks.parallel") == "experts"
     )
@@ -102,7 +108,7 @@ def test_decode_takes_the_reading_of_the_weights_and_the_steps_of_the_link():
     found = on("llama:8b", 2, link=link, memory=800 * GB)
     table = 128256 * 4096  # a token reads one row of the embedding's
     held = recipe("llama:8b").parameters(4096)
-    memory = found.weights[0] * (held - table) / held + found.cache[0]
+    memory = found.held[0].weights * (held - table) / held + found.held[0].cache
     seconds = found.decode()
     assert seconds.memory == pytest.approx(memory / (800 * GB), rel=1e-3)
     assert seconds.latency == pytest.approx((65 * 2 + 1) * 100 * MICRO)
@@ -116,6 +122,16 @@ def test_stages_work_one_after_the_other_and_ranks_that_share_layers_at_once():
     for one in (lambda found: found.decode().memory, lambda found: found.prefill().arithmetic):
         assert one(on("llama:8b", 2, **how)) == pytest.approx(one(alone) / 2, rel=0.01)
         assert one(on("llama:8b", 2, "pipeline", **how)) == pytest.approx(one(alone), rel=0.01)
+
+
+def test_ranks_that_take_turns_wait_for_the_larger_share_of_each_layer():
+    """SmolLM2's ranks have four and five of nine heads, in turn. A token takes the time of five in every layer."""
+    found = on("smollm2:135m", 2, memory=100 * GB, link=Link(GB, 0.0))
+    smaller, larger = sorted(one.parameters(576) for one in found.recipes[0].layers[:2])
+    assert found.held[0].weights == found.held[1].weights
+    assert found.counted[0].weights - found.held[0].weights == 2 * 15 * (larger - smaller)
+    assert {layer.mixer.heads for layer in found.counted[0].recipe.layers} == {5}
+    assert found.decode().memory > found.held[0].weights / (100 * GB)
 
 
 def test_the_latency_of_prefill_counts_once_a_chunk():

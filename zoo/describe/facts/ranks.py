@@ -2,7 +2,7 @@
 
 A pass takes the time of its work and that of its transfers, which wait for each other. The work of a rank takes the longer of
 two times (the roofline of Williams et al., 2009): that of reading its weights and its cache once, and that of its operations.
-Ranks that share each layer work at once, and the slowest counts; stages work one after the other. A transfer takes the
+Ranks that share each layer work at once, and the largest share of each counts; stages work one after the other. A transfer takes the
 latency of the link for each of its steps, and its bytes over the link's bandwidth. Python and the calls of kernels take an
 overhead in each pass, where it is known: without it a measured rate is lower. Ranks that have whole experts are taken to be chosen
 equally often.
@@ -119,28 +119,38 @@ class Seconds(Frozen):
 
 
 @frozen()
+class Held(Frozen):
+    """What a rank has: the recipe of its part, and the bytes of its weights and of its cache."""
+
+    recipe: Any
+    weights: int
+    cache: int
+
+
+@frozen()
 class Ranked(Frozen):
     """A model on the ranks of a cluster, with its weights in a format and caches of `context` tokens.
 
-    `divisions`, `weights` and `cache` (bytes) are by rank.
+    `divisions` and `held` are by rank. `counted` are worked on one after the other: the stages, or the largest shares of ranks that
+    work at once.
     """
 
     cluster: Cluster
     divisions: tuple[Division, ...]
-    weights: tuple[int, ...]
-    cache: tuple[int, ...]
+    held: tuple[Held, ...]
+    counted: tuple[Held, ...]
     context: int
     width: int
 
     @property
     def recipes(self) -> tuple[Any, ...]:
         """The recipe of each rank."""
-        return tuple(division.spec for division in self.divisions)
+        return tuple(one.recipe for one in self.held)
 
     @property
     def staged(self) -> bool:
         """Whether the ranks work one after the other, each with layers of its own."""
-        return any(division.absent for division in self.divisions)
+        return len(self.counted) > 1
 
     def transfers(self, reading: bool = False) -> list[Transfer]:
         """What the ranks send each other for a token that is written, or while `reading`."""
@@ -160,9 +170,10 @@ class Ranked(Frozen):
         if self.cluster.memory is None or decode_flops(self.recipes[0], self.context) is None:
             return None
         work = []
-        for recipe, weights, cache in zip(self.recipes, self.weights, self.cache, strict=True):
-            used = weights * recipe.active_parameters(recipe.dim) / recipe.parameters(recipe.dim)
-            work.append(self._work(used + cache, decode_flops(recipe, self.context) or 0))
+        for one in self.counted:
+            recipe = one.recipe
+            used = one.weights * recipe.active_parameters(recipe.dim) / recipe.parameters(recipe.dim)
+            work.append(self._work(used + one.cache, decode_flops(recipe, self.context) or 0))
         return self._pass(work, 1)
 
     def prefill(self) -> Seconds | None:
@@ -171,8 +182,8 @@ class Ranked(Frozen):
             return None
         passes = -(-self.context // self.cluster.chunk)
         work = [
-            self._work(passes * weights, self.context * (prefill_flops(recipe, self.context) or 0))
-            for recipe, weights in zip(self.recipes, self.weights, strict=True)
+            self._work(passes * one.weights, self.context * (prefill_flops(one.recipe, self.context) or 0))
+            for one in self.counted
         ]
         return self._pass(work, self.context, passes, reading=True)
 
@@ -183,13 +194,8 @@ class Ranked(Frozen):
         return Seconds(memory=memory) if memory >= arithmetic else Seconds(arithmetic=arithmetic)
 
     def _pass(self, work: Sequence[Seconds], tokens: int, passes: int = 1, reading: bool = False) -> Seconds:
-        """The work of the ranks and their transfers for `tokens` in `passes`.
-
-        Of ranks that divide every layer it is the most that one of them does in all layers. Where they take turns with larger
-        shares, the waits for these are left out.
-        """
-        total = sum(work, Seconds()) if self.staged else max(work, key=lambda each: each.total)
-        total += Seconds(overhead=passes * self.cluster.overhead)
+        """The work of what is counted and the transfers for `tokens` in `passes`."""
+        total = sum(work, Seconds()) + Seconds(overhead=passes * self.cluster.overhead)
         if self.cluster.link is None:
             return total
         ranks, link = len(self.divisions), self.cluster.link
@@ -214,8 +220,8 @@ def ranked(
 
     >>> from zoo.describe.facts.ranks import Cluster, ranked
     >>> found = ranked(zoo.load("llama").recipe, Cluster(ranks=2), 128, "bfloat16")
-    >>> found.cache, len(found.transfers())
-    ((65536, 65536), 10)
+    >>> [one.cache for one in found.held], len(found.transfers())
+    ([65536, 65536], 10)
     """
     if is_opaque(recipe):
         raise RecipeError("`ranks`: another library's model is not divided")
@@ -224,18 +230,39 @@ def ranked(
         division_of(recipe, cluster.parallel, Share(rank, cluster.ranks, group))
         for rank in range(cluster.ranks)
     )
-    weights, cache = [], []
-    for division in divisions:
-        own: Any = division.spec
-        held = weights_of(own, quantizes)
-        assert held is not None  # only of another library's model
-        weights.append(held.bytes(quantize))
+
+    def held(recipe: Any) -> Held:
+        weights = weights_of(recipe, quantizes)
+        assert weights is not None  # only of another library's model
         if policy is None or policy.plain:
-            cache.append(cache_bytes(cache_sizes(own), context))
+            cache = cache_bytes(cache_sizes(recipe), context)
         else:
-            cache.append(policy_bytes(own, context, policy))
-    width = FLOATS.get(quantize, WHOLE)
-    return Ranked(cluster, divisions, tuple(weights), tuple(cache), context, width)
+            cache = policy_bytes(recipe, context, policy)
+        return Held(recipe, weights.bytes(quantize), cache)
+
+    parts = tuple(held(division.spec) for division in divisions)
+    if any(division.absent for division in divisions):
+        counted = parts
+    else:
+        counted = (held(_largest([division.spec for division in divisions], recipe.dim)),)
+    return Ranked(cluster, divisions, parts, counted, context, FLOATS.get(quantize, WHOLE))
+
+
+def _largest(shares: Sequence[Any], dim: int) -> Any:
+    """The model of which each part is that of the rank with most of it: ranks take turns with the larger shares of layers."""
+    changes: dict[str, Any] = {}
+    for name, part in shares[0].parts():
+        width, parts = shares[0].width(name, dim), [getattr(share, name) for share in shares]
+        if isinstance(part, tuple):
+            changes[name] = tuple(_most(layers, width) for layers in zip(*parts, strict=True))
+        else:
+            changes[name] = _largest(parts, width) if part.kind == "model" else _most(parts, width)
+    return shares[0].change(**changes)
+
+
+def _most(shares: Sequence[Any], dim: int) -> Any:
+    """The share with the most parameters, in width `dim`."""
+    return max(shares, key=lambda share: share.parameters(dim))
 
 
 def rank_facts(found: Ranked, quantize: str) -> Iterator[Fact]:
@@ -250,10 +277,11 @@ def rank_facts(found: Ranked, quantize: str) -> Iterator[Fact]:
     parameters = tuple(int(own.parameters(own.dim)) for own in found.recipes)
     yield _by_rank("ranks.parameters", "parameters a rank", parameters, "parameters", detail=True)
     label = message("weights a rank, {format}", format=format_label(quantize))
-    yield _by_rank("ranks.weights", label, found.weights, "bytes")
-    if any(found.cache):
+    yield _by_rank("ranks.weights", label, tuple(one.weights for one in found.held), "bytes")
+    cache = tuple(one.cache for one in found.held)
+    if any(cache):
         label = message("cache a rank at {n} tokens", n=f"{found.context:,}")
-        yield _by_rank("ranks.cache", label, found.cache, "bytes")
+        yield _by_rank("ranks.cache", label, cache, "bytes")
     writes = decode_flops(found.recipes[0], found.context) is not None
     if writes:
         sums = found.transfers()
