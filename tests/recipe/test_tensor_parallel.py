@@ -65,13 +65,15 @@ def test_ranks_take_turns_with_the_larger_shares_of_layers():
     assert queries[1] == [Cut(-2, ((32, 72),)), Cut(-2, ((32, 64),)), Cut(-2, ((0, 32),))]
 
 
-def test_the_largest_of_three_ranks_changes():
-    four = model(Attention(heads=4, head_dim=12))
-    layers = four.layers * 3
-    parts = [divided(four.change(layers=layers), 48, Share(rank, 3)).spec for rank in range(3)]
+@pytest.mark.parametrize("count, shares", [(4, [1, 1, 2]), (5, [1, 2, 2])])
+def test_three_ranks_have_equally_many_heads_of_three_layers(count, shares):
+    """Each has the odd share once, be it the largest or the smallest. The hidden units are rotated with the heads."""
+    one = model(Attention(heads=count, head_dim=12))
+    layers = one.change_layers(feedforward=GatedMLP(hidden=48)).layers * 3
+    parts = [divided(one.change(layers=layers), 48, Share(rank, 3)).spec for rank in range(3)]
     heads = [[layer.mixer.heads for layer in part.layers] for part in parts]
-    assert [sum(one[:3]) for one in heads] == [sum(one) // 2 for one in heads] == [4, 4, 4]
-    assert all(sorted(layer) == [1, 1, 2] for layer in zip(*heads, strict=True))
+    assert [sum(one[:3]) for one in heads] == [sum(one[3:]) for one in heads] == [count] * 3
+    assert all(sorted(layer) == shares for layer in zip(*heads, strict=True))
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def attention(compiler: StepCompiler, block: Attention) -> Function | None:
     def attend(x: mx.array, mask: Mask, cache: Any) -> mx.array:  # (B, D) -> (B, H·K)
         queries, keys, values = heads_of(x, positions.next)  # (B, H, 1, K), two of (B, G, 1, K)
         keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
-        # MLX reshapes what has that shape, too, unless all its numbers are given.
+        # With −1 in the shape MLX would add an operation even where the output has that shape already.
         return mix(queries, keys, values, mask).reshape(x.shape[0], width)
 
     return chained(attend, output)

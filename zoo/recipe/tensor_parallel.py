@@ -77,7 +77,7 @@ def _turns(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Divis
     """For each layer in a stack, by its path below `spec`: the number of the share that this rank has of it.
 
     Of layers that divide evenly that is the rank's own number. Shares of others are rotated, so that the largest number of
-    parameters that a rank has of the layers up to this one is smallest. Layers are not rotated where they share something that
+    parameters that a rank has of the layers up to this one is smallest, then the second largest, and so on. Layers are not rotated where they share something that
     is divided by heads: values that one gives to another, or scores that are added in all of them.
     """
     layers = {below: part for below, part in spec.children() if part.kind == "layer" and "." in below}
@@ -100,7 +100,7 @@ def _turns(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Divis
             [total + size for total, size in zip(totals, sizes[shift:] + sizes[:shift], strict=True)]
             for shift in range(share.ranks)
         ]
-        totals = min(shifted, key=max)
+        totals = min(shifted, key=lambda totals: sorted(totals, reverse=True))
         turns[below] = (share.rank + shifted.index(totals)) % share.ranks
     return turns
 
