@@ -224,3 +224,26 @@ def test_a_message_is_bounded():
 def test_the_watch_imports_no_mlx():
     code = "import sys, zoo.rank_watch; sys.exit('mlx.core' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+LOST_WHILE_GUARDED = """
+import socket, time
+from zoo.rank_watch.peers import Peer
+from zoo.rank_watch.watching import Watch
+server = socket.create_server(("127.0.0.1", 0))
+other = socket.create_connection(server.getsockname())
+watch = Watch(0, [Peer(server.accept()[0], rank=1)], silence=60, stall=60)
+with watch.guard():
+    other.shutdown(socket.SHUT_RDWR)  # the child has the socket, too
+    time.sleep(60)
+"""
+
+
+def test_a_lost_rank_is_named_once_while_a_child_watches_too():
+    """Both the thread and the forked child see that the connection is closed, unless the thread waits for Python's lock."""
+    for _ in range(5):
+        done = subprocess.run(
+            [sys.executable, "-c", LOST_WHILE_GUARDED], capture_output=True, text=True, timeout=120
+        )
+        assert done.stderr == "zoo: error: rank 1 ended unexpectedly; all ranks end\n"
+        assert done.returncode in (1, -9)

@@ -38,8 +38,11 @@ class Watch:
         self._changed = time.monotonic()
         self.finished = False
         self.before_end: Callable[[str], None] = lambda line: None  # called with the line once it is printed
-        self._over = False
-        self._lock = threading.RLock()
+        self._right, writer = (
+            os.pipe()
+        )  # has one byte: who reads it has the right to print, in this process or a forked one
+        os.write(writer, b"!")
+        os.close(writer)
         self._guarded: int | None = None  # in a forked child: the process that it watches for
         threading.Thread(target=self._run, name="zoo-ranks", daemon=True).start()
 
@@ -112,10 +115,8 @@ class Watch:
                 self._end(f"rank {peer.rank}: {peer.error[0]}", peer, peer.error[1])
 
     def claim(self) -> bool:
-        """Whether the caller, the first to ask, is to print the line with which the run ends."""
-        with self._lock:
-            first, self._over = not self._over, True
-            return first
+        """Whether the caller is to print the line with which the run ends: the first to ask, of this process and its forks."""
+        return bool(os.read(self._right, 1))
 
     def _end(self, line: str, culprit: Peer, status: int = 1) -> None:
         """End all ranks, from the watching thread: rank 0 prints the line, or rank 1 where rank 0 is the culprit."""
@@ -155,7 +156,7 @@ class Watch:
         if (child := os.fork()) == 0:
             try:
                 os.close(writer)
-                self._lock, self._guarded = threading.RLock(), os.getppid()
+                self._guarded = os.getppid()
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 late = threading.Timer(start_seconds(), self._overdue)
                 late.start()
