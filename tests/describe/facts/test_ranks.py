@@ -157,6 +157,38 @@ def test_a_small_prompt_is_bound_by_memory_and_a_long_one_by_arithmetic():
 
 def test_speeds_are_facts_only_where_the_machine_is_known():
     registry = default_registry()
+    found = describe("llama:8b", registry)
+
+    def names(**machine):
+        sheet = found.sheet(registry, cluster=Cluster(1, **machine))
+        return {name for name in ("ranks.decode", "ranks.prefill") if name in sheet}
+
+    assert names() == set()
+    assert names(memory=800 * GB) == {"ranks.decode"}
+    assert names(compute=30e12) == {"ranks.prefill"}
+
+
+@pytest.mark.parametrize("parallel", ["tensor", "pipeline"])
+@pytest.mark.parametrize(
+    "name", ["llama:8b", "deepseek-v3", "mamba:2.8b", "opus-mt-en-de", "llada:8b", "bert:base"]
+)
+def test_facts_have_units_and_chinese_words_and_each_rank_a_diagram(name, parallel):
+    registry = default_registry()
+    cluster = Cluster(2, parallel, Link(5 * GB, 100 * MICRO), 800 * GB, 30e12)
+    facts = [
+        fact
+        for fact in describe(name, registry).sheet(registry, quantize="4", cluster=cluster)
+        if fact.name.startswith("ranks.")
+    ]
+    assert {"ranks.weights", "ranks.sent.prefill", "ranks.prefill"} <= {fact.name for fact in facts}
+    for fact in facts:
+        assert is_known(fact.label) and is_known(fact.text), fact
+    for one in on(name, 2, parallel).recipes:
+        assert diagram_of(one, name, registry).summary is not None
+
+
+def test_ranks_with_equal_values_share_a_text():
+    registry = default_registry()
     tensor, pipeline = (
         describe("llama:70b", registry).sheet(registry, 4096, cluster=Cluster(3, parallel))
         for parallel in ("tensor", "pipeline")
