@@ -38,9 +38,8 @@ class Watch:
         self._changed = time.monotonic()
         self.finished = False
         self.before_end: Callable[[str], None] = lambda line: None  # called with the line once it is printed
-        self._right, writer = (
-            os.pipe()
-        )  # has one byte: who reads it has the right to print, in this process or a forked one
+        # A pipe with one byte. Who reads it, in this process or in one forked from it, prints the line with which the run ends.
+        self._unclaimed, writer = os.pipe()
         os.write(writer, b"!")
         os.close(writer)
         self._guarded: int | None = None  # in a forked child: the process that it watches for
@@ -115,8 +114,8 @@ class Watch:
                 self._end(f"rank {peer.rank}: {peer.error[0]}", peer, peer.error[1])
 
     def claim(self) -> bool:
-        """Whether the caller is to print the line with which the run ends: the first to ask, of this process and its forks."""
-        return bool(os.read(self._right, 1))
+        """Whether the caller is the first that asks, in this process and its forks. It prints the line with which the run ends."""
+        return bool(os.read(self._unclaimed, 1))
 
     def _end(self, line: str, culprit: Peer, status: int = 1) -> None:
         """End all ranks, from the watching thread: rank 0 prints the line, or rank 1 where rank 0 is the culprit."""

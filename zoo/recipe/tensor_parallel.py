@@ -74,11 +74,11 @@ def _of_parts(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Di
 
 
 def _turns(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Division]) -> dict[str, int]:
-    """For each layer in a stack, by its path below `spec`: the number of the share that this rank has of it.
+    """The number of the share of each layer that this rank has, by the layer's path below `spec`.
 
-    Of layers that divide evenly that is the rank's own number. Shares of others are rotated, so that the largest number of
-    parameters that a rank has of the layers up to this one is smallest, then the second largest, and so on. Layers are not rotated where they share something that
-    is divided by heads: values that one gives to another, or scores that are added in all of them.
+    It is the rank's own number where the layer divides evenly. Other shares are rotated, so that all ranks have about equally
+    many parameters of the layers up to this one. Nothing is rotated in a stack whose layers share something that is divided by
+    heads: a value that one layer gives to another, or scores that are added in every layer.
     """
     layers = {below: part for below, part in spec.children() if part.kind == "layer" and "." in below}
     shared = any(layer.takes for layer in layers.values()) or any(

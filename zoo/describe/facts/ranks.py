@@ -131,8 +131,8 @@ class Held(Frozen):
 class Ranked(Frozen):
     """A model on the ranks of a cluster, with its weights in a format and caches of `context` tokens.
 
-    `divisions` and `held` are by rank. `counted` are worked on one after the other: the stages, or the largest shares of ranks that
-    work at once.
+    `divisions` and `held` are by rank. `counted` has the work whose times are added: every stage, or one model with the largest
+    share of each layer where the ranks work at once.
     """
 
     cluster: Cluster
@@ -194,7 +194,7 @@ class Ranked(Frozen):
         return Seconds(memory=memory) if memory >= arithmetic else Seconds(arithmetic=arithmetic)
 
     def _pass(self, work: Sequence[Seconds], tokens: int, passes: int = 1, reading: bool = False) -> Seconds:
-        """The work of what is counted and the transfers for `tokens` in `passes`."""
+        """The sum of the work, the transfers for `tokens`, and the overhead of so many `passes`."""
         total = sum(work, Seconds()) + Seconds(overhead=passes * self.cluster.overhead)
         if self.cluster.link is None:
             return total
@@ -249,7 +249,7 @@ def ranked(
 
 
 def _largest(shares: Sequence[Any], dim: int) -> Any:
-    """The model of which each part is that of the rank with most of it: ranks take turns with the larger shares of layers."""
+    """A model that has the largest share of each layer, and of each other part. The shares are those of the ranks."""
     changes: dict[str, Any] = {}
     for name, part in shares[0].parts():
         width, parts = shares[0].width(name, dim), [getattr(share, name) for share in shares]
