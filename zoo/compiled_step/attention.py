@@ -37,7 +37,7 @@ def attention(compiler: StepCompiler, block: Attention) -> Function | None:
     def attend(x: mx.array, mask: Mask, cache: Any) -> mx.array:  # (B, D) -> (B, H·K)
         queries, keys, values = heads_of(x, positions.next)  # (B, H, 1, K), two of (B, G, 1, K)
         keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
-        # With −1 in the shape MLX would add an operation even where the output has that shape already.
+        # No −1 in the shape: with it MLX adds an operation even to an array that has the shape.
         return mix(queries, keys, values, mask).reshape(x.shape[0], width)
 
     return chained(attend, output)
@@ -149,7 +149,7 @@ def _divide(block: AttentionPart) -> Function:
 
 
 def _mix_of_part(block: AttentionPart) -> Function:
-    """The same where other ranks have some heads of the groups: queries of whole groups -> (B, H·K), the own heads' outputs."""
+    """softmax(Q Kᵀ · scale + mask) V for the queries of whole groups -> (B, H·K), the outputs of this rank's heads alone."""
     mix = _mix_of_groups(block, block.heads + sum(block.others))
     first = block.others[0] * block.head_dim
     last = first + block.heads * block.head_dim

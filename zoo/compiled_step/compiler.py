@@ -199,7 +199,7 @@ class Accumulating:
 
 
 def chained(first: Function, last: Function) -> Function:
-    """The function that calls `first`, and then `last` with its output. It can add to a residual if `last` can."""
+    """A function that calls `first`, then `last` with the output of `first`. It is `Accumulating` if `last` is."""
     if not isinstance(last, Accumulating):
         return lambda *inputs: last(first(*inputs))
     multiply = last.function
@@ -207,7 +207,7 @@ def chained(first: Function, last: Function) -> Function:
 
 
 def adding(part: Function) -> Function:
-    """The function that is called with a residual and the inputs of a part, and returns the residual plus its output."""
+    """A function of a residual and the inputs of a part. It returns the residual plus the output of the part."""
     if isinstance(part, Accumulating):
         return part.add_to
     return lambda residual, *inputs: residual + part(*inputs)
@@ -265,7 +265,7 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array], matrix: Matrix) ->
 
 
 def _dense(matrix: Matrix, bias: mx.array | None, rounds: bool) -> Function:
-    """A function that computes x Wᵀ + b, (B, I) -> (B, O). Where columns are faster, it computes (W xᵀ + b)ᵀ.
+    """A function that computes x Wᵀ + b, (B, I) -> (B, O), as (W xᵀ + b)ᵀ where that is faster.
 
     If there is no bias, it can add a residual (B, O) in its place. `rounds`: whether the output has the dtype of x.
     """

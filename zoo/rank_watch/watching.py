@@ -38,7 +38,7 @@ class Watch:
         self._changed = time.monotonic()
         self.finished = False
         self.before_end: Callable[[str], None] = lambda line: None  # called with the line once it is printed
-        # A pipe with one byte. Who reads it, in this process or in one forked from it, prints the line with which the run ends.
+        # A pipe with one byte. Whichever thread reads the byte, here or in a forked child, prints the last line of the run.
         self._unclaimed, writer = os.pipe()
         os.write(writer, b"!")
         os.close(writer)
@@ -114,7 +114,7 @@ class Watch:
                 self._end(f"rank {peer.rank}: {peer.error[0]}", peer, peer.error[1])
 
     def claim(self) -> bool:
-        """Whether the caller is the first that asks, in this process and its forks. It prints the line with which the run ends."""
+        """True for the first caller in this process and its forked children, which then prints the last line of the run."""
         return bool(os.read(self._unclaimed, 1))
 
     def _end(self, line: str, culprit: Peer, status: int = 1) -> None:

@@ -34,7 +34,7 @@ def divided(spec: Spec, dim: int, share: Share, path: str = "") -> Division:
 
 
 def _divided(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Division]) -> Division:
-    """`divided` with names below the part; `known` has the divisions of specs that were met before."""
+    """The division of a part, with names below the part. `known` caches divisions."""
     key = id(spec), dim, share.rank
     if key not in known:
         known[key] = _declared(spec, dim, share, path) or _of_parts(spec, dim, share, path, known)
@@ -74,11 +74,11 @@ def _of_parts(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Di
 
 
 def _turns(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Division]) -> dict[str, int]:
-    """The number of the share of each layer that this rank has, by the layer's path below `spec`.
+    """Which share of each layer this rank has: the number of the share, by the layer's path below `spec`.
 
-    It is the rank's own number where the layer divides evenly. Other shares are rotated, so that all ranks have about equally
-    many parameters of the layers up to this one. Nothing is rotated in a stack whose layers share something that is divided by
-    heads: a value that one layer gives to another, or scores that are added in every layer.
+    Share 0 is that of rank 0, and so on, where the layer divides evenly. Other shares are rotated, so that all ranks have about
+    equally many parameters of the layers up to this one. Nothing is rotated in a stack whose layers share something that is
+    divided by heads: a value that one layer gives to another, or scores that are added in every layer.
     """
     layers = {below: part for below, part in spec.children() if part.kind == "layer" and "." in below}
     shared = any(layer.takes for layer in layers.values()) or any(

@@ -360,7 +360,7 @@ class Batch:
 
 
 def _selected(parts: Iterable[SampledTokens], stay: abc.Sequence[int]) -> Iterator[SampledTokens]:
-    """Select rows by their indices `stay`, which count the rows of all parts together."""
+    """The rows `stay` of the parts, whose rows are numbered on from part to part."""
     start = 0
     for sampled in parts:
         stop = start + len(sampled.sequences)
