@@ -14,6 +14,7 @@ import pytest
 
 import zoo
 from tests.helpers.small_llama import NUMBERS
+from tests.helpers.waiting import wait_until
 from zoo.checkpoint.convert import convert
 from zoo.config import Config
 from zoo.host.registry import default_registry
@@ -45,13 +46,6 @@ def started(tmp_path, *arguments, **how):
 
 
 PIPES = dict(stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
-
-
-def until(condition, seconds=60):
-    ended = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < ended, "it did not happen in time"
-        time.sleep(0.02)
 
 
 @pytest.mark.slow
@@ -109,7 +103,7 @@ def test_ctrl_c_before_the_first_step_leaves_nothing(where, tmp_path):
         return True
 
     try:
-        until(opened)
+        wait_until(opened)
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=120)
     finally:
@@ -151,7 +145,7 @@ def test_ctrl_c_is_answered_inside_a_computation_that_does_not_return(tmp_path):
 def test_killed_among_its_steps_it_is_resumed_to_the_same_model(command, where, tmp_path):
     quiet = dict(stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     process = started(tmp_path, "train", *where, "--steps", "200", **quiet)
-    until(lambda: state_path(tmp_path / "out").exists())
+    wait_until(lambda: state_path(tmp_path / "out").exists())
     process.kill()
     process.wait()
     assert open_state(state_path(tmp_path / "out")).step in (50, 100, 150, 200)
@@ -189,13 +183,13 @@ def test_on_a_terminal_something_is_seen_at_once_and_ctrl_c_is_answered(where, t
         return mark in shown
 
     try:
-        until(lambda: drawn("reading the corpus" if task == "train" else "asking"))
-        until(lambda: drawn("tokens/s" if task == "train" else "%"))
+        wait_until(lambda: drawn("reading the corpus" if task == "train" else "asking"))
+        wait_until(lambda: drawn("tokens/s" if task == "train" else "%"))
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         if task == "train":
-            until(lambda: drawn("stopping after this step"))
-        until(lambda: drawn("\0") or process.poll() is not None)
+            wait_until(lambda: drawn("stopping after this step"))
+        wait_until(lambda: drawn("\0") or process.poll() is not None)
         assert process.wait(60) == 130
     finally:
         process.kill()

@@ -5,11 +5,11 @@ import json
 import signal
 import socket
 import threading
-import time
 from contextlib import contextmanager
 from functools import cache
 
 import zoo
+from tests.helpers.waiting import PATIENCE, wait_until
 from zoo_serve.access import Access
 from zoo_serve.app import application
 from zoo_serve.metrics import Metrics
@@ -84,7 +84,7 @@ class Serving:
 
     def open(self, data=b""):
         """A connection on which these bytes were sent."""
-        made = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        made = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
         made.sendall(data)
         return made
 
@@ -94,7 +94,7 @@ class Serving:
 
     def ask(self, body=None, path="/v1/completions", method="POST", **headers):
         """The status, the headers, and the body of a response, parsed where it is JSON."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         given = {**(JSON if method == "POST" else {}), **{k.replace("_", "-"): v for k, v in headers.items()}}
         data = body if body is None or isinstance(body, bytes | str) else json.dumps(body)
         connection.request(method, path, data, given)
@@ -135,14 +135,6 @@ def request_bytes(body, path="/v1/completions", **headers):
     lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
     lines += [f"Content-Length: {len(data)}", *(f"{k.replace('_', '-')}: {v}" for k, v in headers.items())]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + data
-
-
-def wait_until(true, seconds=20):
-    """Wait until something is true; it must become so."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not become true"
-        time.sleep(0.005)
 
 
 def response_of(connection):

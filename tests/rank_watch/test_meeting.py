@@ -12,6 +12,7 @@ from contextlib import suppress
 import pytest
 
 from tests.helpers.ranks import free_ports
+from tests.helpers.waiting import PATIENCE
 from zoo.errors import RankError
 from zoo.rank_watch.launcher import launched, launched_rank, meeting_point, start_seconds
 from zoo.rank_watch.peers import MOST, Peer, accept, connect
@@ -76,14 +77,14 @@ def test_one_rank_of_mpi_has_nobody_to_meet(tmp_path):
 
 def test_a_port_that_rank_0_chose_is_read_from_its_file(tmp_path):
     file, found = tmp_path / "port", []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     other = threading.Thread(
         target=lambda: found.append(connect("127.0.0.1", file, 1, deadline, FACTS)), daemon=True
     )
     other.start()
     meeting = Meeting(file, 2)
     for one in (meeting, other):
-        one.join(20)
+        one.join(PATIENCE)
     assert [peer.rank for peer in meeting.found] == [1] and [peer.rank for peer in found] == [0]
     assert os.listdir(tmp_path) == ["port"]
 
@@ -118,7 +119,7 @@ def port():
 class Meeting(threading.Thread):
     """Rank 0 of `size`, which waits for the others; `found` is its peers or its error."""
 
-    def __init__(self, port, size, seconds=20.0):
+    def __init__(self, port, size, seconds=PATIENCE):
         super().__init__(daemon=True)
         self.arguments, self.seconds = ("127.0.0.1", port, size), seconds
         self.start()
@@ -132,7 +133,7 @@ class Meeting(threading.Thread):
 
 def come(port, *lines):
     """A connection to rank 0 that says some lines."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             connection = socket.create_connection(("127.0.0.1", port))
@@ -162,7 +163,7 @@ def test_strangers_neither_join_nor_hold_up_the_ranks(port):
         come(port, hello("1")),
     ]
     ranks = [come(port, hello(2)), come(port, hello(2)), come(port, hello(1))]
-    meeting.join(20)
+    meeting.join(PATIENCE)
     assert [peer.rank for peer in meeting.found] == [1, 2]
     for connection in (*strangers, *ranks):
         connection.close()
@@ -172,7 +173,7 @@ def test_strangers_neither_join_nor_hold_up_the_ranks(port):
 def test_a_rank_that_does_not_come_is_named(port):
     meeting = Meeting(port, 3, seconds=1.0)
     first = come(port, hello(1))
-    meeting.join(20)
+    meeting.join(PATIENCE)
     assert meeting.found == "rank 2 did not come; all ranks end"
     assert json.loads(first.makefile().readline()) == {"end": 1}
 
@@ -180,7 +181,7 @@ def test_a_rank_that_does_not_come_is_named(port):
 def test_a_rank_of_another_version_is_named_with_both(port):
     meeting = Meeting(port, 2)
     come(port, hello(1, mlx="3"))
-    meeting.join(20)
+    meeting.join(PATIENCE)
     assert meeting.found == "rank 1 has the mlx version 3, rank 0 has 2; all ranks must have the same"
 
 
@@ -193,8 +194,8 @@ def test_a_rank_that_reached_itself_is_not_taken_for_rank_0(port, monkeypatch):
         socket, "create_connection", lambda *given, **named: first.pop() if first else real(*given, **named)
     )
     meeting = Meeting(port, 2)
-    peer = connect("127.0.0.1", port, 1, time.monotonic() + 20, FACTS)
-    meeting.join(20)
+    peer = connect("127.0.0.1", port, 1, time.monotonic() + PATIENCE, FACTS)
+    meeting.join(PATIENCE)
     assert [peer.rank for peer in meeting.found] == [1] and itself.fileno() < 0
     peer.connection.close()
 

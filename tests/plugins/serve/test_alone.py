@@ -6,8 +6,8 @@ import mlx.core as mx
 import pytest
 
 import zoo
-from tests.helpers.serving import LONG, PROMPT, alone, serving, wait_until
-from tests.plugins.serve.test_faults import in_background
+from tests.helpers.serving import LONG, PROMPT, alone, serving
+from tests.helpers.waiting import in_background, wait_until
 from zoo.architecture import Strategy, hookimpl
 from zoo.generation import Step
 from zoo.generation.loop.batch import DecodeStep

@@ -11,7 +11,8 @@ from http.client import HTTPResponse
 import pytest
 
 import zoo
-from tests.helpers.serving import LONG, PROMPT, request_bytes, response_of, serving, wait_until
+from tests.helpers.serving import LONG, PROMPT, request_bytes, response_of, serving
+from tests.helpers.waiting import in_background, wait_until
 from zoo_serve import http, server
 from zoo_serve.service import Limits
 
@@ -28,19 +29,6 @@ def vanish(connection):
     """Close a connection without a farewell."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
-
-
-def in_background(function, *arguments):
-    """Call a function in a thread; gives the function that waits for its value."""
-    values = []
-    thread = threading.Thread(target=lambda: values.append(function(*arguments)), daemon=True)
-    thread.start()
-
-    def value():
-        thread.join(60)
-        return values[0]
-
-    return value
 
 
 @pytest.mark.parametrize("leave", [vanish, socket.socket.close], ids=["reset", "closed"])

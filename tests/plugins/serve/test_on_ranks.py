@@ -13,7 +13,7 @@ import pytest
 
 import zoo
 from tests.helpers.ranks import Launched, exit_statuses, launch, zoo_lines
-from tests.helpers.serving import wait_until
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 PROMPT = "The capital city of China is"
@@ -61,7 +61,7 @@ def served(*options):
         port = free.getsockname()[1]
     with Launched(2, "-m", "zoo", "serve", "llama", "--port", port, *options) as run:
         ask = Asked(run, port)
-        wait_until(ask.ready, 100)
+        wait_until(ask.ready)
         yield ask
 
 

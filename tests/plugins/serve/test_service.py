@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 import zoo
-from tests.helpers.serving import LONG, PROMPT, serving, wait_until
-from tests.plugins.serve.test_faults import in_background
+from tests.helpers.serving import LONG, PROMPT, serving
+from tests.helpers.waiting import in_background, wait_until
 from zoo_serve import server
 from zoo_serve.requests import GenerationRequest, RequestError
 from zoo_serve.service import Limits

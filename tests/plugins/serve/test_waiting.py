@@ -6,8 +6,8 @@ import threading
 import pytest
 
 import zoo
-from tests.helpers.serving import LONG, alone, response_of, serving, wait_until
-from tests.plugins.serve.test_faults import in_background
+from tests.helpers.serving import LONG, alone, response_of, serving
+from tests.helpers.waiting import in_background, wait_until
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo_serve import http, service, worker

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 import zoo
-from tests.helpers.serving import LONG, PROMPT, alone, serving, wait_until
-from tests.plugins.serve.test_faults import in_background
+from tests.helpers.serving import LONG, PROMPT, alone, serving
+from tests.helpers.waiting import in_background, wait_until
 from zoo import rank_watch, runtime
 from zoo.cache import CachePolicy
 from zoo.errors import DoesNotFit, RankError
