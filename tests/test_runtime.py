@@ -72,6 +72,17 @@ def test_mlx_before_zoo_is_too_late_and_said():
         assert runtime.on_gpu() or "import zoo before mlx" in advice[0]
 
 
+@pytest.mark.parametrize("given", [{}, {"MKL_NUM_THREADS": "3"}])
+@pytest.mark.parametrize(("ranks", "threads"), [(1, None), (4, "2"), (16, "1")])
+def test_ranks_on_one_machine_share_its_processors(monkeypatch, given, ranks, threads):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(8), raising=False)
+    environment = given | {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": str(ranks)}
+    assert machine.processors(environment) == max(1, 8 // ranks)
+    machine.limit_threads(environment)
+    assert environment.get("OMP_NUM_THREADS") == (None if given else threads)
+
+
 def test_a_fused_function_can_be_copied_with_the_module_that_holds_it(monkeypatch):
     monkeypatch.setattr(device, "on_gpu", lambda: True)
     assert copy.deepcopy({"activation": runtime.fused(lambda x: x * 2)})["activation"] is not None

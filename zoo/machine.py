@@ -10,12 +10,13 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
+from zoo.rank_watch.launcher import ranks_here
 from zoo.symbols import address, define
 from zoo.vector_products import sgemm
 
@@ -45,9 +46,16 @@ def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str
     elif "mlx.core" in sys.modules:
         _blas = "MLX's own: mlx was imported before zoo, too late to load a faster one"
     else:
+        limit_threads(environ)
         names = [wanted] if wanted else by_processor()
         _blas = next((name for name in names if LOADERS[name]()), "MLX's own")
     return _blas
+
+
+def limit_threads(environ: dict[str, str] | os._Environ[str]) -> None:
+    """Where a machine has several ranks, give a BLAS as many threads as a rank has processors, unless `THREADS` are set."""
+    if ranks_here(environ) > 1 and not any(name in environ for name in THREADS):
+        environ["OMP_NUM_THREADS"] = str(processors(environ))
 
 
 def by_processor(cpuinfo: str = "/proc/cpuinfo") -> list[str]:
@@ -99,6 +107,13 @@ def _load_globally(*libraries: str) -> bool:
 def blas() -> str:
     """The name of the BLAS that multiplies matrices on the CPU."""
     return _blas
+
+
+def processors(environ: Mapping[str, str] = os.environ) -> int:
+    """The processors that this process may use: its share where the machine has several ranks."""
+    installed = os.cpu_count() or 1
+    allowed = len(os.sched_getaffinity(0)) if sys.platform == "linux" else installed
+    return max(1, min(allowed, installed // ranks_here(environ)))
 
 
 def total_memory() -> int | None:

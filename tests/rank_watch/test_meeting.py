@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.ranks import free_ports
 from tests.helpers.waiting import PATIENCE
 from zoo.errors import RankError
-from zoo.rank_watch.launcher import launched, launched_rank, meeting_point, start_seconds
+from zoo.rank_watch.launcher import launched, launched_rank, meeting_point, ranks_here, start_seconds
 from zoo.rank_watch.peers import MOST, Peer, accept, connect
 
 FACTS = {"zoo": "1", "mlx": "2", "pid": 1, "process": "here"}
@@ -36,6 +36,14 @@ def test_ranks_meet_at_the_port_before_the_one_that_mlx_listens_on(hosts):
     environment = hosts('[["10.0.0.1:5000"], ["10.0.0.2:5001"]]')
     assert launched(environment) and launched_rank(environment) == 1
     assert meeting_point(environment) == ("10.0.0.1", 4999, 2)
+
+
+def test_ranks_of_a_machine_are_counted_by_its_address(hosts):
+    assert ranks_here({}) == 1
+    assert ranks_here(hosts('[["10.0.0.1:5000"], ["10.0.0.2:5001"]]')) == 1
+    assert ranks_here(hosts('[["10.0.0.1:5000"], ["10.0.0.2:5000"], ["10.0.0.2:5001"]]')) == 2
+    assert ranks_here(hosts('{"not": "hosts"}')) == ranks_here({"MLX_RANK": "0"}) == 1
+    assert ranks_here(MPI) == ranks_here({"PMI_RANK": "0", "MPI_LOCALNRANKS": "2"}) == 2
 
 
 def test_another_address_can_be_given(hosts):

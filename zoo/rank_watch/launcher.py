@@ -79,6 +79,19 @@ def mpi_size(environ: Mapping[str, str] = os.environ) -> int:
     return int(environ.get("OMPI_COMM_WORLD_SIZE") or environ.get("PMI_SIZE") or 1)
 
 
+def ranks_here(environ: Mapping[str, str] = os.environ) -> int:
+    """The number of ranks on this machine, with this one; 1 where the launcher does not say it."""
+    if not launched(environ):
+        return 1
+    try:
+        if "MLX_RANK" not in environ:
+            return int(environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or environ.get("MPI_LOCALNRANKS") or 1)
+        hosts = [_split(addresses[0])[0] for addresses in _json_file(environ["MLX_HOSTFILE"])]
+        return hosts.count(hosts[launched_rank(environ)])
+    except (KeyError, OSError, ValueError, IndexError, TypeError):
+        return 1  # `meeting_point` says what is wrong
+
+
 def _given_address(environ: Mapping[str, str]) -> tuple[str, int] | None:
     address = environ.get("ZOO_RANKS_ADDRESS")
     return _split(address) if address else None

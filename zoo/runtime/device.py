@@ -15,7 +15,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.errors import ZooError
-from zoo.machine import blas, total_memory
+from zoo.machine import blas, processors, total_memory
 from zoo.rank_watch.launcher import launched, mpi_size
 
 MOST_THREADS = 8  # more are limited by memory bandwidth
@@ -61,7 +61,7 @@ def dequantized_dtype() -> Any:
 
 def threads() -> int:
     """The number of threads that run numpy's operations in parallel."""
-    return min(os.cpu_count() or 1, MOST_THREADS)
+    return min(processors(), MOST_THREADS)
 
 
 def assign_streams(sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def on_stream(stream: mx.Stream | None) -> AbstractContextManager[Any]:
 
 @cache
 def side_streams() -> tuple[Any, ...]:
-    """The streams for work on many arrays at once, one per core; on a GPU the default one.
+    """The streams for work on many arrays at once, one per core of this process; on a GPU the default one.
 
     They are made once, since each has a thread that never ends.
     """
@@ -91,7 +91,7 @@ def side_streams() -> tuple[Any, ...]:
         return (None,)
     # A version of MLX whose streams belong to one thread has streams that each thread makes for itself.
     new = getattr(mx, "new_thread_local_stream", mx.new_stream)
-    return tuple(new(mx.cpu) for _ in range(min(os.cpu_count() or 1, MOST_CASTS)))
+    return tuple(new(mx.cpu) for _ in range(min(processors(), MOST_CASTS)))
 
 
 def has_fused_kernels() -> bool:
