@@ -14,7 +14,7 @@ def level(runs: int) -> str:
 
 
 def value(figures: Figures, name: str, unit: str) -> str:
-    """A metric with its unit and the range of its runs: "1.2 s (1.1–1.4 s)".
+    """A metric with its unit and the range of its runs: "1.2 s (1.1–1.4)", "1.1 s (980 ms–1.2 s)".
 
     Alone are counts and bytes, which are nearly the same in each run, and numbers whose runs are not on record.
     """
@@ -28,8 +28,8 @@ def value(figures: Figures, name: str, unit: str) -> str:
     if len(runs) < 2:
         return f"{text} (one run)"
     low, high = (format_value(end, unit) for end in (min(runs), max(runs)))
-    if low.partition(" ")[2] == high.partition(" ")[2]:
-        low = low.partition(" ")[0]
+    if len({one.partition(" ")[2] for one in (text, low, high)}) == 1:
+        low, high = (one.partition(" ")[0] for one in (low, high))
     return f"{text} ({low}–{high})"
 
 

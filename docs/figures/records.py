@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,8 +25,15 @@ def machine(versions: Mapping[str, str]) -> str:
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table in Markdown, its first column of words, the others of numbers."""
-    for line in (heads, ["---", *("---:" for _ in heads[1:])], *rows):
+    for line in (heads, ["---", *("---:" for _ in heads[1:])], *(map(in_whole_parts, row) for row in rows)):
         print("|", " | ".join(line), "|")
+
+
+def in_whole_parts(cell: str) -> str:
+    """A cell of numbers, "12 ms (11–14)", so that a line breaks only before a bracket or after a comma."""
+    if not cell[:1].isdigit():
+        return cell
+    return re.sub(r"(?<!,) (?!\()", "\N{NO-BREAK SPACE}", cell).replace("–", "–\N{WORD JOINER}")
 
 
 def console(command: Mapping[str, Any], first: int = 0, last: int | None = None) -> str:

@@ -165,7 +165,7 @@ def test_tables_of_benchmarks_have_ranges(draw):
         return {"load_seconds": ordered[len(runs) // 2], "runs": [{"load_seconds": run} for run in runs]}
 
     own, peer = engine(1.0, 2.0, 3.0), engine(2.0, 2.0, 4.0)
-    assert value(own, "load_seconds", "s") == "2 s (1–3 s)"
+    assert value(own, "load_seconds", "s") == "2 s (1–3)"
     assert value(engine(2.0), "load_seconds", "s") == "2 s (one run)"
     assert value({}, "load_seconds", "s") == "–"
     assert value(engine(0.5, 1.5, 1.0), "load_seconds", "s") == "1 s (500 ms–1.5 s)"
@@ -176,5 +176,13 @@ def test_tables_of_benchmarks_have_ranges(draw):
     assert quotient(both, "long", "short") == "2.0 (2.0–4.0)"
     assert rows({"engines": {"zoo": own, "peer": peer}}) == [
         ["", "zoo", "peer", "zoo / peer"],
-        ["loading", "2 s (1–3 s)", "2 s (2–4 s)", "1.00 × (0.50–1.00)"],
+        ["loading", "2 s (1–3)", "2 s (2–4)", "1.00 × (0.50–1.00)"],
     ]
+
+
+def test_lines_of_a_tables_numbers_break_before_a_bracket_or_after_a_comma(draw):
+    from figures.records import in_whole_parts
+
+    assert in_whole_parts("12 ms (9 ms–1 s)").split(" ") == ["12\xa0ms", "(9\xa0ms–\u20601\xa0s)"]
+    assert in_whole_parts("0.9 of 1.1, met").split(" ") == ["0.9\xa0of\xa01.1,", "met"]
+    assert in_whole_parts("zoo, 2 ranks (one run)") == "zoo, 2 ranks (one run)"
