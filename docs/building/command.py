@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from docutils import nodes
 
-from building.command_help import command_help
+from building.command_help import command_help, parts
 from building.directive import ZooDirective, boxed, literal
 
 
@@ -24,10 +24,10 @@ class CommandDirective(ZooDirective):
         return [boxed(*shown, classes=("zoo-command",))]
 
     def paragraph(self, text: str) -> nodes.paragraph:
-        """A paragraph in which what stands between backquotes is code."""
+        """A paragraph of a help text. What is no code may have typographic dashes and quotes."""
         node = nodes.paragraph()
-        for number, part in enumerate(text.split("`")):
-            node += nodes.literal(part, part) if number % 2 else nodes.Text(part)
+        for part, is_code in parts(text):
+            node += nodes.literal(part, part) if is_code else nodes.Text(part)
         return node
 
     def listed(self, rows: list[tuple[str, str]]) -> nodes.definition_list:

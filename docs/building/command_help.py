@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from typing import Any
 import click
 
 from zoo.cli.setting_options import EVERYTHING
+
+CODE = re.compile(r"""`([^`]+)`|((?<![\w-])--?[a-z][\w-]*|<!--.*?-->|\{.*?\}|'"'|"[^"]+")""")
 
 
 @dataclass
@@ -59,6 +62,18 @@ def command_help(group: click.Group, path: str) -> CommandHelp:
     context.meta[EVERYTHING] = True
     command.format_options(context, Recorder(made))
     return made
+
+
+def parts(text: str) -> Iterator[tuple[str, bool]]:
+    """The parts of a help text, each with whether it is code: options, JSON, and what stands in backquotes or in quotes."""
+    end = 0
+    for found in CODE.finditer(text):
+        if found.start() > end:
+            yield text[end : found.start()], False
+        yield found[1] or found[2], True
+        end = found.end()
+    if end < len(text):
+        yield text[end:], False
 
 
 def paths(group: click.Group) -> list[str]:

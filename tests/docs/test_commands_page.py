@@ -45,6 +45,17 @@ def test_settings_that_strategies_declare_are_told(tool):
     assert tool.command_help(cli, "run").usage == "zoo run [OPTIONS] SOURCE [PROMPT]"
 
 
+def test_options_in_a_text_are_code_so_that_their_hyphens_stay(tool):
+    text = """As --out, -q's and (--top-k 4); `a -- b`, top-k - 1, {"4": -5} <!-- end -->, '"' or "-"."""
+    code = ["--out", "-q", "--top-k", "a -- b", '{"4": -5}', "<!-- end -->", "'\"'", '"-"']
+    assert [part for part, is_code in tool.parts(text) if is_code] == code
+    assert "".join(part for part, _ in tool.parts(text)) == text.replace("`", "")
+    for path in tool.paths(cli):
+        found = tool.command_help(cli, path)
+        for told in [*found.text, *(text for _, rows in found.sections for _, text in rows)]:
+            assert "--" not in "".join(part for part, is_code in tool.parts(told) if not is_code)
+
+
 def test_every_option_is_told(tool):
     for path in tool.paths(cli):
         command, context = cli, click.Context(cli, info_name="zoo", **cli.context_settings)
