@@ -26,6 +26,27 @@ class Links(HTMLParser):
                 self.found.append(value)
 
 
+class Prose(HTMLParser):
+    """The text of a page without its code, its scripts and the sources of its formulas."""
+
+    LEFT_OUT = ("pre", "code", "script", "style", "annotation", "textarea")
+
+    def __init__(self, text):
+        super().__init__()
+        self.inside, self.parts = 0, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.inside += tag in self.LEFT_OUT
+
+    def handle_endtag(self, tag):
+        self.inside -= tag in self.LEFT_OUT
+
+    def handle_data(self, text):
+        if not self.inside:
+            self.parts.append(text)
+
+
 @cache
 def links_of(path):
     return Links(path.read_text(encoding="utf-8"))

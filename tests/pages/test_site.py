@@ -1,11 +1,12 @@
 """The docs as a reader's browser has them: every page, every link, both languages, both themes, two widths."""
 
+import re
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.helpers.site_of_docs import SITE, all_pages, bytes_by_kind, links_of, pages
+from tests.helpers.site_of_docs import SITE, Prose, all_pages, bytes_by_kind, links_of, pages
 
 WHOLE = 45_000_000  # bytes of the site
 REST = 24_000_000  # of it, without the weights of the models that run in the page
@@ -51,6 +52,17 @@ def test_the_whole_site_is_small():
     told = ", ".join(f"{kind} {size / 1e6:.1f} MB" for kind, size in found.most_common())
     assert found.total() < WHOLE, told
     assert found.total() - found["live"] < REST, told
+
+
+MARKUP = re.compile(
+    r"\$\S.{,30}|\\[a-z]{3,}.{,30}|\]\(.{,30}|\{[a-z]{3,}\}|```"
+)  # of formulas, links, roles and code
+
+
+@pytest.mark.parametrize("name", READ)
+def test_no_markup_is_left_in_the_text(name):
+    prose = "".join(Prose((SITE / name).read_text(encoding="utf-8")).parts)
+    assert MARKUP.findall(prose) == []
 
 
 @pytest.mark.parametrize("path", all_pages(), ids=lambda path: str(path.relative_to(SITE)))
