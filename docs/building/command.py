@@ -24,7 +24,7 @@ class CommandDirective(ZooDirective):
         return [boxed(*shown, classes=("zoo-command",))]
 
     def paragraph(self, text: str) -> nodes.paragraph:
-        """A paragraph of a help text. What is no code may have typographic dashes and quotes."""
+        """A paragraph of a help text. Sphinx makes dashes and quotes typographic, except those of code."""
         node = nodes.paragraph()
         for part, is_code in parts(text):
             node += nodes.literal(part, part) if is_code else nodes.Text(part)

@@ -65,7 +65,7 @@ def command_help(group: click.Group, path: str) -> CommandHelp:
 
 
 def parts(text: str) -> Iterator[tuple[str, bool]]:
-    """The parts of a help text, each with whether it is code: options, JSON, and what stands in backquotes or in quotes."""
+    """The parts of a help text, and whether each is code: options, JSON, comments of HTML, what is in backquotes or quotes."""
     end = 0
     for found in CODE.finditer(text):
         if found.start() > end:

@@ -85,7 +85,8 @@ def ranks_here(environ: Mapping[str, str] = os.environ) -> int:
         return 1
     try:
         if "MLX_RANK" not in environ:
-            return int(environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or environ.get("MPI_LOCALNRANKS") or 1)
+            local = environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or environ.get("MPI_LOCALNRANKS") or 1
+            return max(1, int(local))
         hosts = [_split(addresses[0])[0] for addresses in _json_file(environ["MLX_HOSTFILE"])]
         return hosts.count(hosts[launched_rank(environ)])
     except (KeyError, OSError, ValueError, IndexError, TypeError):
