@@ -34,7 +34,7 @@ def divided(spec: Spec, dim: int, share: Share, path: str = "") -> Division:
 
 
 def _divided(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Division]) -> Division:
-    """The division of a part, with names below the part. `known` caches divisions."""
+    """The division of a part. Its names are relative to the part. `known` caches divisions."""
     key = id(spec), dim, share.rank
     if key not in known:
         known[key] = _declared(spec, dim, share, path) or _of_parts(spec, dim, share, path, known)

@@ -360,7 +360,7 @@ class Batch:
 
 
 def _selected(parts: Iterable[SampledTokens], stay: abc.Sequence[int]) -> Iterator[SampledTokens]:
-    """The rows `stay` of the parts, whose rows are numbered on from part to part."""
+    """Each part with only those of its rows that are in `stay`. Rows are numbered across the parts, from 0."""
     start = 0
     for sampled in parts:
         stop = start + len(sampled.sequences)
