@@ -53,7 +53,7 @@ def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str
 
 
 def limit_threads(environ: dict[str, str] | os._Environ[str]) -> None:
-    """Where a machine has several ranks, give a BLAS as many threads as a rank has processors, unless `THREADS` are set."""
+    """If this machine has several ranks, limit the threads of a BLAS to a rank's share of the processors, unless `THREADS` do."""
     if ranks_here(environ) > 1 and not any(name in environ for name in THREADS):
         environ["OMP_NUM_THREADS"] = str(processors(environ))
 
@@ -110,7 +110,7 @@ def blas() -> str:
 
 
 def processors(environ: Mapping[str, str] = os.environ) -> int:
-    """The processors that this process may use: its share where the machine has several ranks."""
+    """The number of processors that this process may use. Several ranks on one machine share them evenly."""
     installed = os.cpu_count() or 1
     allowed = len(os.sched_getaffinity(0)) if sys.platform == "linux" else installed
     return max(1, min(allowed, installed // ranks_here(environ)))

@@ -13,7 +13,8 @@ from zoo.errors import RankError, in_words
 # What `mlx.launch` and the launchers of MPI set for each process.
 LAUNCHED = ("MLX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
-
+# Errors of reading settings that have not the form that launchers give them.
+UNREADABLE = (KeyError, OSError, ValueError, IndexError, TypeError, AttributeError)
 SILENCE = 15.0  # seconds
 START = 60.0  # seconds
 STALL = 600.0  # seconds
@@ -58,7 +59,7 @@ def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int | P
             return *given, size
         host, port = _split(address)
         return host, port - 1, size  # MLX listens on the port that the launcher names
-    except (KeyError, OSError, ValueError, IndexError, TypeError) as error:
+    except UNREADABLE as error:
         raise RankError(f"the ranks' addresses cannot be read: {in_words(error)}") from error
 
 
@@ -89,7 +90,7 @@ def ranks_here(environ: Mapping[str, str] = os.environ) -> int:
             return max(1, int(local))
         hosts = [_split(addresses[0])[0] for addresses in _json_file(environ["MLX_HOSTFILE"])]
         return hosts.count(hosts[launched_rank(environ)])
-    except (KeyError, OSError, ValueError, IndexError, TypeError):
+    except UNREADABLE:
         return 1  # `meeting_point` says what is wrong
 
 
