@@ -18,6 +18,7 @@ import pytest
 from tests.helpers import one_core  # isort: skip (before mlx)
 import zoo  # noqa: F401 (before mlx, so that the fast BLAS is loaded)
 from tests.helpers.loopback_hub import ID, Hub, Repository
+from tests.helpers.waiting import PATIENCE
 from zoo import runtime
 from zoo.checkpoint.convert import save
 from zoo.host.registry import default_registry
@@ -86,7 +87,7 @@ def cpu(monkeypatch):
 def process(tmp_path):
     """Run `zoo …` as a user would, in a process of its own; gives the finished process, output as text."""
 
-    def call(*arguments, stdin="", environment=None, timeout=120):
+    def call(*arguments, stdin="", environment=None, timeout=PATIENCE):
         return subprocess.run(
             [sys.executable, "-m", "zoo", *map(str, arguments)],
             input=stdin,

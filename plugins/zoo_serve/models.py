@@ -23,7 +23,7 @@ from zoo.generation.prefix_cache import unsupported as uncachable
 from zoo.loading import Loaded
 from zoo_serve.conversations import Conversations
 
-MOST_MOMENTS = 100  # that are waited for who still holds a model
+HELD_SECONDS = 2  # that the worker waits until nothing holds a dropped model
 PREFILL_SHARE = 1 / 4  # of the time, while answers are generated
 
 
@@ -194,10 +194,10 @@ class ModelTable:
 
     def free_memory(self) -> None:
         """Give back the memory of models that were dropped. Requests that have just ended may hold one a moment longer."""
-        for _ in range(MOST_MOMENTS):
-            if all(model() is None for model in self._dropped):
-                break
-            time.sleep(0.001)
-            gc.collect()
+        end, pause = time.monotonic() + HELD_SECONDS, 0.001
+        while any(model() is not None for model in self._dropped) and time.monotonic() < end:
+            time.sleep(pause)
+            gc.collect()  # slow where the process has many objects
+            pause = min(2 * pause, 0.1)
         self._dropped.clear()
         runtime.release_memory()

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.helpers.slow_run import slow_run
+from tests.helpers.waiting import PATIENCE
 from zoo import runtime
 
 ENGLISH = "The capital city of China is"
@@ -250,7 +251,7 @@ def test_ctrl_c_ends_with_what_was_generated(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.read(5)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert b"Traceback" not in err and b"generated" in err
 

@@ -11,6 +11,7 @@ import pexpect
 import pytest
 from click.shell_completion import ShellComplete
 
+from tests.helpers.waiting import PATIENCE
 from zoo import runtime
 from zoo.cli import cli
 from zoo.runtime import device
@@ -63,7 +64,7 @@ def test_bash_itself_completes_commands_options_architectures_and_presets(tmp_pa
     program.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TERM": "dumb", "PS1": ""}
     bash = pexpect.spawn(
-        "bash", ["--norc", "--noprofile"], encoding="utf-8", timeout=60, cwd=tmp_path, env=environment
+        "bash", ["--norc", "--noprofile"], encoding="utf-8", timeout=PATIENCE, cwd=tmp_path, env=environment
     )
     try:
         bash.sendline('eval "$(_ZOO_COMPLETE=bash_source zoo)"; echo rea""dy')

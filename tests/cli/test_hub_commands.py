@@ -21,6 +21,7 @@ from click.testing import CliRunner
 import zoo
 import zoo_llama
 from tests.helpers.loopback_hub import ID, PROMPT, Repository, answers
+from tests.helpers.waiting import PATIENCE
 from zoo.architecture import Preset, hookimpl
 from zoo.checkpoint import hub_guard
 from zoo.cli import cli
@@ -189,7 +190,7 @@ def test_a_terminal_asks_before_a_preset_is_downloaded(hub, repository, site, sa
     )
     environment = {**os.environ, **hub.environment, **site.environment, "COLUMNS": "200"}
     arguments = ["-m", "zoo", "run", "short", PROMPT, "--max-tokens", "4"]
-    process = pexpect.spawn(sys.executable, arguments, env=environment, encoding="utf-8", timeout=120)
+    process = pexpect.spawn(sys.executable, arguments, env=environment, encoding="utf-8", timeout=PATIENCE)
     process.expect_exact(f"{ID}: download 2.1 MB? [y/N]: ")
     process.sendline(said)
     process.expect_exact(" Beijing" if said == "y" else f"zoo: error: {ID}: not downloaded")

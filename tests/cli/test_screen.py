@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.helpers.waiting import PATIENCE
+
 PROMPT = "The capital of France is"
 
 
@@ -40,7 +42,7 @@ def on_a_terminal(*arguments):
             break
         seen += piece
     os.close(leader)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     return seen.decode("utf-8", "replace")
 
 

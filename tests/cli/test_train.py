@@ -14,7 +14,7 @@ import pytest
 
 import zoo
 from tests.helpers.small_llama import NUMBERS
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE, wait_until
 from zoo.checkpoint.convert import convert
 from zoo.config import Config
 from zoo.host.registry import default_registry
@@ -79,7 +79,7 @@ def test_ctrl_c_saves_says_so_and_exits_130(where, tmp_path):
         if line.startswith("step 200"):
             break
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=120)
+    out, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130 and out == ""
     assert "stopping after this step, to save it" in errors
     step = int(re.search(r"stopped and saved at step (\d+) of 1000000", errors)[1])
@@ -105,7 +105,7 @@ def test_ctrl_c_before_the_first_step_leaves_nothing(where, tmp_path):
     try:
         wait_until(opened)
         process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=120)
+        out, errors = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
         for writer in writers:
@@ -135,7 +135,7 @@ def test_ctrl_c_is_answered_inside_a_computation_that_does_not_return(tmp_path):
     try:
         assert process.stdout.readline() == "inside\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(120) == 130
+        assert process.wait(PATIENCE) == 130
         assert process.stdout.read() == ""
     finally:
         process.kill()
@@ -190,7 +190,7 @@ def test_on_a_terminal_something_is_seen_at_once_and_ctrl_c_is_answered(where, t
         if task == "train":
             wait_until(lambda: drawn("stopping after this step"))
         wait_until(lambda: drawn("\0") or process.poll() is not None)
-        assert process.wait(60) == 130
+        assert process.wait(PATIENCE) == 130
     finally:
         process.kill()
         process.wait()

@@ -7,6 +7,8 @@ import sys
 
 import pexpect
 
+from tests.helpers.waiting import PATIENCE
+
 CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|[=>])")
 BEGINS, ENDS = "\x1b[?2004h", "\x1b[?2004l"  # the line editor takes pasted text, and no longer does
 
@@ -36,7 +38,7 @@ class Chat:
             },
             encoding="utf-8",
             dimensions=(24, 100),
-            timeout=60,
+            timeout=PATIENCE,
             preexec_fn=_hear,
         )
         self.child.delaybeforesend = None

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from tests.helpers import one_core
+from tests.helpers.waiting import PATIENCE
 from zoo.machine import THREADS
 
 LAUNCHER = Path(sys.executable).with_name("mlx.launch")
@@ -90,7 +91,7 @@ class Launched:
                 pass
         return found
 
-    def wait(self, timeout=120):
+    def wait(self, timeout=PATIENCE):
         """What it printed, as a `CompletedProcess`; TimeoutExpired after so many seconds."""
         output, errors = self.process.communicate(timeout=timeout)
         left = self.processes()
@@ -101,7 +102,7 @@ class Launched:
         return subprocess.CompletedProcess(self.process.args, self.process.returncode, output, errors)
 
 
-def launch(size, *command, env=None, stdin="", cwd=None, timeout=120, backend="ring"):
+def launch(size, *command, env=None, stdin="", cwd=None, timeout=PATIENCE, backend="ring"):
     """Run `python COMMAND…` on `size` ranks: a `CompletedProcess` with the output of all. No process is left."""
     with Launched(size, *command, env=env, stdin=stdin, cwd=cwd, backend=backend) as run:
         return run.wait(timeout)

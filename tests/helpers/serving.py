@@ -72,15 +72,15 @@ class Serving:
     def start(self):
         self.worker.start()
         self.thread.start()
-        assert self.ready.wait(60)
+        assert self.ready.wait(PATIENCE)
 
     def stop(self):
         self.go_on()
         if not self.service.stopping:  # a second signal would end this process
             self.server.handle_exit(signal.SIGTERM, None)
-        self.thread.join(60)
+        self.thread.join(PATIENCE)
         assert not self.thread.is_alive()
-        assert self.worker.stop(60)
+        assert self.worker.stop(PATIENCE)
 
     def open(self, data=b""):
         """A connection on which these bytes were sent."""

@@ -11,6 +11,7 @@ import pytest
 
 import zoo
 import zoo_llama
+from tests.helpers.waiting import PATIENCE
 from zoo.describe import base_of, describe
 from zoo.errors import PluginError
 from zoo.host import plugins as loader
@@ -168,7 +169,7 @@ def python(code, site):
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=PATIENCE,
         env={**os.environ, "HF_HUB_OFFLINE": "1", **site.environment},
     )
 

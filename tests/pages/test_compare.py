@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.helpers.architectures import each_architecture
+from tests.helpers.waiting import PATIENCE
 from zoo.describe import compare, describe
 from zoo.describe.diagram import diagram_of, marked, to_svg
 from zoo.describe.diagram.arrange import align, elements
@@ -53,7 +54,9 @@ MEASURE = """() => {
 def zoo(*arguments):
     command = [sys.executable, "-m", "zoo", *arguments]
     wide = os.environ | {"COLUMNS": "240"}
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, env=wide)
+    done = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", timeout=PATIENCE, env=wide
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -7,6 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.helpers.fake_server import ANSWERS, KEY, MODELS, PAGE, running
+from tests.helpers.waiting import PATIENCE
 from zoo.architecture.settings import GROUPS
 
 REFUSED = "Failed to load resource: the server responded with a status of"
@@ -100,7 +101,7 @@ def test_escape_stops_an_answer_here_and_at_the_server(opened, server):
     page.locator(".answer .text", has_text="again again").wait_for()
     page.keyboard.press("Escape")
     ended(page)
-    assert "stopped" in last(page, ".facts") and server.cancelled.wait(60)
+    assert "stopped" in last(page, ".facts") and server.cancelled.wait(PATIENCE)
 
 
 def test_an_answer_is_generated_again_and_a_question_is_edited(opened, server):

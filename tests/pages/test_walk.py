@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from tests.helpers.site_of_docs import SITE
+from tests.helpers.waiting import PATIENCE
 
 MODELS = ("llama:8b", "deepseek-v3:671b", "mamba:2.8b")
 
@@ -17,7 +18,7 @@ def said_by_the_command(context):
     command = [sys.executable, "-m", "zoo", "compare", *MODELS, "--context", str(context)]
     wide = {**os.environ, "COLUMNS": "200"}  # a row is one line
     printed = subprocess.run(
-        command, env=wide, capture_output=True, text=True, encoding="utf-8", check=True, timeout=120
+        command, env=wide, capture_output=True, text=True, encoding="utf-8", check=True, timeout=PATIENCE
     )
     row = next(line for line in printed.stdout.splitlines() if f"cache at {context:,} tokens" in line)
     return row.split("tokens", 1)[1]

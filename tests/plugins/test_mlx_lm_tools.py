@@ -21,6 +21,7 @@ from mlx_lm.tuner.callbacks import TrainingCallback
 from mlx_lm.tuner.datasets import TextDataset
 from mlx_lm.tuner.utils import load_adapters
 
+from tests.helpers.waiting import PATIENCE
 from zoo import recipe
 from zoo.blocks.position import LearnedPositions
 from zoo.cache import Cache
@@ -168,7 +169,7 @@ def test_the_server_completes_a_text(address):
     request = urllib.request.Request(
         f"{address}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         found = json.load(answer)
     mine = zoo.generate(zoo.load("llama"), PROMPTS[0], max_tokens=NEW).text
     assert found["choices"][0]["text"].strip() == mine.strip() != ""

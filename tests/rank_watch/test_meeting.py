@@ -253,7 +253,7 @@ def test_a_lost_rank_is_named_once_while_a_child_watches_too():
     """Both the thread and the forked child see that the connection is closed, unless the thread waits for Python's lock."""
     for _ in range(5):
         done = subprocess.run(
-            [sys.executable, "-c", LOST_WHILE_GUARDED], capture_output=True, text=True, timeout=120
+            [sys.executable, "-c", LOST_WHILE_GUARDED], capture_output=True, text=True, timeout=PATIENCE
         )
         assert done.stderr == "zoo: error: rank 1 ended unexpectedly; all ranks end\n"
         assert done.returncode in (1, -9)

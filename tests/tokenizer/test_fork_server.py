@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.waiting import PATIENCE
 from zoo.tokenizer import chat_process, fork_server
 from zoo.tokenizer.fork_server import ForkServer
 
@@ -74,7 +75,7 @@ def test_the_server_and_its_forks_end_with_the_process_that_asks(tmp_path):
         os.close(writing)
         server._socket.close()  # as the system does
         assert output.read() == "", "the fork has ended"
-    assert server._process.wait(timeout=60) == 0
+    assert server._process.wait(timeout=PATIENCE) == 0
 
 
 def test_a_fork_of_the_process_has_a_server_of_its_own(server, tmp_path):
@@ -93,7 +94,7 @@ def test_a_fork_of_the_process_has_a_server_of_its_own(server, tmp_path):
         assert os.read(told, 99) == b"0"
         assert answer(server, tmp_path)[2] == 0 and server._process is first
         server._socket.close()
-        assert first.wait(timeout=60) == 0, "the child does not hold its socket"
+        assert first.wait(timeout=PATIENCE) == 0, "the child does not hold its socket"
     finally:
         os.close(told)
         os.kill(child, signal.SIGKILL)

@@ -19,6 +19,7 @@ import pytest
 import zoo
 from tests.helpers import json_schemas
 from tests.helpers.tokenizer_kinds import tokenizer_of
+from tests.helpers.waiting import PATIENCE
 from zoo.errors import PromptError, ZooError
 from zoo.generation.grammar import apply_mask, compile_grammar, token_mask, vocabulary_of
 
@@ -338,5 +339,5 @@ def test_masked_logits_are_those_of_allowed_ids(size):
 
 def test_llguidance_is_imported_only_when_a_form_is_asked_for():
     code = "import sys, zoo, zoo.generation.grammar as g; g.compile_grammar(); print('llguidance' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout.strip() == "False", done.stderr

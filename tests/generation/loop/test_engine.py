@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 import zoo
+from tests.helpers.waiting import PATIENCE
 from zoo import runtime
 from zoo.errors import PromptError
 from zoo.generation.loop.engine import Engine
@@ -311,13 +312,13 @@ def test_a_second_thread_is_refused_by_name_and_the_text_stays_right():
 
     def wait(done, total):
         inside.set()
-        assert refused_twice.wait(60)
+        assert refused_twice.wait(PATIENCE)
 
     engine = Engine(loaded)
     engine.add(PROMPTS[2], max_tokens=4, prefill_chunk=4, report=wait)
     with ThreadPoolExecutor(thread_name_prefix="server") as pool:
         running = pool.submit(lambda: [step.token for _, step in engine.run()])
-        assert inside.wait(60)
+        assert inside.wait(PATIENCE)
         try:
             for method, call in (("step", engine.step), ("add", lambda: engine.add(PROMPTS[0]))):
                 with pytest.raises(

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.helpers.waiting import PATIENCE
+
 CODE = """
 import os, zoo
 
@@ -31,7 +33,7 @@ print((now("VmRSS:") - before) // 1024)
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_loads_leave_no_threads_and_streams_no_memory():
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=PATIENCE)
     threads, opened, dropped = map(int, done.stdout.split())
     assert threads <= 4, done.stderr  # those of the casts, once
     assert opened > 150 and dropped < 110

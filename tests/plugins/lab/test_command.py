@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from tests.helpers.waiting import PATIENCE
+
 pytestmark = pytest.mark.slow
 
 CODE = """
@@ -91,7 +93,7 @@ def test_ctrl_c_keeps_what_was_run(run, site, tmp_path):
     while not record.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "1 of 6 runs are kept" in said and "Traceback" not in said
     assert [path.name for path in record.parent.iterdir()] == ["heights.json"]

@@ -3,6 +3,7 @@
 import queue
 from types import SimpleNamespace
 
+from tests.helpers.waiting import PATIENCE
 from zoo_serve.models import ModelTable
 from zoo_serve.requests import RequestError
 from zoo_serve.runner import Job
@@ -21,7 +22,7 @@ def delivered(calls, count):
         worker.submit(Job(SimpleNamespace(loaded=None), deliver, call=call))
     worker.start()
     try:
-        return [found.get(timeout=60) for _ in range(count)]
+        return [found.get(timeout=PATIENCE) for _ in range(count)]
     finally:
         worker.stop()
 

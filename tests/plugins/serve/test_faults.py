@@ -12,7 +12,7 @@ import pytest
 
 import zoo
 from tests.helpers.serving import LONG, PROMPT, request_bytes, response_of, serving
-from tests.helpers.waiting import in_background, wait_until
+from tests.helpers.waiting import PATIENCE, in_background, wait_until
 from zoo_serve import http, server
 from zoo_serve.service import Limits
 
@@ -100,13 +100,13 @@ def test_a_client_that_vanishes_while_its_prompt_is_laid_out_leaves_nothing(monk
     def slowly(model, request, seconds):
         if request.stream:
             entered.set()
-            assert free.wait(60)
+            assert free.wait(PATIENCE)
         return prepare(model, request, seconds)
 
     monkeypatch.setattr(service, "prepare", slowly)
     with serving() as made:
         connection = made.send({**LONG, "stream": True})
-        assert entered.wait(60)
+        assert entered.wait(PATIENCE)
         connection.close()
         wait_until(lambda: made.service.under_way == 0)
         assert not made.service.at_rest
@@ -127,12 +127,12 @@ def test_a_client_that_vanishes_while_its_prompt_is_read_leaves_nothing(expected
         def slowly():
             made_steps = step()
             started.set()
-            assert free.wait(60)
+            assert free.wait(PATIENCE)
             return made_steps
 
         model.engine.step = slowly
         made.go_on()
-        assert started.wait(60)
+        assert started.wait(PATIENCE)
         connection.close()
         wait_until(lambda: made.service.under_way == 0)
         free.set()

@@ -13,7 +13,7 @@ import pytest
 
 import zoo
 from tests.helpers.ranks import Launched, exit_statuses, launch, zoo_lines
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.slow
 PROMPT = "The capital city of China is"
@@ -38,7 +38,7 @@ class Asked:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
         try:
-            with urllib.request.urlopen(request, timeout=120) as response:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as response:
                 return response.status, json.load(response)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)

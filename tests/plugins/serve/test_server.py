@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from tests.helpers.serving import Serving
+from tests.helpers.waiting import PATIENCE
 from zoo.host.registry import default_registry
 from zoo.loading import load
 from zoo_serve.app import ENDPOINTS
@@ -37,7 +38,7 @@ def port(tmp_path_factory):
 
 def send(port, method, path, body=None):
     """The status, headers and body of a response."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         text = None if body is None else json.dumps(body)
         connection.request(method, path, text, {"Content-Type": "application/json"})

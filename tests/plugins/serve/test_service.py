@@ -19,7 +19,7 @@ import pytest
 
 import zoo
 from tests.helpers.serving import LONG, PROMPT, serving
-from tests.helpers.waiting import in_background, wait_until
+from tests.helpers.waiting import PATIENCE, in_background, wait_until
 from zoo_serve import server
 from zoo_serve.requests import GenerationRequest, RequestError
 from zoo_serve.service import Limits
@@ -47,7 +47,7 @@ def process(*arguments, code="", wait=True, **environment):
 
 def begin(port, body):
     """A response whose stream has begun."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     return connection.getresponse()
 
@@ -76,7 +76,7 @@ def test_a_port_in_use_is_one_line():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with process("--port", port, wait=False) as made:
-            _, errors = made.communicate(timeout=60)
+            _, errors = made.communicate(timeout=PATIENCE)
     assert made.returncode == 1
     [line] = errors.splitlines()
     assert f"127.0.0.1 port {port}: Address already in use" in line
@@ -92,7 +92,7 @@ def test_sigterm_lets_answers_finish_refuses_others_and_exits_with_zero():
         with suppress(ConnectionRefusedError):
             wait_until(lambda: not socket.create_connection(("127.0.0.1", made.port)))
         assert stream.read().endswith(b"data: [DONE]\n\n")
-        assert made.wait(60) == 0
+        assert made.wait(PATIENCE) == 0
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_a_second_signal_ends_at_once(number):
         made.send_signal(signal.SIGTERM)
         _line(made, "finishing")
         made.send_signal(number)
-        assert made.wait(60) == 128 + number
+        assert made.wait(PATIENCE) == 128 + number
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_answers_that_do_not_end_in_time_are_ended():
         stream.readline()
         made.send_signal(signal.SIGTERM)
         assert b"stopping" in stream.read()
-        assert made.wait(60) == 0
+        assert made.wait(PATIENCE) == 0
         assert "Traceback" not in made.stderr.read()
 
 
@@ -125,7 +125,7 @@ def test_ctrl_c_ends_a_server_that_loads_its_model():
     with process("--port", 0, code=code, wait=False) as made:
         assert made.stderr.readline() == "loading\n"
         made.send_signal(signal.SIGINT)
-        assert made.wait(60) == 0
+        assert made.wait(PATIENCE) == 0
         assert "Traceback" not in made.stderr.read()
 
 
@@ -134,7 +134,7 @@ def test_a_signal_that_another_thread_gets_ends_the_server():
     """The main thread waits for events meanwhile, and nothing else wakes it."""
     code = "import zoo_serve.models as m, signal, threading, time\ndef load(*a, **k):\n    time.sleep(1)\n    signal.pthread_kill(threading.get_ident(), signal.SIGINT)\n    time.sleep(600)\nm.ServedModel.__init__ = load\n"  # fmt: skip
     with process("--port", 0, code=code, wait=False) as made:
-        assert made.wait(60) == 0
+        assert made.wait(PATIENCE) == 0
         assert "Traceback" not in made.stderr.read()
 
 
@@ -143,7 +143,7 @@ def test_a_worker_that_dies_ends_the_process_with_one_line():
     code = "import zoo_serve.runner as r\ndef fail(self):\n    if self.jobs: raise KeyError('boom')\nr.Runner.step = fail\n"  # fmt: skip
     with process("--port", 0, code=code) as made:
         assert begin(made.port, LONG).status == 500
-        assert made.wait(60) == 1
+        assert made.wait(PATIENCE) == 1
         lines = made.stderr.read().splitlines()
     assert [line for line in lines if "worker has ended" in line]
     assert not [line for line in lines if "Traceback" in line]
@@ -163,13 +163,13 @@ def test_nothing_of_requests_nor_of_this_machine_is_printed_or_sent():
                 {"model": "secret-model"},
                 "secret-body",
             ):
-                connection = http.client.HTTPConnection("127.0.0.1", made.port, timeout=60)
+                connection = http.client.HTTPConnection("127.0.0.1", made.port, timeout=PATIENCE)
                 headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
                 path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
                 connection.request("POST", path, json.dumps(body), headers)
                 answers.append(connection.getresponse().read().decode())
         made.send_signal(signal.SIGTERM)
-        assert made.wait(60) == 0
+        assert made.wait(PATIENCE) == 0
         printed = made.stderr.read()
     assert printed.count("/v1/completions") == 6
     assert "secret" not in printed
@@ -244,7 +244,7 @@ def test_requests_that_are_cancelled_anywhere_leave_nothing(seed):
 
     with serving(["llama", "qwen3"], limits=Limits(rows=4, queue=100)) as made:
         loop = made.server._loop
-        results = asyncio.run_coroutine_threadsafe(many(made.service), loop).result(120)
+        results = asyncio.run_coroutine_threadsafe(many(made.service), loop).result(PATIENCE)
         kinds = {type(result) for result in results}
         assert kinds <= {bool, asyncio.CancelledError}, [r for r in results if isinstance(r, RequestError)]
         assert results.count(True) >= 20

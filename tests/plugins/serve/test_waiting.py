@@ -7,7 +7,7 @@ import pytest
 
 import zoo
 from tests.helpers.serving import LONG, alone, response_of, serving
-from tests.helpers.waiting import in_background, wait_until
+from tests.helpers.waiting import PATIENCE, in_background, wait_until
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo_serve import http, service, worker
@@ -29,7 +29,7 @@ def slow_prepare(monkeypatch):
     prepare, free = service.prepare, threading.Event()
 
     def slowly(model, request, seconds):
-        assert free.wait(60)
+        assert free.wait(PATIENCE)
         if request.prompts == ("bad",):
             raise PromptError("`prompt` is bad")
         return prepare(model, request, seconds)
@@ -72,7 +72,7 @@ def test_a_stream_that_waits_for_its_model_is_kept_open():
     free = threading.Event()
 
     def load(name):
-        assert name == "llama" or free.wait(60)
+        assert name == "llama" or free.wait(PATIENCE)
         return zoo.load("llama")
 
     with serving(["llama", "other"], load=load) as made:
@@ -107,7 +107,7 @@ def test_an_error_after_heartbeats_is_an_event_in_the_form_of_its_interface(monk
     free = threading.Event()
 
     def fail(model, request, seconds):
-        assert free.wait(60)
+        assert free.wait(PATIENCE)
         raise PromptError("`prompt` is bad")
 
     monkeypatch.setattr(service, "prepare", fail)

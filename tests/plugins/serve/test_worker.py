@@ -17,6 +17,7 @@ from zoo import rank_watch, runtime
 from zoo.cache import CachePolicy
 from zoo.errors import DoesNotFit, RankError
 from zoo.runtime import ranks
+from zoo_serve import models
 from zoo_serve.models import ModelTable
 from zoo_serve.ranks import Leader
 from zoo_serve.requests import RequestError
@@ -165,6 +166,29 @@ def test_a_model_that_nobody_uses_is_freed_and_loaded_again():
         gc.collect()
         assert model() is None
         assert made.text() == alone().text
+
+
+def test_a_model_that_something_still_holds_is_waited_for_so_many_seconds(monkeypatch):
+    # Where a process has many objects, a collection takes long: by this clock, half a second.
+    clock, collections = [0.0], []
+
+    def advance(seconds):
+        clock[0] += seconds
+
+    def collect():
+        collections.append(0)
+        advance(0.5)
+
+    monkeypatch.setattr(models, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=advance))
+    monkeypatch.setattr(models, "gc", SimpleNamespace(collect=collect))
+    table = ModelTable([])
+    held = SimpleNamespace(loaded=SimpleNamespace(model=zoo.load("llama").model))
+    table.served["llama"] = held
+    assert table.drop_oldest()
+    table.free_memory()
+    assert len(collections) == 4  # within two seconds
+    table.free_memory()
+    assert len(collections) == 4  # it is given up
 
 
 def test_a_model_for_which_there_is_no_memory_takes_the_place_of_one_that_nobody_uses():
