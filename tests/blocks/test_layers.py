@@ -99,7 +99,7 @@ def test_two_mixers_are_the_sum_of_each_alone(known, page):
 
 def test_zoo_show_tells_of_every_part(known, page):
     told = {fact.key: fact.text for fact in fields_of(hybrid(page))}
-    assert told["layer"] == "two-mixers ×2, residual ×2 in turn"
+    assert told["layer"] == "two-mixers ×2, residual ×2, in turn"
     assert "fading" in told["layer.memory"] and "channel-mix" in told["layer.feedforward"]
     assert facts_of(hybrid(page)).value("cache.state") == 256  # four vectors of sixteen numbers of four bytes
 

@@ -100,7 +100,8 @@ def test_texts_are_made_for_people():
     )
     assert text_of(131072, "tokens") == "131,072" and text_of(1_240_000_000, "bytes") == "1.24 GB"
     assert text_of(True) == "yes" and text_of(None) == "–" and text_of(1e-6) == "1e-06"
-    assert text_of((1, 1, 2)) == "1 ×2, 2 ×1" and text_of((1, 2) * 4) == "1 ×4, 2 ×4 in turn"
+    assert text_of((1, 1, 2)) == "1 ×2, 2 ×1" and text_of((1, 2) * 4) == "1 ×4, 2 ×4, in turn"
+    assert text_of((1, None, 2) * 4) == "1 ×4, none ×4, 2 ×4, in turn"
 
 
 def test_decoders_stand_beside_decoders_whatever_the_path_says():

@@ -41,7 +41,10 @@ def test_layers_are_named_once_for_all_facts_of_a_row():
     assert rows["experts"].text == (
         "256, 8 used for a token, width 2,048, a shared one of width 2,048; in 58 of 61 layers"
     )
-    assert rows["feed-forward"].text.endswith("width 18,432 in 3 of 61 layers")
+    assert rows["feed-forward"].text.endswith("; width 18,432 in 3 of 61 layers")
+    assert lines("qwen3-next")[0]["heads"].text == (
+        "32 ×36, 16 ×12, in turn; 2 key/value, width 256, RMSNorm (1 + w) on each query and key in 12 of 48 layers, in turn"
+    )
 
 
 def test_stacks_that_differ_have_rows_of_their_own():

@@ -186,11 +186,12 @@ def runs_text(items: Iterable[str]) -> str:
         return message(template, value=value, n=counts[value], m=len(items))
     if len(runs) <= 3:
         return _with_counts(runs)
-    return message("{values} in turn", values=_with_counts(counts.items()))
+    return message("{values}, in turn", values=_with_counts(counts.items()))
 
 
 def _with_counts(found: Iterable[tuple[str, int]]) -> Message:
-    return joined(", ", (message("{value} ×{n}", value=item, n=count) for item, count in found))
+    named = ((message("none") if item == ABSENT else item, count) for item, count in found)
+    return joined(", ", (message("{value} ×{n}", value=item, n=count) for item, count in named))
 
 
 def fields_of(recipe: Model) -> tuple[Fact, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import FactSource
@@ -375,8 +376,11 @@ def _texts(
 
 
 def _joined(texts: list[tuple[str, str]]) -> str:
-    """Texts in one row. Layers that all of them share are named once."""
-    places = {place for _, place in texts}
-    if len(places) == 1:
-        return "; ".join(part for part in (", ".join(text for text, _ in texts), *places) if part)
-    return ", ".join(f"{text} {place}".rstrip() for text, place in texts)
+    """Texts in one row. Layers that neighbours share are named once."""
+    groups = [
+        (place, ", ".join(text for text, _ in run)) for place, run in groupby(texts, lambda text: text[1])
+    ]
+    if len(groups) == 1:
+        [(place, text)] = groups
+        return "; ".join(filter(None, (text, place)))
+    return "; ".join(f"{text} {place}".rstrip() for place, text in groups)
