@@ -305,3 +305,24 @@ def test_the_first_column_and_the_heads_of_the_matrix_stay_in_sight(visit):
     head = page.locator(".zoo-matrix thead th:visible").nth(3).bounding_box()
     assert abs(name["x"] - frame["x"]) < 3
     assert abs(head["y"] - frame["y"]) < 3
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("zh/matrix.html", ".zoo-matrix tbody th"),
+        ("zh/architectures/nemotron-h.html", ".zoo-sheet th"),
+        ("zh/lab/positions.html", "table.docutils td:first-child"),
+    ],
+)
+def test_short_words_in_a_first_column_stay_on_one_line_on_a_phone(name, cells, visit):
+    page = visit(SITE / name, width=390)
+    lines = page.locator(cells).evaluate_all(
+        """cells => cells.filter(cell => cell.innerText.length <= 5 && cell.innerText.trim()).map(cell => {
+            const range = document.createRange(), rows = new Set();
+            for (const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT); texts.nextNode(); ) {
+                range.selectNodeContents(texts.currentNode);
+                for (const one of range.getClientRects()) rows.add(Math.round(one.bottom)); }
+            return [cell.innerText, rows.size] })"""
+    )
+    assert lines and all(count == 1 for _, count in lines), lines
