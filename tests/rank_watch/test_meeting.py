@@ -14,7 +14,14 @@ import pytest
 from tests.helpers.ranks import free_ports
 from tests.helpers.waiting import PATIENCE
 from zoo.errors import RankError
-from zoo.rank_watch.launcher import launched, launched_rank, meeting_point, ranks_here, start_seconds
+from zoo.rank_watch.launcher import (
+    LAUNCHED,
+    launched,
+    launched_rank,
+    meeting_point,
+    ranks_here,
+    start_seconds,
+)
 from zoo.rank_watch.peers import MOST, Peer, accept, connect
 
 FACTS = {"zoo": "1", "mlx": "2", "pid": 1, "process": "here"}
@@ -44,6 +51,15 @@ def test_ranks_of_a_machine_are_counted_by_its_address(hosts):
     assert ranks_here(hosts('[["10.0.0.1:5000"], ["10.0.0.2:5000"], ["10.0.0.2:5001"]]')) == 2
     assert ranks_here({"MLX_RANK": "0"}) == 1
     assert ranks_here(MPI) == ranks_here({"PMI_RANK": "0", "MPI_LOCALNRANKS": "2"}) == 2
+
+
+@pytest.mark.parametrize("number", ["abc", "-1", "", "1.0"])
+def test_a_rank_whose_number_is_none_is_refused(number, hosts):
+    for name in LAUNCHED:
+        environment = hosts('[["10.0.0.1:5000"], ["10.0.0.2:5001"]]') | {name: number}
+        assert launched_rank(MPI | {"MLX_RANK": number}) == 0
+        with pytest.raises(RankError, match=f"{name} is '{number}', not the number of a rank"):
+            meeting_point(environment)
 
 
 def test_another_address_can_be_given(hosts):

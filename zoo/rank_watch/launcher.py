@@ -32,7 +32,8 @@ def launched(environ: Mapping[str, str] = os.environ) -> bool:
 
 def launched_rank(environ: Mapping[str, str] = os.environ) -> int:
     """The number that the launcher gave this process; 0 for one that was started alone."""
-    return int(next((environ[name] for name in LAUNCHED if name in environ), "0"))
+    number = next((environ[name] for name in LAUNCHED if name in environ), "0")
+    return int(number) if number.isdecimal() else 0  # `meeting_point` says what is wrong
 
 
 def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int | Path, int] | None:
@@ -42,6 +43,9 @@ def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int | P
     """
     if not launched(environ):
         return None
+    for name in LAUNCHED:
+        if not environ.get(name, "0").isdecimal():
+            raise RankError(f"{name} is {environ[name]!r:.40}, not the number of a rank")
     try:
         if "MLX_RANK" not in environ:
             return _meeting_point_under_mpi(environ)
