@@ -32,7 +32,26 @@ def blas_and_advice(code, **environment):
 def test_a_blas_may_be_declined(name):
     blas, advice = blas_and_advice("import zoo\nfrom zoo import runtime", ZOO_BLAS=name)
     if sys.platform == "linux":
-        assert blas == f"MLX's own (ZOO_BLAS={name})" and (advice or runtime.on_gpu())
+        assert blas == f"MLX's own (ZOO_BLAS={name})"
+        assert runtime.on_gpu() or [line for line in advice if "unset ZOO_BLAS" in line]
+
+
+def test_a_blas_is_chosen_by_its_name(monkeypatch):
+    monkeypatch.setattr(machine, "_blas", machine.blas())
+    monkeypatch.setattr(machine, "LOADERS", {"MKL": lambda: False, "OpenBLAS": lambda: True})
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.delitem(sys.modules, "mlx.core")
+    assert machine.preload_blas({"ZOO_BLAS": "openblas"}) == "OpenBLAS"
+    assert machine.preload_blas({"ZOO_BLAS": "MKL"}) == "MLX's own (ZOO_BLAS=MKL, which is not installed)"
+    assert machine.preload_blas({"ZOO_BLAS": ""}) == machine.preload_blas({}) == "OpenBLAS"
+
+
+def test_a_machine_without_a_fast_blas_is_told_to_install_one(monkeypatch):
+    monkeypatch.setattr(runtime.device, "blas", lambda: "MLX's own")
+    monkeypatch.setattr(runtime.device, "on_gpu", lambda: False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    [advice] = runtime.speed_advice()
+    assert "pip install" in advice and "scipy-openblas32" in advice
 
 
 def test_intels_processors_have_mkl_and_others_openblas(tmp_path):

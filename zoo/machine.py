@@ -35,20 +35,22 @@ _blas = "not looked for"
 def preload_blas(environ: dict[str, str] | os._Environ[str] = os.environ) -> str:
     """Load a fast BLAS globally on Linux, before `mlx.core` is imported; returns the value of `blas()`.
 
-    `ZOO_BLAS=MKL` and `ZOO_BLAS=OpenBLAS` take that library, if it is installed; any other name, `none` for example, keeps MLX's.
+    `ZOO_BLAS=MKL` and `ZOO_BLAS=OpenBLAS` take that library, if it is installed, also in small letters; any other name, `none`
+    for example, keeps MLX's.
     """
     global _blas
-    wanted = environ.get("ZOO_BLAS")
+    given = environ.get("ZOO_BLAS", "")
+    names = [name for name in LOADERS if name.lower() == given.lower()]
     if sys.platform != "linux":
         _blas = "Accelerate" if sys.platform == "darwin" else "MLX's own"
-    elif wanted and wanted not in LOADERS:
-        _blas = f"MLX's own (ZOO_BLAS={wanted})"
+    elif given and not names:
+        _blas = f"MLX's own (ZOO_BLAS={given})"
     elif "mlx.core" in sys.modules:
         _blas = "MLX's own: mlx was imported before zoo, too late to load a faster one"
     else:
         limit_threads(environ)
-        names = [wanted] if wanted else by_processor()
-        _blas = next((name for name in names if LOADERS[name]()), "MLX's own")
+        missing = f"MLX's own (ZOO_BLAS={given}, which is not installed)" if given else "MLX's own"
+        _blas = next((name for name in names or by_processor() if LOADERS[name]()), missing)
     return _blas
 
 

@@ -234,7 +234,7 @@ def test_doctor_says_what_would_be_faster(command):
     if sys.platform != "linux" or runtime.on_gpu():
         return
     advice = json.loads(command("doctor", "--json", environment={"ZOO_BLAS": "none"}).stdout)["advice"]
-    assert any("pip install" in line and "a fast BLAS" in line for line in advice)
+    assert any("ZOO_BLAS" in line and "a fast BLAS" in line for line in advice)
 
 
 def test_help_needs_no_model(command):

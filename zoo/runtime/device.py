@@ -234,6 +234,8 @@ def speed_advice() -> list[str]:
     if sys.platform == "linux" and not on_gpu():
         if "too late" in library:
             lines.append("import zoo before mlx, so that a fast BLAS can be loaded")
+        elif "ZOO_BLAS" in library:
+            lines.append("unset ZOO_BLAS, so that a fast BLAS is loaded where one is installed")
         elif library.startswith("MLX"):
             lines.append(f"{_installing('scipy-openblas32')}: a fast BLAS for matrix products")
     return lines
