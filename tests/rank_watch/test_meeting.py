@@ -67,6 +67,13 @@ def test_another_address_can_be_given(hosts):
     assert meeting_point(environment) == ("192.168.0.7", 99, 2)
 
 
+@pytest.mark.parametrize("address", ["foo", ":99", "host:", "host:0", "host:65536", "host:-1"])
+def test_an_address_of_another_form_is_refused(address, hosts):
+    environment = hosts('[["10.0.0.1:5000"], ["10.0.0.2:5001"]]') | {"ZOO_RANKS_ADDRESS": address}
+    with pytest.raises(RankError, match=f"ZOO_RANKS_ADDRESS must be HOST:PORT, got '{address}'"):
+        meeting_point(environment)
+
+
 MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
 
 

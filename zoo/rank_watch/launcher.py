@@ -100,7 +100,12 @@ def ranks_here(environ: Mapping[str, str] = os.environ) -> int:
 
 def _given_address(environ: Mapping[str, str]) -> tuple[str, int] | None:
     address = environ.get("ZOO_RANKS_ADDRESS")
-    return _split(address) if address else None
+    if not address:
+        return None
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal() and 0 < int(port) < 2**16):
+        raise RankError(f"ZOO_RANKS_ADDRESS must be HOST:PORT, got {address!r:.80}")
+    return host, int(port)
 
 
 def _split(address: str) -> tuple[str, int]:
