@@ -23,7 +23,7 @@ from zoo.generation.prefix_cache import unsupported as uncachable
 from zoo.loading import Loaded
 from zoo_serve.conversations import Conversations
 
-HELD_SECONDS = 2  # that the worker waits until nothing holds a dropped model
+HELD_SECONDS = 2  # that the worker waits at most for requests that still hold a dropped model
 PREFILL_SHARE = 1 / 4  # of the time, while answers are generated
 
 

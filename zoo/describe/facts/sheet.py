@@ -378,7 +378,7 @@ def _texts(
 def _joined(texts: list[tuple[str, str]]) -> str:
     """Texts in one row. Layers that neighbours share are named once."""
     groups = [
-        (place, ", ".join(text for text, _ in run)) for place, run in groupby(texts, lambda text: text[1])
+        (place, ", ".join(text for text, _ in run)) for place, run in groupby(texts, lambda pair: pair[1])
     ]
     if len(groups) == 1:
         [(place, text)] = groups
