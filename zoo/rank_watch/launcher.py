@@ -13,7 +13,7 @@ from zoo.errors import RankError, in_words
 # What `mlx.launch` and the launchers of MPI set for each process.
 LAUNCHED = ("MLX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
-# Errors of reading settings that have not the form that launchers give them.
+# Errors of reading settings in a form that no launcher gives them.
 UNREADABLE = (KeyError, OSError, ValueError, IndexError, TypeError, AttributeError)
 SILENCE = 15.0  # seconds
 START = 60.0  # seconds
@@ -85,7 +85,7 @@ def mpi_size(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def ranks_here(environ: Mapping[str, str] = os.environ) -> int:
-    """The number of ranks on this machine, with this one; 1 where the launcher does not say it."""
+    """The number of ranks on this machine, including this one; 1 where the launcher does not say it."""
     if not launched(environ):
         return 1
     try:

@@ -249,7 +249,7 @@ def ranked(
 
 
 def _largest(shares: Sequence[Any], dim: int) -> Any:
-    """A model of which each layer, and each other part, is the largest of the ranks' shares of it."""
+    """A model made of the largest share of each layer, and of each other part, that any rank has."""
     changes: dict[str, Any] = {}
     for name, part in shares[0].parts():
         width, parts = shares[0].width(name, dim), [getattr(share, name) for share in shares]
