@@ -13,7 +13,7 @@ from zoo.errors import RankError, in_words
 # What `mlx.launch` and the launchers of MPI set for each process.
 LAUNCHED = ("MLX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
-# Errors of reading settings in a form that no launcher gives them.
+# Errors that settings of an unexpected form raise when they are read.
 UNREADABLE = (KeyError, OSError, ValueError, IndexError, TypeError, AttributeError)
 SILENCE = 15.0  # seconds
 START = 60.0  # seconds
@@ -32,8 +32,13 @@ def launched(environ: Mapping[str, str] = os.environ) -> bool:
 
 def launched_rank(environ: Mapping[str, str] = os.environ) -> int:
     """The number that the launcher gave this process; 0 for one that was started alone."""
-    number = next((environ[name] for name in LAUNCHED if name in environ), "0")
+    _, number = _launched_number(environ)
     return int(number) if number.isdecimal() else 0  # `meeting_point` says what is wrong
+
+
+def _launched_number(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The name and the value of the variable that holds the number of this rank."""
+    return next(((name, environ[name]) for name in LAUNCHED if name in environ), ("", "0"))
 
 
 def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int | Path, int] | None:
@@ -43,9 +48,9 @@ def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int | P
     """
     if not launched(environ):
         return None
-    for name in LAUNCHED:
-        if not environ.get(name, "0").isdecimal():
-            raise RankError(f"{name} is {environ[name]!r:.40}, not the number of a rank")
+    name, number = _launched_number(environ)
+    if not number.isdecimal():
+        raise RankError(f"{name} is {number!r:.40}, not the number of a rank")
     try:
         if "MLX_RANK" not in environ:
             return _meeting_point_under_mpi(environ)

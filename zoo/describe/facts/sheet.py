@@ -376,7 +376,7 @@ def _texts(
 
 
 def _joined(texts: list[tuple[str, str]]) -> str:
-    """The texts of a row as one. Neighbouring texts about the same layers name these layers once."""
+    """Join the texts of a row. Consecutive texts about the same layers name them once."""
     groups = [
         (place, ", ".join(text for text, _ in run)) for place, run in groupby(texts, lambda pair: pair[1])
     ]

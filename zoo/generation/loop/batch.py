@@ -360,7 +360,7 @@ class Batch:
 
 
 def _selected(parts: Iterable[SampledTokens], stay: abc.Sequence[int]) -> Iterator[SampledTokens]:
-    """The parts that have rows in `stay`, with these rows alone. Rows are numbered across the parts, from 0."""
+    """Keep only the rows in `stay`, and the parts that have any of them. Rows are numbered across the parts, from 0."""
     start = 0
     for sampled in parts:
         stop = start + len(sampled.sequences)
