@@ -9,6 +9,7 @@ class LongScaling(Scaling):
     """Wavelength k times factor k, of one list of factors or the other (Ding et al., 2024, equation 2)."""
 
     depends_on_length = True
+    settles = True
 
     def __init__(self, spec, *, dim, index=0):
         super().__init__(spec, dim=dim, index=index)
@@ -17,7 +18,7 @@ class LongScaling(Scaling):
                 raise ValueError(
                     f"{name}: {len(getattr(spec, name))} factors for {dim // 2} pairs of dimensions"
                 )
-        self.magnitude = spec.magnitude
+        self.magnitude, self.stable_length = spec.magnitude, spec.context
         # A leading underscore keeps what is computed out of the parameters.
         self._short, self._long = mx.array(spec.short), mx.array(spec.long)
 

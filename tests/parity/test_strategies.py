@@ -113,3 +113,32 @@ def test_sources_in_one_padded_batch(translating, search):
     expected, _ = generated(model, batch, **search)
     assert [a.tokens for a in zoo.batch(loaded, batch, max_tokens=LIMIT, **settings(search))] == expected
     assert len({tuple(tokens) for tokens in expected}) > 1
+
+
+def test_a_text_that_outgrows_the_short_factors_of_longrope_goes_on_as_in_transformers(tmp_path):
+    """transformers reads the text anew where the long factors begin."""
+    torch.manual_seed(3)
+    scaling = dict(rope_type="longrope", short_factor=[1.0] * 4, long_factor=[1.5, 3.0, 6.0, 9.0])
+    config = transformers.Phi3Config(
+        vocab_size=VOCAB,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=96,
+        original_max_position_embeddings=24,
+        rope_parameters=dict(scaling, rope_theta=500.0),
+        bos_token_id=0,
+        eos_token_id=None,
+        pad_token_id=59,
+    )
+    model, loaded = saved(transformers.Phi3ForCausalLM(config), tmp_path), zoo.load(tmp_path)
+    prompt = list(range(6, 18))
+    options = dict(do_sample=False, return_dict_in_generate=True, output_scores=True)
+    with torch.no_grad():
+        made = model.generate(torch.tensor([prompt]), max_new_tokens=24, **options)
+    steps = list(zoo.stream(loaded, prompt, max_tokens=24, temperature=0.0, logprobs=True))
+    assert [step.token for step in steps] == made.sequences[0, len(prompt) :].tolist()
+    for step, scores in zip(steps, made.scores, strict=True):
+        assert step.logprob == pytest.approx(scores.log_softmax(-1)[0, step.token].item(), abs=1e-4)

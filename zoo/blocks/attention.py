@@ -88,11 +88,12 @@ class Attention(MultiHeadAttention):
         offset = 0 if cache is None else cache.offset
         late = caches_unrotated_keys(self.rope, cache)
         places = cache.key_positions(x.shape[1]) if late else 0
-        queries, keys = self.rotate(queries, offset), keys if late else self.rotate(keys, offset)
+        angles = {"least_length": cache.least_length} if late else {}
+        queries, keys = self.rotate(queries, offset, **angles), keys if late else self.rotate(keys, offset)
         if cache is not None:
             keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
         if late:
-            keys = self.rotate(keys, places)
+            keys = self.rotate(keys, places, **angles)
         return self.merge(self.mix(queries, keys, values, mask))
 
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
@@ -106,9 +107,14 @@ class Attention(MultiHeadAttention):
             keys = self.key_norm(keys)
         return queries, keys, values
 
-    def rotate(self, x: mx.array, offset: int | mx.array) -> mx.array:
-        """Queries (B, H, T, K) or keys (B, G, T, K) rotated by their positions: `offset` is the first, or all, (B, T)."""
-        return x if self.rope is None else self.rope(x, offset)
+    def rotate(self, x: mx.array, offset: int | mx.array, least_length: int = 0) -> mx.array:
+        """Queries (B, H, T, K) or keys (B, G, T, K) rotated by their positions: `offset` is the first, or all, (B, T).
+
+        Angles that depend on the length of the text are those of `least_length` tokens or more.
+        """
+        if self.rope is None:
+            return x
+        return self.rope(x, offset, least_length) if least_length else self.rope(x, offset)
 
 
 class AttentionPart(Attention):

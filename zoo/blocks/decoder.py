@@ -16,6 +16,7 @@ from zoo import recipe
 from zoo.blocks.layer import CachedLayer, cache_of_parts, layer_inputs
 from zoo.blocks.mask import Mask, attention_mask, biased
 from zoo.blocks.model import MakesCache, Tower
+from zoo.blocks.position import AngleRanges
 from zoo.cache import CachePolicy, KVCache, PaddingCache, WindowCache, refused
 from zoo.errors import PluginError, PromptError
 from zoo.recipe.models import Memory, kv_widths
@@ -41,6 +42,11 @@ class Decoder(Tower):
         super().__init__(spec, **parts)
         if spec.causality != "full":  # where every token sees every other, nothing can be cached
             self.make_cache()  # RecipeError for a layer that cannot
+
+    @cached_property
+    def angles(self) -> AngleRanges:  # type: ignore[override]
+        """The lengths of text at which the angles of its positions change."""
+        return AngleRanges.of(self)
 
     @cached_property
     def position_cache(self) -> tuple[int, int] | None:

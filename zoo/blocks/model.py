@@ -13,6 +13,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import recipe
+from zoo.blocks.position import AngleRanges
 from zoo.cache import CachePolicy, flatten_caches, refused
 from zoo.recipe.models import Needs, needs
 
@@ -29,12 +30,14 @@ class Model:
     | `decodes` | it predicts the next token, with a cache: `make_cache(policy)`; then `backbone` and `head`, or `encode` and `decode` |
     | `padding` | the sides of a row on which its mask may mark padding |
     | `last_chunk` | the most tokens that the last pass over a prompt may take; None: no limit of its own |
+    | `angles` | the lengths of text at which the angles of its positions change |
     """
 
     inputs: Inputs = "tokens"
     decodes: bool = True
     padding: frozenset[Side] = frozenset({"left"})
     last_chunk: int | None = None
+    angles: AngleRanges = AngleRanges()
 
     @property
     def translates(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
@@ -96,14 +97,17 @@ class RoPE(nn.Module):
             # MLX's own are less exact there: every way to rotate uses these.
             self._wavelengths = mx.array([1 / f for f in unscaled])
 
-    def __call__(self, x: mx.array, offset: int | mx.array = 0) -> mx.array:  # (B, H, T, K) -> (B, H, T, K)
-        """`offset` as above, or every token's own position, (B, T)."""
+    def __call__(
+        self, x: mx.array, offset: int | mx.array = 0, least_length: int = 0
+    ) -> mx.array:  # (B, H, T, K) -> (B, H, T, K)
+        """`offset` as above, or every token's own position, (B, T). The angles are those of a text of `least_length` or more."""
         if self.magnitude != 1.0:
             scaled = x[..., : self.dims] * self.magnitude
             x = mx.concatenate([scaled, x[..., self.dims :]], -1) if self.dims < x.shape[-1] else scaled
         wavelengths = self._wavelengths
         if self.scaling is not None and self.depends_on_length:
-            wavelengths = self.scaling.wavelengths_at(text_length(x.shape[-2], offset), self.theta, self.dims)
+            length = mx.maximum(text_length(x.shape[-2], offset), least_length)
+            wavelengths = self.scaling.wavelengths_at(length, self.theta, self.dims)
         explicit = isinstance(offset, mx.array) and offset.ndim == 2
         if explicit or (wavelengths is not None and wavelengths.ndim == 2):
             if wavelengths is None:
@@ -143,16 +147,38 @@ class RoPE(nn.Module):
         return self._frequencies
 
 
-def rope_stable_length(model: nn.Module) -> int | None:
-    """Up to how many tokens the angles of a model's positions do not depend on the length of the text; None: any.
+@dataclass(frozen=True)
+class AngleRanges:
+    """The ranges of text lengths within which a model's rotary angles are the same for every length.
 
-    Beyond it a pass over several tokens turns them by the angles of the last one's length.
+    `switches` are the lengths, in tokens, at which a range ends. `last` is the length from which on the angles change with
+    every token; None: never.
     """
-    ropes = (module for module in model.modules() if isinstance(module, RoPE))
-    lengths = [
-        rope.scaling.stable_length for rope in ropes if rope.scaling is not None and rope.depends_on_length
-    ]
-    return min(lengths, default=None)
+
+    switches: tuple[int, ...] = ()
+    last: int | None = None
+
+    @classmethod
+    def of(cls, model: nn.Module) -> AngleRanges:
+        """The ranges of all rotary positions in `model`."""
+        ropes = (module for module in model.modules() if isinstance(module, RoPE))
+        scalings = [rope.scaling for rope in ropes if rope.scaling is not None and rope.depends_on_length]
+        changing = [scaling.stable_length for scaling in scalings if not scaling.settles]
+        return cls(
+            tuple(sorted({scaling.stable_length for scaling in scalings})), min(changing, default=None)
+        )
+
+    def index(self, length: int) -> int | None:
+        """The number of the range that a text of `length` tokens is in, from 0; None where each length is its own."""
+        if self.last is not None and length > self.last:
+            return None
+        return sum(switch < length for switch in self.switches)
+
+    def end(self, length: int) -> int | None:
+        """The last length of the range that a text of `length` tokens is in; None where it has no end."""
+        if self.index(length) is None:
+            return length
+        return next((switch for switch in self.switches if switch >= length), None)
 
 
 def frequencies(theta: float, dims: int) -> list[float]:
@@ -209,11 +235,13 @@ class Scaling(nn.Module):
     """A scaling of RoPE's wavelengths; `dim` is the number of dimensions of a head that are rotated.
 
     Subclasses define `wavelengths(base)`, or set `depends_on_length` and define `wavelengths_at`; then `stable_length` is the
-    length of text up to which the wavelengths are the same. Queries and keys are multiplied by `magnitude`.
+    length of text up to which the wavelengths are the same, and `settles` says whether all longer texts share theirs, too.
+    Queries and keys are multiplied by `magnitude`.
     """
 
     depends_on_length = False
     stable_length = 0
+    settles = False
     magnitude = 1.0
 
     def __init__(self, spec: Any, *, dim: int, index: int = 0) -> None:

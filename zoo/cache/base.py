@@ -53,6 +53,9 @@ class Cache:
     # A bounded cache's (keep, recent): a query sees the first `keep` tokens of its row, and the newest `recent`.
     bound: tuple[int, int] | None = None
 
+    # The length of the text that is being read in chunks, where rotary angles depend on it; 0 once it is read.
+    least_length: int = 0
+
     length: int
     policy: CachePolicy
     state: Any  # the arrays to evaluate

@@ -17,7 +17,9 @@ class CachePolicy(Frozen):
     `max_size`: the most tokens whose keys and values are kept, the first `keep` of a text and the newest; None keeps all.
     A key stays the one of its own position, so that distances are the true ones. `key_bits` and `value_bits`, 4 or 8:
     keys and values are quantized, `group_size` numbers to a scale and a bias; None keeps them as they are. The first
-    `start` tokens stay as they are, too. `adapter` is the name of the one by which the model computes what is kept. PromptError for an impossible setting.
+    `start` tokens stay as they are, too. `adapter` is the name of the one by which the model computes what is kept.
+    `angle_range` is the number of the range of text lengths whose rotary angles what is kept was computed with. PromptError
+    for an impossible setting.
     """
 
     reserve: int = 0
@@ -28,6 +30,7 @@ class CachePolicy(Frozen):
     group_size: int = GROUP
     start: int = 0
     adapter: str | None = None
+    angle_range: int = 0
 
     def __post_init__(self) -> None:
         if self.max_size is not None and self.max_size < 1:

@@ -144,7 +144,7 @@ def drafted_steps(
 ) -> list[Step]:
     """The steps of a text whose tokens `drafter` drafts, always `count` a pass."""
     sequence = sequence_of(loaded, prompt, settings_for(loaded, asked))
-    sequence.drafting, sequence.drafter = DraftConfig(count, lambda: drafter, False, None), drafter
+    sequence.drafting, sequence.drafter = DraftConfig(count, lambda: drafter, False), drafter
     drafter.add_tokens(sequence.ids)
     caches = loaded.model.make_cache(sequence.settings.policy())
     prefix = loaded.architecture.causality == "prefix"

@@ -25,7 +25,7 @@ from zoo.generation.loop.prompt import (
     start_token,
     tokenize_prompt,
 )
-from zoo.generation.loop.step import PromptRead, Step
+from zoo.generation.loop.step import Drafted, PromptRead, Step
 from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import TokenSampler, sampler_of
 from zoo.generation.sampling.logits import TokenLogprobs, check_numbers, token_logprobs
@@ -63,6 +63,7 @@ class Sequence:
         self.tokens: list[int] = []
         self.prompt = PromptRead(len(self.ids))
         self.drafter: Drafter | None = None
+        self.drafted = Drafted(0, 0, 0)
         self.cancelled = False
         self.finished = False
         self.alone = False  # whether its prompt must be read by itself
@@ -73,6 +74,11 @@ class Sequence:
     def alternatives(self) -> int:
         """How many of the likeliest tokens are asked for with each token."""
         return 0 if isinstance(self.settings.logprobs, bool) else self.settings.logprobs
+
+    @property
+    def text(self) -> list[int]:
+        """The prompt and the tokens that were generated after it."""
+        return [*self.ids, *self.tokens] if self.tokens else self.ids
 
     @property
     def length(self) -> int:
@@ -265,8 +271,9 @@ class Batch:
     token, the pass begins all the same, and sampling waits. Elsewhere a pass would delay the tokens before it: it begins
     after these were given.
 
-    `policy` is that of the caches, `merges` whether rows can join. `finished` is called with a sequence that has ended, the
-    caches, its row of them, and the tokens that this holds.
+    `policy` is that of the caches, `merges` whether rows can join. `finished` is called with a sequence that has left, the
+    caches, its row of them, and the tokens that this holds. `outgrown` are sequences whose next token needs other rotary
+    angles for all tokens before it: they have left, and must be read anew.
     """
 
     def __init__(
@@ -283,6 +290,7 @@ class Batch:
         self.sequences: list[Sequence] = []
         self.cache: list[Any] = []
         self.sampled: list[SampledTokens] = []  # the newest of the sequences, in their order
+        self.outgrown: list[Sequence] = []
         self._finished = finished
         self._ahead = runtime.evaluates_in_background()
         self.join(joining)
@@ -302,8 +310,12 @@ class Batch:
         if self._ahead:
             yield from self._step_ahead()
             return
+        self.outgrown = []
         running = any(sampled.given for sampled in self.sampled)
         yield from self._give()
+        if running:
+            self.outgrown = [sequence for sequence in self.sequences if self._outgrows(sequence)]
+            self._leave([sequence in self.outgrown for sequence in self.sequences])
         if running and self.sequences:
             self.sampled = [sample(self._pass(), self.sequences)]
             yield from self._give()
@@ -311,7 +323,9 @@ class Batch:
     def _step_ahead(self) -> list[tuple[Sequence, Step]]:
         """The last tokens of all sequences. The pass for those after them has begun then."""
         read = self.sampled
-        self._leave([len(sequence.tokens) + 1 >= sequence.limit for sequence in self.sequences])
+        outgrown = [sequence for sequence in self.sequences if self._outgrows(sequence)]
+        ends = [len(sequence.tokens) + 1 >= sequence.limit for sequence in self.sequences]
+        self._leave([end or row in outgrown for row, end in zip(self.sequences, ends, strict=True)])
         waits = any(sequence.sampler.needs_last_token for sequence in self.sequences)
         if self.sequences:
             logits = self._pass()
@@ -319,10 +333,15 @@ class Batch:
                 mx.async_eval(logits)
             self.sampled = [] if waits else [sample(logits, self.sequences)]
         steps = [step for sampled in read for step in sampled.steps()]
+        self.outgrown = [row for row in outgrown if not (row.finished or row.cancelled)]
         stay = self._leave([sequence.finished for sequence in self.sequences])
         if waits and stay:
             self.sampled = [sample(logits[mx.array(stay)], self.sequences)]
         return steps
+
+    def _outgrows(self, sequence: Sequence) -> bool:
+        """Whether the next pass would take a text into another range of rotary angles."""
+        return sequence.length - (not self._ahead) in self.model.angles.switches
 
     def _pass(self) -> mx.array:
         """The logits (B, V) after the newest tokens of all sequences."""

@@ -49,6 +49,8 @@ class BatchDecoder:
         self.limit, self.settings = min(limit, MOST_RESERVED), settings
         self.report, self.on_hidden = report, on_hidden
         self.length = len(prompts[0])
+        # Each row's tokens, where rotary angles depend on how many they are.
+        self._texts = [list(ids) for ids in prompts] if self.model.angles.switches else []
         self.cache: list[Any] = []
         self._forward = DecodeStep(self.model)
 
@@ -61,6 +63,10 @@ class BatchDecoder:
         if self.model.translates:
             self.cache = self.model.make_cache(self.settings.policy(1 + self.limit))
             return SourcePrefill(self.model, self.prompts, self.cache, start_token(self.loaded)).advance()
+        return self._read(self.prompts, report=self.report, on_hidden=self.on_hidden)
+
+    def _read(self, texts: abc.Sequence[abc.Sequence[int]], **options: Any) -> mx.array:
+        """Read texts into new caches, a row each: the logits (H, V) of their next tokens."""
         read = [
             Prefill(
                 self.model,
@@ -68,10 +74,9 @@ class BatchDecoder:
                 self.model.make_cache(self.settings.policy(len(ids) + self.limit)),
                 chunk=self.settings.prefill_chunk,
                 prefix=self.loaded.architecture.causality == "prefix",
-                report=self.report,
-                on_hidden=self.on_hidden,
+                **options,
             )
-            for ids in self.prompts
+            for ids in texts
         ]
         logits = [each.finish() for each in read]
         caches = [each.cache for each in read]
@@ -84,6 +89,11 @@ class BatchDecoder:
             return self._next(tokens)
 
     def _next(self, tokens: mx.array) -> mx.array:
+        if self._texts:
+            if any(len(text) in self.model.angles.switches for text in self._texts):
+                self._read(self._texts, following=1)
+            rows: Any = tokens.tolist()
+            self._texts = [text + row for text, row in zip(self._texts, rows, strict=True)]
         if self.on_hidden is None:
             return self._forward(tokens, self.cache)
         hidden = self.model.backbone(tokens, self.cache)  # (H, 1, D)
@@ -94,3 +104,4 @@ class BatchDecoder:
     def select(self, rows: abc.Sequence[int]) -> None:
         """Go on with these rows of the caches, in this order."""
         self.model.select(self.cache, mx.array(list(rows)))
+        self._texts = [self._texts[row] for row in rows if self._texts]

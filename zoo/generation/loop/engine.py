@@ -185,6 +185,7 @@ class Engine:
                 try:
                     with self._adapter_of(sequences):
                         self._add_steps(group.step())
+                    self._queue.add_again(group.outgrown)
                 except BaseException as error:
                     self._groups.remove(group)
                     self._fail(sequences, error, f"in a pass of {len(sequences)} sequences")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
@@ -20,11 +21,19 @@ class NegativeBranch:
 
     def __init__(self, prefill: Prefill, decode: Callable[[mx.array, list[Any]], mx.array]) -> None:
         self._prefill, self._decode = prefill, decode
+        self._ids = list(prefill.ids)
 
     def __call__(self, token: mx.array | None) -> mx.array:
         """The logits (1, V) after one more token (1,) of the text; None: after the prompt alone."""
         if token is None:
             return self._prefill.finish()
+        switches = self._prefill.model.angles.switches
+        if len(self._ids) in switches:  # from now on every token before is rotated by other angles
+            cache = self._prefill.model.make_cache(self._prefill.cache[0].policy)
+            self._prefill = replace(self._prefill, ids=self._ids, cache=cache, read=0, following=1)
+            self._prefill.finish()
+        if switches:
+            self._ids.append(int(token.item()))
         return self._decode(token[:, None], self._prefill.cache)
 
 

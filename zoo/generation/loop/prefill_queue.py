@@ -72,7 +72,7 @@ class Prefilling:
         if isinstance(prompt, Prefill):
             logits = prompt.advance(sequence.settings.prefill_chunk or chunk)
             if self.prompt_cache is not None and prompt.at_checkpoint:
-                self.prompt_cache.keep(sequence.ids[: prompt.read], prompt.cache, sequence.settings.policy())
+                self.prompt_cache.keep(sequence.text[: prompt.read], prompt.cache, sequence.settings.policy())
             if logits is not None and prompt.prompt_logprobs:
                 sequence.prompt = replace(
                     sequence.prompt,
@@ -89,10 +89,10 @@ class Prefilling:
     def _begin(self) -> Prefill | ShortPrefill | SourcePrefill:
         """Make the caches, with what the prompt cache has of the prompts, and what fills them."""
         for each in self.sequences:
-            if each.settings.max_time is not None:
+            if each.settings.max_time is not None and each.deadline is None:
                 each.deadline = time.monotonic() + each.settings.max_time
         sequence, model = self.sequences[0], self.loaded.model
-        ids = [each.ids for each in self.sequences]
+        ids = [each.text for each in self.sequences]
         policy = sequence.settings.policy(
             max(
                 len(each.ids) * (each.start is None) + min(each.limit, MOST_RESERVED)
@@ -116,20 +116,21 @@ class Prefilling:
     def _begin_alone(self, sequence: Sequence, policy: CachePolicy) -> Prefill:
         """Make the caches of one prompt, and what reads it in chunks."""
         settings, model = sequence.settings, self.loaded.model
+        new = not sequence.tokens  # else its text is read anew, after its prompt was read and reported
         prompt = Prefill(
             model,
-            sequence.ids,
+            sequence.text,
             model.make_cache(policy),
             prefix=self.loaded.architecture.causality == "prefix",
-            report=sequence.report,
-            prompt_logprobs=settings.prompt_logprobs,
+            report=sequence.report if new else None,
+            prompt_logprobs=new and settings.prompt_logprobs,
         )
         if sequence.drafting is not None:
             sequence.drafter = sequence.drafting.create()
-            sequence.drafter.add_tokens(sequence.ids)
+            sequence.drafter.add_tokens(sequence.text)
             prompt.on_hidden = sequence.drafter.add_hidden if sequence.drafter.needs_hidden else None
         # Log-probabilities of the prompt need all of it computed.
-        if not settings.prompt_logprobs and (match := self._match(sequence, policy)) is not None:
+        if not prompt.prompt_logprobs and (match := self._match(sequence, policy)) is not None:
             match.restore(prompt.cache)
             prompt.read, prompt.checkpoints = match.length, match.checkpoints
         return prompt
@@ -138,7 +139,7 @@ class Prefilling:
         """At most `most` tokens that the prompt cache has of a prompt, noted for its first step; None without a cache."""
         if self.prompt_cache is None:
             return None
-        match = self.prompt_cache.match(sequence.ids, policy, sequence.checkpoints, most)
+        match = self.prompt_cache.match(sequence.text, policy, sequence.checkpoints, most)
         sequence.prompt = replace(sequence.prompt, cached_tokens=match.length, miss_reason=match.miss_reason)
         return match
 
@@ -168,7 +169,7 @@ class PrefillQueue:
         self.prefilling = [each for each in self.prefilling if sequence not in each.sequences]
 
     def add_again(self, sequences: list[Sequence]) -> None:
-        """Queue sequences whose common pass failed: each is read alone, before others."""
+        """Queue sequences whose common pass failed, or whose text must be read anew: each is read alone, before others."""
         for sequence in reversed(sequences):
             sequence.alone = True
             self.waiting.appendleft(sequence)
@@ -206,16 +207,16 @@ class PrefillQueue:
         sequence = each if isinstance(each, Sequence) else each.sequences[0]
         chunk = runtime.prefill_chunk()
         chunk = min(sequence.settings.prefill_chunk or chunk, chunk)
-        if len(sequence.ids) <= chunk:
+        if len(sequence.text) <= chunk:
             return True
         return (each.tokens if isinstance(each, Prefilling) else self._unread(each)) <= chunk
 
     def _unread(self, sequence: Sequence) -> int:
         """How many tokens of a prompt are to be read. The few that a prompt cache may have of a text are among them."""
         if self.prompt_cache is None or sequence.settings.prompt_logprobs:
-            return len(sequence.ids)
-        held = self.prompt_cache.held(sequence.ids, sequence.settings.policy())
-        return len(sequence.ids) - (held if held >= LEAST_REUSED else 0)
+            return len(sequence.text)
+        held = self.prompt_cache.held(sequence.text, sequence.settings.policy())
+        return len(sequence.text) - (held if held >= LEAST_REUSED else 0)
 
     def _together(self, first: Sequence, rows: int, chunk: int) -> tuple[list[Sequence], int]:
         """`first` and the next sequences, at most `rows`, whose prompts can be read in one pass of `chunk` tokens.

@@ -291,7 +291,8 @@ class Prefill:
     lengths `checkpoints`, and `at_checkpoint` is True after it. `report` is called with the tokens that were read and
     those in all. `prompt_logprobs`: keep the log-probabilities of the prompt's own tokens, and of so many alternatives;
     without it the head works on the last position only. `on_hidden` is called with the position of a chunk and its
-    hidden states (1, T, D).
+    hidden states (1, T, D). Rotary angles that depend on the length of the text are those for the prompt and `following`
+    tokens after it.
     """
 
     model: Any
@@ -304,6 +305,7 @@ class Prefill:
     report: Report | None = None
     prompt_logprobs: bool | int = False
     on_hidden: OnHidden | None = None
+    following: int = 0
 
     def __post_init__(self) -> None:
         self.at_checkpoint = False
@@ -318,6 +320,7 @@ class Prefill:
         stop = len(self.ids) if whole else min(start + chunk, len(self.ids) - 1)
         if not self.prefix:
             stop = min([end for end in self.checkpoints if start < end < stop], default=stop)
+        self._set_least_length(len(self.ids) + self.following)
         tokens = mx.array([self.ids[start:stop]])  # (1, T)
         more = {"prefix": len(self.ids)} if self.prefix else {}
         with runtime.eager():
@@ -331,11 +334,19 @@ class Prefill:
             self.logprobs += [value for value, _ in found]
             self.alternatives += [likeliest for _, likeliest in found if likeliest is not None]
         last = stop == len(self.ids)
+        if last:
+            self._set_least_length(0)
         if not last or stop - start >= LONG:
             report, total = self.report, len(self.ids)
             evaluate_caches(self.cache, stop - start, report and (lambda done: report(start + done, total)))
         self.read, self.at_checkpoint = stop, stop in self.checkpoints
         return self.model.head(hidden[:, -1:])[:, -1] if last else None
+
+    def _set_least_length(self, length: int) -> None:
+        """Have each chunk rotated by the angles of a text of `length` tokens."""
+        if self.model.angles.switches:
+            for cache in self.model.plain_caches(self.cache):
+                cache.least_length = length
 
     def finish(self) -> mx.array:
         """Read all that is left: the logits (1, V) of the first new token."""

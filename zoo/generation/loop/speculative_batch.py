@@ -31,8 +31,8 @@ class SpeculativeBatch:
     A step makes one pass over the tokens that the caches do not hold and the drafts, and yields one token or more. The
     sampler chooses each as it would without drafts. A greedy draft is accepted when it is the token that the sampler
     chooses; a sampled draft is tested by `accept`. Between two steps the caches lack the end of the text, which the next
-    pass reads: the last token, and, where caches cannot trim, the tokens accepted since their snapshot. `finished` is as
-    in `Batch`.
+    pass reads: the last token, and, where caches cannot trim, the tokens accepted since their snapshot. `finished` and
+    `outgrown` are as in `Batch`.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class SpeculativeBatch:
         assert sequence.drafting is not None and sequence.drafter is not None
         self.loaded, self.model = loaded, loaded.model
         self.drafting, self.drafter = sequence.drafting, sequence.drafter
-        self.drafted = Drafted(0, 0, 0)
         self._forward = DecodeStep(self.model)
         self._finished = finished
         self.sequences, self.cache = [sequence], cache
-        self.ids = list(sequence.ids)  # of the prompt and the answer
+        self.outgrown: list[Sequence] = []
+        self.ids = list(sequence.text)
         self.cached = len(self.ids)  # of these in the caches
         # With a seed, the same passes must have drafts in each run, whatever time they take.
         self.throttle = DraftThrottle(always=self.drafting.samples and sequence.settings.seed is not None)
@@ -63,13 +63,17 @@ class SpeculativeBatch:
         if sequence.cancelled:
             self._finish()
             return []
+        if any(self.cached <= switch < len(self.ids) for switch in self.model.angles.switches):
+            self.outgrown = [sequence]
+            self._finish()
+            return []
         if self._first is not None:
             steps = self._choose(self._first[:, None], Draft())
             self._first = None
         else:
             steps = self._pass(sequence)
         if sequence.finished:
-            steps[-1] = (sequence, replace(steps[-1][1], drafted=self.drafted))
+            steps[-1] = (sequence, replace(steps[-1][1], drafted=sequence.drafted))
             self._finish()
         return steps
 
@@ -94,10 +98,11 @@ class SpeculativeBatch:
         self.cached = before + self._rollback.keep(len(self.ids) - 1 - before, read)
         if hidden is not None and self.drafter.needs_hidden:
             self.drafter.add_hidden(place, hidden[:, : len(found)])
-        self.drafted = Drafted(
-            self.drafted.proposed + len(draft.tokens),
-            self.drafted.accepted + common_prefix(found, list(draft.tokens)),
-            self.drafted.passes + 1,
+        before_pass = sequence.drafted
+        sequence.drafted = Drafted(
+            before_pass.proposed + len(draft.tokens),
+            before_pass.accepted + common_prefix(found, list(draft.tokens)),
+            before_pass.passes + 1,
         )
         took = self.loaded.agreed(time.perf_counter() - began)
         self.throttle.update(took, len(found), len(draft.tokens))
@@ -107,8 +112,9 @@ class SpeculativeBatch:
         """The draft of the next pass, which may be empty."""
         most = self.drafting.count
         count = min(most, sequence.limit - len(sequence.tokens) - 1)
-        if self.drafting.max_length is not None:
-            count = min(count, self.drafting.max_length - len(self.ids))
+        end = self.model.angles.end(len(self.ids))
+        if end is not None:
+            count = min(count, end - len(self.ids))
         # A pass without drafts is never rolled back: it keeps the number of tokens to read again small.
         if count < 1 or len(self.ids) - self.cached > 1 + most or not self.throttle.should_draft():
             return Draft()

@@ -33,6 +33,7 @@ class MissReason(Enum):
     DIFFERS = "differs from token {agreed} on from all that is held"
     LONGER = "new from token {agreed} on, where what is held of it ends"
     SNAPSHOT = "no snapshot at token {agreed}, up to which it is held: the last one is at {length}"
+    ANGLES = "the rotary angles of so long a text change with every token"
     UNSUPPORTED = "the model's caches cannot be reused"
 
 
@@ -131,14 +132,16 @@ class PromptCache:
         may diverge, see `next_turn_checkpoints`. `most`: how many tokens will be reused at most.
         """
         text = array("i", ids)
-        match = self._match(text, policy_key(policy), checkpoints, most)
+        match = self._match(text, policy, checkpoints, most)
         found = "hits" if match.length else "misses"
         self._counts.update({"requests": 1, found: 1, "tokens": len(text), "tokens_reused": match.length})
         return match
 
     def held(self, ids: Iterable[int], policy: CachePolicy | None = None) -> int:
         """The length of what `match` would find. It counts no request and uses nothing."""
-        tree, text = self.trees.get(policy_key(policy)), array("i", ids)
+        text = array("i", ids)
+        key = self._key(policy, len(text))
+        tree = None if key is None else self.trees.get(key)
         return tree.reach(text, len(text) - 1)[2] if tree else 0
 
     def check(self, loaded: Loaded) -> None:
@@ -157,11 +160,13 @@ class PromptCache:
         `ids` are the tokens in the caches, or the first of them where the caches are held by column. Each call for a text
         adds a snapshot of the caches that are not held by column. ValueError for caches with another number of tokens.
         """
-        text = array("i", ids)
+        text, plain = array("i", ids), list(flatten_caches(caches))
         if self.unsupported or not text:
             return
-        tree = self.trees.setdefault(policy_key(policy), Tree())
-        tree.insert(text, list(flatten_caches(caches)), self._tick(), row)
+        key = self._key(policy, max(len(text), plain[0].least_length))
+        if key is None:
+            return
+        self.trees.setdefault(key, Tree()).insert(text, plain, self._tick(), row)
         self._shrink()
 
     def save(self, path: str | Path) -> None:
@@ -204,11 +209,19 @@ class PromptCache:
             )
         return self._by_column[key]
 
+    def _key(self, policy: CachePolicy | None, length: int) -> CachePolicy | None:
+        """The policy whose tree holds texts of `length` tokens; None where rotary angles change with every token."""
+        index = self.loaded.model.angles.index(length)
+        return None if index is None else replace(policy_key(policy), angle_range=index)
+
     def _match(
-        self, text: array[int], policy: CachePolicy, checkpoints: Iterable[int], most: int | None
+        self, text: array[int], given: CachePolicy | None, checkpoints: Iterable[int], most: int | None
     ) -> Match:
         if self.unsupported:
             return Match(0, MissReason.UNSUPPORTED, self.unsupported)
+        policy = self._key(given, len(text))
+        if policy is None:
+            return Match(0, MissReason.ANGLES, MissReason.ANGLES.value)
         last = max(0, len(text) - 1)
         most = last if most is None else min(most, last)
         tree = self.trees.get(policy)

@@ -17,7 +17,6 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.blocks.position import rope_stable_length
 from zoo.cache import evaluate_caches, flatten_caches
 from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
@@ -285,14 +284,12 @@ METHODS = ("prompt_lookup", "draft_model", "own_draft")
 class DraftConfig(Frozen):
     """How texts are drafted: at most `count` tokens a pass, by a drafter that `create` makes for each text.
 
-    `samples`: drafts are sampled, so that a seed gives the same text only if the same passes have drafts. `max_length`:
-    no token is drafted after so many, because the angles of positions change with the length (`rope_stable_length`).
+    `samples`: drafts are sampled, so that a seed gives the same text only if the same passes have drafts.
     """
 
     count: int
     create: Callable[[], Drafter]
     samples: bool
-    max_length: int | None
 
 
 def draft_config(loaded: Loaded, settings: Settings) -> DraftConfig | None:
@@ -313,9 +310,8 @@ def draft_config(loaded: Loaded, settings: Settings) -> DraftConfig | None:
         raise PromptError(f"`{asked[0]}`: {loaded.architecture.name} does not continue a text token by token")
     if not can_roll_back(model.plain_caches(model.make_cache(settings.policy()))):
         raise PromptError(f"`{asked[0]}`: the caches of {loaded.architecture.name} cannot take tokens back")
-    max_length = rope_stable_length(model)
     if settings.prompt_lookup:
-        return DraftConfig(settings.prompt_lookup, PromptLookup, False, max_length)
+        return DraftConfig(settings.prompt_lookup, PromptLookup, False)
     drafter: Callable[[DraftSampler], Drafter]
     if settings.own_draft:
         count, drafter = 1, partial(MTPDrafter, model, mtp_layer(loaded))
@@ -327,7 +323,7 @@ def draft_config(loaded: Loaded, settings: Settings) -> DraftConfig | None:
     def create() -> Drafter:
         return drafter(DraftSampler(vocab, draw_processors(settings), seed=settings.seed))
 
-    return DraftConfig(settings.draft_tokens or count, create, not settings.greedy, max_length)
+    return DraftConfig(settings.draft_tokens or count, create, not settings.greedy)
 
 
 def load_draft_model(loaded: Loaded, source: Loaded | str | Path) -> Loaded:

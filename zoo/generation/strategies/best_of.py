@@ -9,9 +9,11 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo import runtime
 from zoo.errors import PromptError
-from zoo.generation.loop.batch import Batch, Prefilled, sample, sequence_of
+from zoo.generation.loop.batch import Batch, Prefilled, Sequence, sample, sequence_of
 from zoo.generation.loop.batch_decoder import BatchDecoder
+from zoo.generation.loop.prefill_queue import Prefilling
 from zoo.generation.loop.prompt import Report
 from zoo.generation.loop.step import Step
 from zoo.generation.settings import check_prefill, settings_for
@@ -60,6 +62,8 @@ def stream(
         while batch.sequences:
             with loaded.adapters.use(settings.adapter):
                 drawn = list(batch.step())
+            if batch.outgrown:
+                batch.join([read_anew(loaded, sequence) for sequence in batch.outgrown])
             for sequence, step in drawn:
                 if step.error is not None:
                     raise step.error
@@ -73,6 +77,15 @@ def stream(
         yield from ranked[0] if settings.logprobs else (replace(step, logprob=None) for step in ranked[0])
 
     return run()
+
+
+def read_anew(loaded: Loaded, sequence: Sequence) -> Prefilled:
+    """Read the prompt and the tokens of a sequence into new caches."""
+    reading = Prefilling(loaded, [sequence], sequence.length, None)
+    read = None
+    while read is None:
+        _, read = reading.advance(runtime.prefill_chunk())
+    return read
 
 
 def mean(steps: abc.Sequence[Step]) -> float:
