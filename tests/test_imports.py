@@ -61,6 +61,19 @@ def after_running():
     )
 
 
+@pytest.fixture(scope="module")
+def after_the_command():
+    """The modules of the command `zoo run` after its answer."""
+    return modules_after(
+        "import sys\nfrom zoo.cli import main\nsys.argv = ['zoo', 'run', 'llama', 'I am', '--max-tokens', '2']\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code"
+    )
+
+
+def test_a_command_that_answers_imports_no_numpy(after_the_command):
+    assert "zoo.generation.chat.conversation" in after_the_command and "numpy" not in after_the_command
+
+
 @pytest.mark.parametrize(
     "heavy", ["mlx_lm", "transformers", "torch", "rich", "jinja2", "huggingface_hub", "gguf", "numpy"]
 )

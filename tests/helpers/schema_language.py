@@ -2,7 +2,7 @@
 
 from llguidance import LLMatcher, LLTokenizer
 
-from zoo.generation.grammar import compile_grammar
+from zoo.generation.grammar.compile import compile_grammar
 
 
 class _Bytes:

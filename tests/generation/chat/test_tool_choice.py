@@ -18,7 +18,7 @@ from zoo.generation.chat.answer_grammar import AnswerSyntax
 from zoo.generation.chat.conversation import chat_prompt
 from zoo.generation.chat.session import ChatSession
 from zoo.generation.chat.tool_choice import call_grammar, chosen_tools
-from zoo.generation.grammar import token_mask
+from zoo.generation.grammar.token_mask import token_mask
 from zoo.generation.prompts_file import answer_prompts, read_prompts
 from zoo.tokenizer import chat, load_tokenizer
 

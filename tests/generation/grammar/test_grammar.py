@@ -21,7 +21,8 @@ from tests.helpers import json_schemas
 from tests.helpers.tokenizer_kinds import tokenizer_of
 from tests.helpers.waiting import PATIENCE
 from zoo.errors import PromptError, ZooError
-from zoo.generation.grammar import apply_mask, compile_grammar, token_mask, vocabulary_of
+from zoo.generation.grammar.compile import compile_grammar
+from zoo.generation.grammar.token_mask import apply_mask, token_mask, vocabulary_of
 
 COUNT = int(os.environ.get("ZOO_SCHEMAS", 40))
 # A tokenizer of each kind whose texts can be held to a form and that has a token for every byte.
@@ -338,6 +339,6 @@ def test_masked_logits_are_those_of_allowed_ids(size):
 
 
 def test_llguidance_is_imported_only_when_a_form_is_asked_for():
-    code = "import sys, zoo, zoo.generation.grammar as g; g.compile_grammar(); print('llguidance' in sys.modules)"
+    code = "import sys, zoo, zoo.generation.grammar.compile as g; g.compile_grammar(); print('llguidance' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout.strip() == "False", done.stderr

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.schema_language import allows
 from zoo.errors import PromptError
-from zoo.generation.grammar import compile_grammar
+from zoo.generation.grammar.compile import compile_grammar
 from zoo.generation.grammar.patterns import pattern_of_others
 
 

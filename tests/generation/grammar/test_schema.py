@@ -8,7 +8,7 @@ import pytest
 from tests.helpers import json_schemas
 from tests.helpers.schema_language import allows
 from zoo.errors import PromptError
-from zoo.generation.grammar import compile_grammar
+from zoo.generation.grammar.compile import compile_grammar
 
 
 def test_true_allows_any_document_and_false_is_refused():

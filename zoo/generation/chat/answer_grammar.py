@@ -16,7 +16,7 @@ from typing import Any
 from zoo.errors import TokenizerError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.chat.parsing import AnswerFormat
-from zoo.generation.grammar import compile_grammar
+from zoo.generation.grammar.compile import compile_grammar
 from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.generation.settings import ONE_OF
 from zoo.loading import Loaded

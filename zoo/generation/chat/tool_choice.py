@@ -15,7 +15,7 @@ from zoo.generation.chat.answer_grammar import ANY, KEY, LEAD, AnswerSyntax, nes
 from zoo.generation.chat.call_syntax import ID_PATTERNS, NEXT_KEY, Around, CallSyntax
 from zoo.generation.chat.tools import properties_of
 from zoo.generation.chat.values import kinds_of
-from zoo.generation.grammar import compile_grammar
+from zoo.generation.grammar.compile import compile_grammar
 
 ToolChoice = str | Mapping[str, Any]
 Declared = Sequence[Mapping[str, Any]]

@@ -32,7 +32,7 @@ from zoo.loading import Loaded
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from zoo.generation.grammar import TokenMask
+    from zoo.generation.grammar.token_mask import TokenMask
 
 TokenSequence = tuple[int, ...]
 BEFORE = "\n"  # a character that tokenizers do not join with a word after it
@@ -246,7 +246,7 @@ class LogitsProcessors:
         for function in self._custom:
             yield LogitsProcessor(function.name, None, CustomProcessor(function, tokens))
         if (mask := self.mask) is not None:
-            from zoo.generation.grammar import apply_mask
+            from zoo.generation.grammar.token_mask import apply_mask
 
             name = next((name for name in ONE_OF if getattr(settings, name) is not None), "grammar")
             yield LogitsProcessor(name, None, lambda logits: apply_mask(logits, mask.allowed()))
@@ -258,7 +258,7 @@ class LogitsProcessors:
             return logits
         eos_ids = tuple(constraints.eos_ids)
         if self.mask is not None:
-            from zoo.generation.grammar import bits_of
+            from zoo.generation.grammar.token_mask import bits_of
 
             ends = bits_of((token for token in eos_ids if token < self.vocab), self.vocab)
             if not (self.mask.allowed() & ~ends).any():
@@ -288,7 +288,7 @@ def processors_of(
     forms = {name: form for name in ONE_OF if (form := getattr(settings, name)) is not None}
     mask = None
     if forms:  # else nothing heavy is imported
-        from zoo.generation.grammar import token_mask
+        from zoo.generation.grammar.token_mask import token_mask
 
         mask = token_mask(tokenizer, vocab, constraints.eos_ids, **forms)
     custom = processors_from(loaded.registry, settings)
