@@ -180,7 +180,7 @@ def load(
         tokenizer=tokenizer.result(),
         architecture=checkpoint.architecture,
         recipe=recipe,
-        config=checkpoint.config,
+        config=opened.config,
         folder=checkpoint.path,
         generation_config=checkpoint.generation_config(),
         registry=checkpoint.registry,

@@ -10,7 +10,7 @@ so that nothing here needs mlx.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -18,12 +18,14 @@ from zoo.errors import CheckpointError, PluginError
 from zoo.frozen import Frozen, frozen
 from zoo.recipe.models import Model
 from zoo.recipe.spec import Spec
+from zoo.recipe.vocabulary import Embedding
 
 Tensors = MutableMapping[str, Any]
 Join = Callable[[Sequence[Any], int], Any]
 
 _OPEN = re.compile(r"\{(\w+)\}|(\*)|\[([^\]]*)\]")
 REST = "rest"  # what `*` is called among the values of a match
+TABLE = "embedding.tokens.weight"
 
 
 @lru_cache(maxsize=4096)
@@ -388,26 +390,29 @@ class OfBlock(Rule):
 class OutputHead(Rename):
     """The head's matrix and bias; where the recipe ties it to the embedding, the checkpoint's copy of the matrix is dropped.
 
-    The bias of a tied head is `head.bias`, that of a head with a matrix of its own `head.output.bias`: "lm_head.*" to
-    "head.output.*" serves both.
+    A copy that differs has made the recipe's head untied. One that stands alone is the embedding's table: a writer that
+    keeps one name of a shared matrix may keep this one. The bias of a tied head is `head.bias`, that of a head with a matrix
+    of its own `head.output.bias`: "lm_head.*" to "head.output.*" serves both.
     """
 
     def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
-        for rule in self._rules(recipe):
+        for rule in self._rules(recipe, alone=TABLE not in target):
             rule.forward(source, target, recipe, join)
 
     def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         for rule in self._rules(recipe):
             rule.backward(source, target, recipe, join)
 
-    def _rules(self, recipe: Model) -> Iterator[Rule]:
-        """What it does for the head of this recipe."""
+    def _rules(self, recipe: Model, alone: bool = False) -> Iterator[Rule]:
+        """What it does for the head of this recipe; `alone`: no tensor has become the embedding's table."""
         head = recipe.head
         if head is None or not head.ties_embedding:
             yield Rename(self.source, self.target)
             return
         if getattr(head, "bias", False) and self.source.endswith(".*") and self.target.endswith(".output.*"):
             yield Rename(f"{self.source[:-1]}bias", f"{self.target.removesuffix('output.*')}bias")
+        if alone and self.target.startswith("head.") and isinstance(owner(recipe, TABLE), Embedding):
+            yield Rename(self.source.replace(".*", ".weight"), TABLE)
         yield Ignore(self.source)
 
 
@@ -461,13 +466,3 @@ def invert(
     for rule in rules:
         rule.backward(source, target, recipe, join)
     return target, source
-
-
-def fused(rules: Sequence[Rule], paths: Iterable[str]) -> list[list[str]]:
-    """The groups of parameters that one fused tensor holds, one list a tensor."""
-    found: dict[str, list[str]] = {}
-    for path in paths:
-        names = (rule.holder(path) for rule in rules)
-        if (name := next(filter(None, names), None)) is not None:
-            found.setdefault(name, []).append(path)
-    return list(found.values())

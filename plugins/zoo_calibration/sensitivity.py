@@ -20,9 +20,9 @@ from mlx.utils import tree_flatten
 
 from zoo.checkpoint.calibration import CalibrationTask
 from zoo.checkpoint.quantized_matrix import QuantizationSpec
+from zoo.checkpoint.weight_map import fused
 from zoo.errors import ZooError
 from zoo.loading import Loaded
-from zoo.weights import fused
 from zoo_calibration.run import check_affine, loaded_of
 from zoo_calibration.text import Inputs, inputs_of
 

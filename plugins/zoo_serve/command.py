@@ -224,8 +224,8 @@ def sources_of(
 def about(source: str, options: ModelOptions) -> dict[str, Any]:
     """What is known of a model before its weights are read."""
     from zoo.checkpoint.checkpoint import open_checkpoint
-    from zoo.checkpoint.open import make_recipe
     from zoo.checkpoint.source import find
+    from zoo.checkpoint.ties import recipe_of
     from zoo.host.registry import default_registry
 
     registry = default_registry()
@@ -234,7 +234,7 @@ def about(source: str, options: ModelOptions) -> dict[str, Any]:
         found.architecture if options.architecture is None else registry.architecture(options.architecture)
     )
     checkpoint = open_checkpoint(found.path, registry, asked)
-    recipe = make_recipe(checkpoint.architecture, checkpoint.config, registry)
+    recipe = recipe_of(checkpoint)
     tokenizer = checkpoint.tokenizer()
     return {
         "task": checkpoint.architecture.task,

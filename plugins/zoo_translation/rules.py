@@ -23,7 +23,8 @@ class Tables(Rule):
             rest = [self.shared, self.encoder, self.decoder]
         else:
             self._first(source, target, SOURCE, (self.encoder, self.shared))
-            self._first(source, target, TARGET, (self.decoder, *([self.head] if recipe.head.tied else [])))
+            head = [self.head] if recipe.head.tied else []
+            self._first(source, target, TARGET, (self.decoder, *head, self.shared))
             rest = [self.shared]
         for pattern in rest:
             Ignore(pattern).forward(source, target, recipe, join)

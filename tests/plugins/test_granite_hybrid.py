@@ -4,11 +4,12 @@ import mlx.core as mx
 import pytest
 from mlx_lm.models.cache import ArraysCache, KVCache
 
+from zoo.checkpoint.weight_map import fused
 from zoo.config import Config
 from zoo.errors import ConfigError
 from zoo.recipe import Attention, GatedMLP, MoE
 from zoo.testing import same, subject
-from zoo.weights import apply, fused, invert
+from zoo.weights import apply, invert
 from zoo_granite_hybrid import TINY, WEIGHTS, granite_hybrid
 from zoo_mamba2 import StateSpace
 from zoo_mlx_lm.tools import Served

@@ -39,6 +39,7 @@ from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, i
 from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, is_mlx, warn_of_dequantized, with_quantization
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.checkpoint.source import suffixes_of
+from zoo.checkpoint.weight_map import fused
 from zoo.errors import PluginError, SourceError, ZooError, deferred_warnings
 from zoo.files.writing import new_folder, replacing, write_json
 from zoo.frozen import Frozen, frozen
@@ -47,7 +48,6 @@ from zoo.host.resolve import WRITER
 from zoo.recipe import Model
 from zoo.recipe.rope import by_layer_type
 from zoo.runtime import DTYPES
-from zoo.weights import fused
 
 LAYOUTS = {"mlx": "mlx", "hf": "pt"}  # and what a file's metadata calls each
 SHARD = 5 * 10**9  # bytes, as on the hub
@@ -220,16 +220,16 @@ def _check_folder(out: Path, registry: Registry) -> None:
 
 def effective_config(opened: Opened) -> dict[str, Any]:
     """The config with what counts in the place of the values that do not; no key is added."""
-    config = opened.checkpoint.config
+    config = opened.config
     return config | {key: value for key, value in opened.defaults.items() if key in config}
 
 
 def complete_config(opened: Opened) -> dict[str, Any]:
     """The config as mlx-lm reads it: every default written out, and RoPE in transformers 4's two keys."""
     if opened.checkpoint.architecture.bridged:
-        return opened.checkpoint.config  # another library has read this very one
+        return opened.config  # another library has read this very one
     # Of a key that is there, a default says what counts instead.
-    config = opened.checkpoint.config | opened.defaults
+    config = opened.config | opened.defaults
     rope = config.get("rope_parameters") or {}
     if not by_layer_type(rope):  # for which the two keys have no room
         config.pop("rope_parameters", None)

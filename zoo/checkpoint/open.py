@@ -20,6 +20,7 @@ from zoo.checkpoint.quantized_matrix import join, read
 from zoo.checkpoint.quantized_tensors import ExpectedQuantization, check_method, warn_of_differences
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import find
+from zoo.checkpoint.ties import break_ties, untied_values
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, SourceError, warn
 from zoo.host.registry import Registry, default_registry
@@ -32,12 +33,14 @@ Report = Callable[[int, int], None]  # called with the amount done and the total
 class Opened:
     """A checkpoint whose tensors are matched but not read: `parameters` by path, and the `model` without them.
 
-    `layout` names the weight rules that turn its tensors into parameters. `defaults` are the values used for keys that
+    `config` is the checkpoint's, with what its tensors say instead. `layout` names the weight rules that turn its tensors into
+    parameters. `defaults` are the values used for keys that
     the config lacks. Unless the checkpoint is lazy, parameters have only shapes until `read` is called. `recipe` describes
     the whole model; `divide` leaves a rank's part of the model and of its parameters, which `read` then reads.
     """
 
     checkpoint: Checkpoint
+    config: dict[str, Any]
     model: Any
     parameters: dict[str, Any]
     recipe: Any
@@ -147,7 +150,9 @@ def open_model(
     values, chosen = checkpoint.config, checkpoint.architecture
     tensors = checkpoint.tensors(floats)
     config = checkpoint.config_of(tensors.arrays)
-    recipe = make_recipe(chosen, config, registry)
+    described = make_recipe(chosen, config, registry)
+    recipe = break_ties(described, checkpoint, tensors)
+    untied = untied_values(recipe, checkpoint, tensors) if recipe != described else {}
     count, stored = recipe.parameters(recipe.dim), sum(tensor.nbytes for tensor in tensors.arrays.values())
     if count > 8 * stored:  # more parameters than bits, refused before the model is made
         raise ConfigError(
@@ -158,7 +163,7 @@ def open_model(
     tensors = model.sanitize(tensors)  # another library's model renames its tensors
     parameters, layout = match(model, chosen, recipe, tensors)
     warn_of_differences(ExpectedQuantization(values), tensors, parameters)
-    return Opened(checkpoint, model, parameters, recipe, config.defaults(), layout)
+    return Opened(checkpoint, values | untied, model, parameters, recipe, config.defaults() | untied, layout)
 
 
 def make_recipe(architecture: Architecture, values: Mapping[str, Any], registry: Registry) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, UserDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from zoo.architecture import Architecture
@@ -96,6 +96,16 @@ def _entry(rule: Rule) -> RuleEntry:
     others = (f"{name}={value!r}" for name, value in values.items() if value != defaults[name])
     name = type(rule).__name__
     return RuleEntry(f"{name}({given})" if (given := ", ".join(others)) else name, source, targets)
+
+
+def fused(rules: Sequence[Rule], paths: Iterable[str]) -> list[list[str]]:
+    """The groups of parameters that one fused tensor holds, one list a tensor."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        names = (rule.holder(path) for rule in rules)
+        if (name := next(filter(None, names), None)) is not None:
+            found.setdefault(name, []).append(path)
+    return list(found.values())
 
 
 class _LoggedTensors(UserDict[str, Any]):

@@ -109,7 +109,7 @@ def _of_preset(name: str, registry: Registry) -> Described:
 def describe(source: str, registry: Registry, revision: str | None = None) -> Described:
     """Describe an architecture (llama), a preset (llama:pocket), a folder, a hub id, or a recipe in a .json file.
 
-    Reads only the config of a folder or a hub id. ZooError for what cannot be found or read.
+    Reads only the config of a hub id, and of a folder what shows which recipe its weights have. ZooError for what cannot be found or read.
 
     >>> from zoo.describe import describe
     >>> from zoo.host.registry import default_registry
@@ -127,12 +127,11 @@ def describe(source: str, registry: Registry, revision: str | None = None) -> De
             raise SourceError(f"{source}: has no revision {revision!r}: only a hub id has revisions")
         return _of_preset(source, registry)
     from zoo.checkpoint.checkpoint import open_checkpoint
+    from zoo.checkpoint.ties import recipe_of
 
     checkpoint = open_checkpoint(find(source, registry, revision, weights=False).path, registry)
-    architecture = checkpoint.architecture
-    recipe = architecture.recipe_of(checkpoint.config_of())
-    origin = str(checkpoint.path)
-    return Described(architecture, origin, recipe, config=checkpoint.config, path=checkpoint.path)
+    recipe, origin = recipe_of(checkpoint), str(checkpoint.path)
+    return Described(checkpoint.architecture, origin, recipe, config=checkpoint.config, path=checkpoint.path)
 
 
 def base_of(found: Described, registry: Registry) -> tuple[str, Model] | None:

@@ -32,6 +32,31 @@ YARN_4 = dict(
     rope_type="yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=32.0, beta_slow=1.0
 )
 DEEPSEEK = dict(vocab_size=200, first_k_dense_replace=1)
+DECODERS = [
+    ("mamba", {}),
+    ("mamba", {"tie_word_embeddings": False, "use_conv_bias": True, "state_size": 8}),
+    ("deepseek-v3", DEEPSEEK),
+    ("deepseek-v3", DEEPSEEK | {"q_lora_rank": None, "tie_word_embeddings": False}),
+    ("deepseek-v3", DEEPSEEK | {"n_group": 1, "topk_group": 1, "routed_scaling_factor": 2.446}),
+    ("deepseek-v3", DEEPSEEK | {"norm_topk_prob": False, "n_shared_experts": 2}),
+    ("deepseek-v3", DEEPSEEK | {"n_shared_experts": 0, "rope_scaling": YARN}),
+    ("olmo2", {}),
+    ("olmo3", {"rope_scaling": YARN_4}),
+    ("gemma3", {"num_hidden_layers": 6, "sliding_window_pattern": 6, "query_pre_attn_scalar": 16}),
+    ("glm4", {}),
+    ("glm4-moe", {"use_qk_norm": False, "attention_bias": False}),
+    ("glm4-moe", {"n_shared_experts": 2, "routed_scaling_factor": 2.5}),
+    ("minimax-m2", {}),
+    ("granite", {}),
+    ("smollm3", {"num_hidden_layers": 4, "no_rope_layer_interval": 4}),
+    ("phi3", {}),
+    ("cohere", {}),
+    ("cohere2", {"num_hidden_layers": 4, "sliding_window_pattern": 4}),
+    ("starcoder2", {}),
+    ("ernie4.5", {}),
+    ("seed-oss", {}),
+    ("hunyuan-dense", {"rope_scaling": None}),
+]
 
 
 def written(tmp_path, name, kind="F32", extra=None, **changes):
@@ -41,34 +66,7 @@ def written(tmp_path, name, kind="F32", extra=None, **changes):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("mamba", {}),
-        ("mamba", {"tie_word_embeddings": False, "use_conv_bias": True, "state_size": 8}),
-        ("deepseek-v3", DEEPSEEK),
-        ("deepseek-v3", DEEPSEEK | {"q_lora_rank": None, "tie_word_embeddings": False}),
-        ("deepseek-v3", DEEPSEEK | {"n_group": 1, "topk_group": 1, "routed_scaling_factor": 2.446}),
-        ("deepseek-v3", DEEPSEEK | {"norm_topk_prob": False, "n_shared_experts": 2}),
-        ("deepseek-v3", DEEPSEEK | {"n_shared_experts": 0, "rope_scaling": YARN}),
-        ("olmo2", {}),
-        ("olmo3", {"rope_scaling": YARN_4}),
-        ("gemma3", {"num_hidden_layers": 6, "sliding_window_pattern": 6, "query_pre_attn_scalar": 16}),
-        ("glm4", {}),
-        ("glm4-moe", {"use_qk_norm": False, "attention_bias": False}),
-        ("glm4-moe", {"n_shared_experts": 2, "routed_scaling_factor": 2.5}),
-        ("minimax-m2", {}),
-        ("granite", {}),
-        ("smollm3", {"num_hidden_layers": 4, "no_rope_layer_interval": 4}),
-        ("phi3", {}),
-        ("cohere", {}),
-        ("cohere2", {"num_hidden_layers": 4, "sliding_window_pattern": 4}),
-        ("starcoder2", {}),
-        ("ernie4.5", {}),
-        ("seed-oss", {}),
-        ("hunyuan-dense", {"rope_scaling": None}),
-    ],
-)
+@pytest.mark.parametrize(("name", "changes"), DECODERS)
 def test_decoders(tmp_path, name, changes):
     folder, path = written(tmp_path, name, **changes)
     loaded, original = zoo.load(path), zoo.load(folder)
