@@ -20,13 +20,14 @@ from zoo.tokenizer.settings import (
     token_ids,
     vocabulary_files,
 )
+from zoo.tokenizer.turn_ends import TURN_ENDS, end_ids
 
 
 class Tokenizer:
     """Turns text into token ids and ids into text.
 
     `vocab_size` is one more than the largest id; `bos_id` the start token's id, None where there is none;
-    `eos_ids` the ids that end a text, each by itself; `special_tokens` the text of each named special token
+    `eos_ids` the ids that end a text or a turn, each by itself; `special_tokens` the text of each named special token
     ("bos_token", "eos_token", ...); `chat_template` the Jinja source that lays out a conversation, or None;
     `languages` those that it can translate between, or None; `kind` how it finds its tokens: "BPE", "Unigram",
     "WordPiece", "sentencepiece", "" where its backend does not say.
@@ -74,11 +75,8 @@ class Tokenizer:
 
     def with_visible_tokens(self, tokens: Iterable[str]) -> Tokenizer:
         """This tokenizer with detokenizers that write the special `tokens` instead of skipping them."""
-        found = {id: token for token in tokens if (id := self._backend.id(token)) is not None}
         tokenizer = copy(self)
-        tokenizer._visible = {
-            id: token for id, token in found.items() if not self._backend.decode([id], True)
-        }
+        tokenizer._visible = {id: token for token, id in special_ids(self._backend, tokens).items()}
         return tokenizer
 
     def id(self, token: str) -> int | None:
@@ -142,12 +140,19 @@ def load_tokenizer(
     if bos_id is None:
         bos_id = next(iter(token_ids(config.get("bos_token_id"), "config.json: bos_token_id")), None)
     path = folder / "generation_config.json"
+    named = eos_ids_of(config, read_object_at(path, TokenizerError), ids.get("eos_token"), path)
     return Tokenizer(
         backend,
         bos_id=bos_id,
-        eos_ids=eos_ids_of(config, read_object_at(path, TokenizerError), ids.get("eos_token"), path),
+        eos_ids=named.union(end_ids(special_ids(backend, TURN_ENDS), None)),
         chat_template=chat_template(folder, settings),
     )
+
+
+def special_ids(backend: Backend, tokens: Iterable[str]) -> dict[str, int]:
+    """The ids of those of the tokens that the vocabulary has and decoding leaves out."""
+    ids = {token: id for token in tokens if (id := backend.id(token)) is not None}
+    return {token: id for token, id in ids.items() if not backend.decode([id], True)}
 
 
 def eos_ids_of(
@@ -156,7 +161,7 @@ def eos_ids_of(
     eos_id: int | None = None,
     generation_path: Path | str = "generation_config.json",
 ) -> frozenset[int]:
-    """Every id that ends a text: the tokenizer's own, and those that either config names.
+    """Every id that files say ends a text: the tokenizer's own, and those that either config names.
 
     Chat models end a turn with another token than the one that ended their training texts, and folders name it in
     different files. TokenizerError for an `eos_token_id` that is not one or several integers.

@@ -197,7 +197,8 @@ def test_pieces_are_cut_as_their_model_cuts(tmp_path, pieces):
         ids = original.encode(text)
         assert found.encode(text) == [1, *ids], text
         assert found.decode(ids) == original.decode(ids)
-    assert found.bos_id == 1 and found.eos_ids == {2} and found.special_tokens["bos_token"] == "<s>"
+    ends = {2, original.piece_to_id("<|end|>")}
+    assert found.bos_id == 1 and found.eos_ids == ends and found.special_tokens["bos_token"] == "<s>"
 
 
 def test_a_control_token_in_a_text_is_that_token(tmp_path, pieces):

@@ -19,6 +19,7 @@ from zoo.tokenizer import Tokenizer
 from zoo.tokenizer.detokenizer import SPACE
 from zoo.tokenizer.huggingface import Backend, TokenizersBackend, bert, library_errors, put_around
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings
+from zoo.tokenizer.turn_ends import end_ids
 
 KEY = "tokenizer.ggml."
 # Bytes with merges; sentencepiece's byte pairs and its Unigram; BERT's WordPiece.
@@ -34,7 +35,7 @@ SPECIAL = {
     "cls_token": "cls_token_id",
     "mask_token": "mask_token_id",
 }
-ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")  # of a text, a turn, a message
+ENDS = ("eot_token_id", "eom_token_id")  # of a turn, a message
 TYPES = {str: "text", int: "an integer", float: "a float", bool: "true or false", tuple: "a list"}
 
 
@@ -54,8 +55,7 @@ class GGUFVocabulary:
         if len(set(self.tokens)) < len(self.tokens):
             raise self.error("tokens", "has a token twice")
         self.kinds: Sequence[int] = self.array("token_type", int, [NORMAL] * len(self.tokens))
-        strange = next((kind for kind in self.kinds if not 0 <= kind <= BYTE), None)
-        if strange is not None:
+        if (strange := next((kind for kind in self.kinds if not 0 <= kind <= BYTE), None)) is not None:
             raise self.error("token_type", f"holds {strange}, which is none of the kinds 1 to {BYTE}")
         if header.metadata.get(KEY + "model") == "bert":
             self.tokens = [_word_piece(*pair) for pair in zip(self.tokens, self.kinds, strict=True)]
@@ -63,8 +63,7 @@ class GGUFVocabulary:
         self.special = {name: self.tokens[id] for name, id in ids.items() if id is not None}
         self.model: str = self.value("model", str, None)
         if self.model not in MODELS:
-            known = ", ".join(MODELS)
-            raise self.error("model", f"{shown(self.model)} is not implemented; known: {known}")
+            raise self.error("model", f"{shown(self.model)} is not implemented; known: {', '.join(MODELS)}")
 
     def error(self, key: str, why: str) -> TokenizerError:
         """The error for an invalid value of a key, to be raised."""
@@ -95,8 +94,9 @@ class GGUFVocabulary:
 
     @property
     def ends(self) -> list[int]:
-        """The ids of the tokens that end a text."""
-        return [id for id in map(self.id, ENDS) if id is not None]
+        """The ids of the tokens that end a text or a turn."""
+        special = {text: id for id, text in {**self.of(USER), **self.of(CONTROL)}.items()}
+        return end_ids(special, self.id("eos_token_id"), map(self.id, ENDS))
 
     @property
     def chat_template(self) -> str | None:
