@@ -1,9 +1,11 @@
 """The commands that go to a hub, or to what was downloaded from one."""
 
+import errno
 import json
 import os
 import pty
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -271,3 +273,43 @@ def test_the_cache_is_listed_and_emptied(hub, repository, pocket):
     assert not folders[1].exists() and folders[0].exists() and answers(zoo.load(ID))
     assert run("remove", ID, "--yes")[0] == 0
     assert not folders[0].exists() and json.loads(run("--json")[1]) == []
+
+
+@pytest.mark.parametrize("by", [ID, "revision"])
+def test_a_repository_with_the_same_commit_is_not_removed(hub, repository, by):
+    """As `gpt2` and `openai-community/gpt2`: the hub keeps the commits of a repository that is renamed."""
+    others = [f"mlx-community/renamed-{number}" for number in range(4)]
+    for name in others:
+        hub.repositories[name] = repository
+    folders = [zoo.load(name).folder for name in (ID, *others)]
+    [revision] = {folder.name for folder in folders}
+    done = CliRunner().invoke(cache, ["remove", revision if by == "revision" else ID, "--yes"])
+    left = [folder.exists() for folder in folders]
+    if by == "revision":
+        assert f"{revision}: names several revisions: " in str(done.exception) and all(left)
+        assert all(f"{name} ({revision})" in str(done.exception) for name in (ID, *others))
+    else:
+        assert done.exit_code == 0 and left == [False, True, True, True, True]
+        assert answers(zoo.load(others[0]))
+
+
+def test_a_dataset_with_the_same_commit_is_not_removed(hub, repository):
+    folder = zoo.load(ID).folder
+    model = folder.parents[1]
+    dataset = shutil.copytree(
+        model, model.with_name(f"datasets{model.name.removeprefix('models')}"), symlinks=True
+    )
+    assert CliRunner().invoke(cache, ["remove", folder.name, "--yes"]).exit_code == 0
+    assert not model.exists() and dataset.exists()
+
+
+def test_a_model_that_may_not_be_removed_is_not_said_to_be(hub, repository, monkeypatch, caplog):
+    folder = zoo.load(ID).folder
+
+    def refuse(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    done = CliRunner().invoke(cache, ["remove", ID, "--yes"])
+    assert str(done.exception) == f"{folder}: cannot be removed (no permission)"
+    assert done.exit_code == 1 and "removed" not in done.stderr and not caplog.records

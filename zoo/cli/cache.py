@@ -85,29 +85,54 @@ def cache(context: click.Context, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def remove(ids: tuple[str, ...], yes: bool) -> None:
     """Remove models that `zoo cache` lists: every revision of OWNER/NAME, or the one revision 1234abcd."""
+    from dataclasses import replace
+
+    from zoo.checkpoint.hub import explaining
     from zoo.describe import amount
-    from zoo.errors import SourceError, did_you_mean
+    from zoo.errors import SourceError
 
     scanned = scan()
-    found = downloaded(scanned)
-    chosen: dict[str, str] = {}
+    chosen: dict[str, set[str]] = {}
     for wanted in ids:
-        matching = {
-            row["revision"]: f"{row['id']} ({row['revision'][:8]})"
-            for row in found
-            if row["id"] == wanted or (len(wanted) >= 8 and row["revision"].startswith(wanted))
-        }
-        if not matching:
-            hint = did_you_mean(wanted, [row["id"] for row in found], "; `zoo cache` lists what is")
-            raise SourceError(f"{wanted}: not in the cache{hint}")
-        chosen |= matching
-    assert scanned is not None  # or nothing would have matched
-    plan = scanned.delete_revisions(*chosen)
-    what = f"{', '.join(chosen.values())}: {amount(plan.expected_freed_size)}B"
+        name, revisions = _named(wanted, downloaded(scanned))
+        chosen.setdefault(name, set()).update(revisions)
+    assert scanned is not None  # or nothing would have been named
+    plans = {  # each from one model alone: another one can have the same commit
+        model.repo_id: replace(scanned, repos=frozenset({model})).delete_revisions(*chosen[model.repo_id])
+        for model in scanned.repos
+        if model.repo_type == "model" and model.repo_id in chosen
+    }
+    named = [(name, revision) for name, revisions in chosen.items() for revision in sorted(revisions)]
+    what = ", ".join(f"{name} ({revision[:8]})" for name, revision in named)
+    what = f"{what}: {amount(sum(plan.expected_freed_size for plan in plans.values()))}B"
     if not yes and not _agreed(f"remove {what}?"):
         raise click.ClickException("nothing was removed")
-    plan.execute()
+    for name, plan in plans.items():
+        with explaining(name):
+            plan.execute()
+    for row in downloaded(scan()):  # `execute` only logs that it may not remove a folder
+        if (row["id"], row["revision"]) in named:
+            raise SourceError(f"{row['path']}: cannot be removed (no permission)")
     click.echo(f"removed {what}", err=True)
+
+
+def _named(wanted: str, found: list[dict[str, Any]]) -> tuple[str, list[str]]:
+    """The model that `wanted` names, by its id or by the start of a revision, and those of its revisions that are meant.
+
+    SourceError when it names none, or several.
+    """
+    from zoo.errors import SourceError, did_you_mean
+
+    if revisions := [row["revision"] for row in found if row["id"] == wanted]:
+        return wanted, revisions
+    matching = [row for row in found if len(wanted) >= 8 and row["revision"].startswith(wanted)]
+    if not matching:
+        hint = did_you_mean(wanted, [row["id"] for row in found], "; `zoo cache` lists what is")
+        raise SourceError(f"{wanted}: not in the cache{hint}")
+    if len(matching) > 1:
+        names = ", ".join(f"{row['id']} ({row['revision']})" for row in matching)
+        raise SourceError(f"{wanted}: names several revisions: {names}; give the id of a model")
+    return matching[0]["id"], [matching[0]["revision"]]
 
 
 def _agreed(question: str) -> bool:
