@@ -122,6 +122,10 @@ def test_what_cannot_be_written_is_refused_before_long_work(tmp_path):
             check_outputs([None, path])
     with pytest.raises(SourceError, match=r"a\.svg: is given for two files"):
         check_outputs([tmp_path / "a.svg", tmp_path / "a.svg"])
+    (tmp_path / "link").symlink_to(tmp_path)
+    for other in (tmp_path / "link" / "a.svg", tmp_path / ".." / tmp_path.name / "a.svg"):
+        with pytest.raises(SourceError, match=r"a\.svg: is given for two files"):
+            check_outputs([tmp_path / "a.svg", other])
 
 
 def test_no_other_file_and_no_planted_link_is_written_meanwhile(tmp_path):

@@ -84,7 +84,8 @@ def check_outputs(paths: Iterable[Path | None], overwrite: bool = False) -> None
     given = [path for path in paths if path is not None]
     for path in given:
         check_output(path, overwrite)
-    if double := next((path for path in given if given.count(path) > 1 and not is_stream(path)), None):
+    places = [os.path.realpath(path) for path in given if not is_stream(path)]  # one file may have two names
+    if double := next((place for place in places if places.count(place) > 1), None):
         raise SourceError(f"{double}: is given for two files")
 
 
