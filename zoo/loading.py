@@ -15,7 +15,7 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
-from zoo import rank_watch, runtime
+from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.blocks.adapted import AdapterChoice
 from zoo.blocks.joined import join_projections, make_floats
@@ -146,7 +146,7 @@ def load(
     opened = open_model(source, floats=floats, **how)
     checkpoint, recipe = opened.checkpoint, opened.recipe
     if parallel is not None:
-        rank_watch.check_alike("the checkpoint", digest(checkpoint.path))
+        ranks.check_same({"the checkpoint": digest(checkpoint.path)})
     if report is not None:
         report(0, 0)
     if not checkpoint.lazy and not force and parallel is None:

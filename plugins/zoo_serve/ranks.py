@@ -16,7 +16,7 @@ from zoo import rank_watch
 from zoo.frozen import Frozen
 from zoo.generation.prefix_cache import default_budget
 from zoo.generation.strategies import beam
-from zoo.rank_watch.watching import Watch
+from zoo.rank_watch import Watch
 from zoo.runtime import ranks
 from zoo_serve.embeddings import EmbeddingCall
 from zoo_serve.models import ModelTable, ServedModel, Source

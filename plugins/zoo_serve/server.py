@@ -266,7 +266,7 @@ class Server(uvicorn.Server):
 
             if problem is not None:
                 rank_watch.fail(problem, 1)
-            rank_watch.finish() if stopped else rank_watch.end_others(0)
+            rank_watch.finish() if stopped else rank_watch.end_others(130)
         elif problem is not None:
             say(f"zoo: {problem}")
         # At once: a thread in a long call, for which nobody waits, would abort an interpreter that takes itself apart.

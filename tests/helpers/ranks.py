@@ -9,11 +9,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
+from contextlib import suppress
 from pathlib import Path
 
 from tests.helpers import one_core
-from tests.helpers.waiting import PATIENCE
+from tests.helpers.waiting import PATIENCE, wait_until
 from zoo.machine import THREADS
 
 LAUNCHER = Path(sys.executable).with_name("mlx.launch")
@@ -78,27 +78,29 @@ class Launched:
         os.write(self._stdin, text.encode())
 
     def processes(self):
-        """The process of each rank that lives, by its number."""
+        """The process of each rank that lives, by its number. The guardians of ranks are not among them."""
         found = {}
+        for process in self.living():
+            with suppress(OSError):
+                values = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+                if rank := next((match[1] for value in values if (match := RANK.fullmatch(value))), None):
+                    found[int(rank)] = process
+        return found
+
+    def living(self):
+        """The processes of this run that live."""
+        found = []
         for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdecimal() and os.getpgid(int(entry.name)) == self.process.pid:
-                    values = (entry / "environ").read_bytes().split(b"\0")
-                    rank = next((match[1] for value in values if (match := RANK.fullmatch(value))), None)
-                    if rank is not None and b"\nState:\tZ" not in (entry / "status").read_bytes():
-                        found[int(rank)] = int(entry.name)
-            except (OSError, ValueError):
-                pass
+            with suppress(OSError, ValueError):
+                own = entry.name.isdecimal() and os.getpgid(int(entry.name)) == self.process.pid
+                if own and b"\nState:\tZ" not in (entry / "status").read_bytes():
+                    found.append(int(entry.name))
         return found
 
     def wait(self, timeout=PATIENCE):
-        """What it printed, as a `CompletedProcess`; TimeoutExpired after so many seconds."""
+        """What it printed, as a `CompletedProcess`; TimeoutExpired after so many seconds. No process is left."""
         output, errors = self.process.communicate(timeout=timeout)
-        left = self.processes()
-        if left:  # the kernel may not have removed them yet
-            time.sleep(1)
-            left = self.processes()
-        assert not left, f"processes left: {left}; {errors}"
+        wait_until(lambda: not self.living())
         return subprocess.CompletedProcess(self.process.args, self.process.returncode, output, errors)
 
 

@@ -34,7 +34,7 @@ try:
     from zoo.runtime import ranks
     if here and fault == "start": mx.distributed.init = lambda **_: os.kill(os.getpid(), signal.SIGKILL)
     ranks.group()
-    rank_watch.check_alike("the checkpoint", "b" if here and fault == "checkpoint" else "a")
+    ranks.check_same({"the checkpoint": "b" if here and fault == "checkpoint" else "a"})
     for step in range(1000):
         if here and step == 5:
             if fault == "killed": os.kill(os.getpid(), signal.SIGKILL)

@@ -130,5 +130,5 @@ def test_one_bit_of_one_weight_that_differs_between_ranks_is_noticed(as_rank, mo
 
 def test_a_rank_with_another_value_is_named_with_the_value(monkeypatch):
     monkeypatch.setattr(ranks, "gathered", lambda value: [value, value, {**value, "seed": 2}])
-    with pytest.raises(ZooError, match="rank 2 has another `seed` than rank 0"):
+    with pytest.raises(ZooError, match="rank 2 has seed 2, rank 0 has 1; all ranks must have the same"):
         ranks.check_same({"batch": 4, "seed": 1})

@@ -19,7 +19,8 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import rank_watch
-from zoo.errors import RankError, ZooError, in_words
+from zoo.errors import RankError, in_words
+from zoo.rank_watch.guardian import differs
 from zoo.rank_watch.launcher import launched, mpi_size
 
 
@@ -32,10 +33,9 @@ def _joined() -> tuple[mx.distributed.Group | None, Random]:
     if watch is None:
         ranks = _connected(alone=mpi_size() < 2)
     else:
-        with watch.guard():
+        with watch.connecting():
             ranks = _connected()
-        # A stranger that took a rank's place in the watch is not in the ring, and does not know what rank 0 says there.
-        watch.check_alike("the connection", _shared(secrets.token_hex(16), ranks))
+        watch.prove(_shared(secrets.token_hex(16), ranks))
     return ranks, Random(_shared(secrets.randbits(128), ranks))
 
 
@@ -172,8 +172,8 @@ def barrier() -> None:
 
 
 def check_same(values: Mapping[str, Any]) -> None:
-    """ZooError, with the rank and the name of the value, where a rank has a value other than rank 0's."""
+    """RankError, with the rank, the name of the value and both values, where a rank has another value than rank 0."""
     first, *others = gathered(values)
     for number, other in enumerate(others, 1):
         if different := next((name for name in first if other.get(name) != first[name]), None):
-            raise ZooError(f"rank {number} has another `{different}` than rank 0")
+            raise RankError(differs(number, different, other.get(different), first[different]))
