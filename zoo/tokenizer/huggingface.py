@@ -1,36 +1,45 @@
-"""Tokenizers of the `tokenizers` library: from `tokenizer.json`, or the files that came before it.
-
-With the bytes of their tokens: of one token, and of a vocabulary where decoding only joins the bytes of tokens.
-"""
+"""Tokenizers of the `tokenizers` library: from `tokenizer.json`, or the files that came before it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from tokenizers import AddedToken as LibraryToken
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from tokenizers.decoders import Decoder
 
-from zoo.errors import TokenizerError
+from zoo.errors import TokenizerError, warn
 from zoo.tokenizer.backend import Backend, TextBytes
+from zoo.tokenizer.classes import (
+    CLASSES,
+    TokenizerClass,
+    apply_class,
+    class_of,
+    library_token,
+    without_added_tokens,
+)
 from zoo.tokenizer.detokenizer import (
-    ByteFallback,
-    ByteLevel,
     CleanUp,
     Detokenizer,
     HoldingDetokenizer,
     TokenDetokenizer,
     clean_up,
-    decoder_of,
     decoding_stages,
-    flat,
 )
 from zoo.tokenizer.guards import GuardedDetokenizer, check_growth, hide_panics, library_errors, probe
-from zoo.tokenizer.settings import FLAGS, TokenizerSettings, read_bytes, read_text, read_vocabulary
+from zoo.tokenizer.settings import (
+    FLAGS,
+    SPECIAL_NAMES,
+    AddedToken,
+    TokenizerSettings,
+    read_bytes,
+    read_text,
+    read_vocabulary,
+)
+from zoo.tokenizer.token_bytes import altered_first_of, token_bytes_of
+
+_CLEANED = "clean_up_tokenization_spaces"
 
 # Without tokenizer.json, only the name of a class tells the pre-tokenization and special tokens. These classes follow the
 # rules below; any other would be tokenized wrongly without an error.
@@ -50,25 +59,28 @@ class TokenizersBackend(Backend):
         settings: TokenizerSettings,
         special_tokens: dict[str, str],
         path: Path | None = None,
+        rules: TokenizerClass | None = None,
     ) -> None:
-        """`path` is what the tokenizer was read from, named in errors."""
+        """`path` is what the tokenizer was read from, named in errors; `rules` those of its class beside its file."""
         self.tokenizer = tokenizer
         self.path = path or settings.path
         self.special_tokens = special_tokens
         # Many published files have the limits of a training run; a prompt must never be truncated or padded.
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        self._add_tokens(settings)
-        self._mark_special({*special_tokens.values(), *settings.extra_special_tokens})
+        self._add_tokens(settings, rules)
+        tokenizer = self.tokenizer
+        tokenizer.encode_special_tokens = bool(settings.flag("split_special_tokens", False))
         added = tokenizer.get_added_tokens_decoder()
         # The library skips ids by the text of their tokens, and the text of an added token may be normalized.
         texts = {token.content for token in added.values() if token.special}
         self.special_ids = frozenset(id for id in added if tokenizer.id_to_token(id) in texts)
         self._written = {id: token.content for id, token in added.items()}
         self.vocab_size = max([tokenizer.get_vocab_size(with_added_tokens=True), *(id + 1 for id in added)])
-        # transformers does not clean up byte-pair text, where it would remove spaces of the text.
+        # transformers does not clean up byte-pair text, where it would remove spaces of the text, unless told twice.
         self.kind = type(tokenizer.model).__name__
-        self.clean_up = bool(settings.flag("clean_up_tokenization_spaces", False)) and self.kind != "BPE"
+        cleaned = _CLEANED if self.kind != "BPE" else f"{_CLEANED}_for_bpe_even_though_it_will_corrupt_output"
+        self.clean_up = all(settings.flag(key, False) for key in (_CLEANED, cleaned))
 
     def encode(self, text: str, special_tokens: bool) -> list[int]:
         if special_tokens and self.languages is not None:
@@ -127,41 +139,92 @@ class TokenizersBackend(Backend):
     def _bytes_of(self) -> Callable[[str], bytes | None]:
         return token_bytes_of(self.tokenizer.decoder)
 
-    def _add_tokens(self, settings: TokenizerSettings) -> None:
-        """Append the added tokens that the vocabulary lacks; TokenizerError when their ids are not the next ones."""
-        for token in settings.added_tokens:
-            if self.tokenizer.token_to_id(token.content) is None:
-                flags = {flag: getattr(token, flag) for flag in FLAGS}
-                self.tokenizer.add_tokens([LibraryToken(token.content, **flags)])
-                id = self.tokenizer.token_to_id(token.content)
-                if id != token.id:
-                    raise TokenizerError(
-                        f"{settings.path}: added token {token.content!r} has id {token.id}, "
-                        f"but the vocabulary goes on at {id}"
-                    )
+    def _add_tokens(self, settings: TokenizerSettings, rules: TokenizerClass | None) -> None:
+        """Give the added tokens the flags that the settings say; TokenizerError where ids cannot be kept."""
+        known = self.tokenizer.get_added_tokens_decoder()
+        ids = {token.content: id for id, token in known.items()}
+        tokens = self._flagged_tokens(settings, rules.plain if rules is not None else "")
+        if rules is not None:
+            self.tokenizer = without_added_tokens(self.tokenizer)
+        else:
+            old = {token.content: repr(token) for token in known.values()}
+            tokens = {text: token for text, token in tokens.items() if repr(token) != old.get(text)}
+        self.tokenizer.add_tokens(list(tokens.values()))
+        for text, id in {token.content: token.id for token in settings.added_tokens if token.content}.items():
+            found = self.tokenizer.token_to_id(text)
+            if id != found:
+                raise TokenizerError(
+                    f"{settings.path}: added token {text!r} has id {id}, but the vocabulary gives it {found}"
+                )
+        for text, id in ids.items():
+            if text in tokens and self.tokenizer.token_to_id(text) != id:
+                raise TokenizerError(
+                    f"{self.path}: added token {text!r} has id {id}, but ids before it are left out"
+                )
 
-    def _mark_special(self, texts: set[str]) -> None:
-        """Mark the tokens as special that the settings call so, if the vocabulary has them."""
-        added = self.tokenizer.get_added_tokens_decoder()
-        for text in sorted(texts):
-            id = self.tokenizer.token_to_id(text)
-            known = added.get(id) if id is not None else None
-            if id is None or not text or (known is not None and known.special):
-                continue
-            kept = {flag: getattr(known, flag) for flag in FLAGS} if known else {"normalized": False}
-            self.tokenizer.add_special_tokens([LibraryToken(text, **kept | {"special": True})])
+    def _flagged_tokens(self, settings: TokenizerSettings, plain: str) -> dict[str, LibraryToken]:
+        """The added tokens by text, in the order of their ids: the file's, the settings', and special ones of the vocabulary."""
+        known = sorted(self.tokenizer.get_added_tokens_decoder().items(), key=lambda entry: entry[0])
+        tokens = {token.content: token for _, token in known}
+        named = {
+            name: settings.flagged.get(text, AddedToken(text, -1))
+            for name, text in self.special_tokens.items()
+        }
+        texts = {token.content for token in named.values()}
+        for token in settings.added_tokens:
+            # Those of the older added_tokens.json leave the file's own as they are.
+            if settings.decoder or token.content not in tokens:
+                tokens[token.content] = library_token(token, token.special or token.content in texts)
+        for token in (*named.values(), *settings.extra_special_tokens):
+            found = tokens.get(token.content)
+            if found is None and self.id(token.content) is not None:
+                tokens[token.content] = library_token(token, token.special)
+            elif found is not None and not found.special and token.content in texts:
+                flags = {flag: getattr(found, flag) for flag in FLAGS}
+                tokens[token.content] = LibraryToken(token.content, **flags | {"special": True})
+        kept = () if plain == "all" else settings.special_tokens.keys() & SPECIAL_NAMES
+        others = (*(named[name] for name in named if name not in kept), *settings.extra_special_tokens)
+        for token in others if plain else ():
+            if token.content in tokens:
+                tokens[token.content] = library_token(AddedToken(token.content, -1), special=True)
+        return {text: token for text, token in tokens.items() if text}
 
 
 def from_json(path: Path, settings: TokenizerSettings) -> TokenizersBackend:
-    """The tokenizer of a `tokenizer.json`, whose post-processor adds the special tokens around a text."""
+    """The tokenizer of a `tokenizer.json`, as the class that the settings name changes it.
+
+    Its post-processor adds the special tokens around a text, unless the class says which.
+    """
     data = read_bytes(path)
     with library_errors(path, "not a tokenizer"), hide_panics():
         tokenizer = Tokenizer.from_buffer(data)
-        backend = TokenizersBackend(tokenizer, settings, settings.special_tokens, path)
+        rules = class_of(settings, tokenizer)
+        apply_class(tokenizer, rules, settings)
+        special = settings.with_defaults(rules.special_tokens)
+        backend = TokenizersBackend(
+            tokenizer, settings, special, path, rules if rules.special_tokens else None
+        )
+        tokenizer = backend.tokenizer
+        if rules.ends is not None:
+            tokenizer.post_processor = None
+            put_around(backend, *(special.get(name or "") for name in rules.ends))
     check_growth(path, tokenizer)
     with library_errors(path, "its parts do not work together"), hide_panics():
         probe(tokenizer)
+    _name_unread(backend, settings)
     return backend
+
+
+def _name_unread(backend: TokenizersBackend, settings: TokenizerSettings) -> None:
+    """Warn of a setting of a text's ends that contradicts the `tokenizer.json`: that file alone says what they are."""
+    for name in ("bos_token", "eos_token"):
+        wanted = settings.flag(f"add_{name}", None)
+        id = backend.id(backend.special_tokens.get(name, ""))
+        if wanted is not None and id is not None and wanted != (id in backend.encode("", True)):
+            warn(
+                f"{settings.path}: add_{name} {str(wanted).lower()} changes nothing, as in transformers: "
+                f"the post-processor of tokenizer.json says otherwise"
+            )
 
 
 def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
@@ -174,9 +237,8 @@ def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
     vocab = read_vocabulary(folder / "vocab.json")
     merges = _merges(merges_path)
     by_word = sum(token.endswith("</w>") for token in vocab) > sum(token.startswith("Ġ") for token in vocab)
-    default = "<unk>" if by_word else "<|endoftext|>"
-    names = ("unk_token",) if by_word else ("bos_token", "eos_token", "unk_token")
-    special = {name: default for name in names if default in vocab} | settings.special_tokens
+    defaults = CLASSES["OpenAIGPTTokenizer" if by_word else "GPT2Tokenizer"].special_tokens
+    special = settings.with_defaults({name: text for name, text in defaults.items() if text in vocab})
     with library_errors(merges_path, "does not fit vocab.json"):
         if by_word:
             unknown = special.get("unk_token")
@@ -220,8 +282,7 @@ def from_word_pieces(path: Path, settings: TokenizerSettings) -> TokenizersBacke
 def bert(path: Path, tokens: Sequence[str], settings: TokenizerSettings) -> TokenizersBackend:
     """BERT's tokenizer of `tokens` in the order of their ids, which `path` holds."""
     vocab = {token: id for id, token in enumerate(tokens)}
-    defaults = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
-    special = defaults | settings.special_tokens
+    special = dict(CLASSES["BertTokenizer"].special_tokens) | settings.special_tokens
     for name in ("unk_token", "cls_token", "sep_token"):
         if special[name] not in vocab:
             raise TokenizerError(f"{path}: lacks the {name} {special[name]!r}")
@@ -264,76 +325,3 @@ def _merges(path: Path) -> list[tuple[str, str]]:
             )
         merges.append((left, right))
     return merges
-
-
-# Stages that work on the whole text and change only its ends.
-_WHOLE_TEXT = ("Fuse", "Strip")
-
-
-def token_bytes_of(decoder: Decoder | None) -> Callable[[str], bytes | None]:
-    """A function from a token, as the vocabulary writes it, to its bytes within a text.
-
-    White space that the decoder puts between tokens (WordPiece, `</w>`) belongs to none of them. The function returns
-    None where a stage of the decoder cannot be applied to one token.
-    """
-    stages = [] if decoder is None else [_stage(spec) for spec in flat(json.loads(decoder.__getstate__()))]
-
-    def converted(token: str) -> bytes | None:
-        value: str | bytes | None = token
-        for stage in stages:
-            if not isinstance(value, str):
-                break
-            value = stage(value)
-        return value.encode("utf-8") if isinstance(value, str) else value
-
-    return converted
-
-
-def altered_first_of(decoder: Decoder | None) -> Callable[[bytes], bool] | None:
-    """A function: whether a token of these bytes may add fewer at the start of a text.
-
-    None where decoding does more than join the bytes of tokens: it adds or removes characters between tokens, or looks at
-    several at once.
-    """
-    if decoder is None:  # the library then puts a space between tokens
-        return None
-    joined = run = spaced = False
-    stripped = b""
-    for spec in flat(json.loads(decoder.__getstate__())):
-        kind = spec["type"]
-        if kind == "Strip" and joined and not spec["stop"]:
-            stripped = spec["content"].encode("utf-8") if spec["start"] else stripped
-        elif kind in ("ByteLevel", "Fuse") and not joined:
-            joined = True
-        elif kind == "ByteFallback" and not joined:
-            run = True
-        elif kind in ("Metaspace", "Replace") and not joined and not run:
-            # Metaspace drops all that is a space in the first token, wherever it stands in it.
-            spaced = spaced or (kind == "Metaspace" and spec["prepend_scheme"] != "never")
-        else:
-            return None
-    return lambda token: (spaced and b" " in token) or bool(stripped and token.startswith(stripped))
-
-
-def _stage(spec: dict[str, Any]) -> Callable[[str], str | bytes | None]:
-    """One stage of a decoder for a token within a text: returns text for the next stage, or the bytes."""
-    kind = spec["type"]
-    if kind == "ByteLevel":
-        return ByteLevel().bytes_of
-    if kind == "ByteFallback":
-        return _byte
-    if kind == "WordPiece":
-        return lambda token: token.removeprefix(spec["prefix"])
-    if kind == "BPEDecoder":
-        return lambda token: token.removesuffix(spec["suffix"])
-    if kind in _WHOLE_TEXT:
-        return lambda token: token
-    if kind in ("Metaspace", "Replace"):
-        inner = decoder_of(spec)
-        return lambda token: inner.decode(["", token])
-    return lambda token: None
-
-
-def _byte(token: str) -> str | bytes:
-    found = ByteFallback.byte.fullmatch(token)
-    return bytes([int(found[1], 16)]) if found else token

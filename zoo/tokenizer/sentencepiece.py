@@ -49,7 +49,8 @@ class SentencePieceBackend(Backend):
         # The tokens that are split off, by id and by text: added ones, and the model's special ones.
         self._added = {token.id: token for token in settings.added_tokens if token.content}
         self._added_ids = {token.content: token.id for token in self._added.values()}
-        for text in (*self.special_tokens.values(), *settings.extra_special_tokens):
+        extra = (token.content for token in settings.extra_special_tokens)
+        for text in (*self.special_tokens.values(), *extra):
             id = self._piece_id(text) if text and text not in self._added_ids else None
             if id is not None and id not in self._added:
                 self._added[id] = AddedToken(text, id)

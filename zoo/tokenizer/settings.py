@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ SETTINGS = (
 class AddedToken(Frozen):
     """A token beside the trained vocabulary, matched in the text before anything else.
 
-    `lstrip` and `rstrip`: it takes the white space on that side with it. `special`: decoding may skip it.
+    `lstrip` and `rstrip`: it takes the white space on that side with it. `special`: decoding may skip it. `normalized` is
+    None for what `special` is not. `id` is -1 where the vocabulary alone knows it.
     """
 
     content: str
@@ -49,7 +51,7 @@ class AddedToken(Frozen):
     special: bool = True
     lstrip: bool = False
     rstrip: bool = False
-    normalized: bool = False
+    normalized: bool | None = None
     single_word: bool = False
 
 
@@ -57,15 +59,21 @@ class AddedToken(Frozen):
 class TokenizerSettings(Frozen):
     """`tokenizer_config.json` and the older files it replaced, checked.
 
-    `special_tokens` maps names such as "bos_token" to their text; `extra_special_tokens` are texts that are
-    special without a name; `added_tokens` are in id order.
+    `special_tokens` maps names such as "bos_token" to their text; `extra_special_tokens` are special without a name;
+    `added_tokens` are in id order. `flagged` are named special tokens that are written with flags, by text. `decoder`:
+    `added_tokens` are those of `added_tokens_decoder`, whose flags replace the vocabulary's. `model_type` and `model_class`
+    are the `model_type` and `tokenizer_class` of config.json.
     """
 
     path: Path
     values: Mapping[str, Any]
     special_tokens: dict[str, str]
-    extra_special_tokens: tuple[str, ...]
+    extra_special_tokens: tuple[AddedToken, ...]
     added_tokens: tuple[AddedToken, ...]
+    flagged: Mapping[str, AddedToken] = field(default_factory=dict)
+    decoder: bool = True
+    model_type: str | None = None
+    model_class: str | None = None
 
     def flag(self, key: str, default: bool | None) -> bool | None:
         """The boolean `key`, `default` where it is absent or null; TokenizerError for any other value."""
@@ -82,7 +90,13 @@ class TokenizerSettings(Frozen):
         name = self.values.get("tokenizer_class")
         if name is not None and not isinstance(name, str):
             raise TokenizerError(f"{self.path}: tokenizer_class must be a string, got {name!r}")
+        name = name or self.model_class
         return name.removesuffix("Fast") if name else None
+
+    def with_defaults(self, special_tokens: Mapping[str, str]) -> dict[str, str]:
+        """The named special tokens, with a class's own where the settings do not even say null."""
+        unset = {name: text for name, text in special_tokens.items() if name not in self.values}
+        return unset | self.special_tokens
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
@@ -111,21 +125,35 @@ def vocabulary_files(has: Callable[[str], bool]) -> tuple[str, ...]:
     return next((kind for kind in KINDS if all(map(has, kind))), ())
 
 
-def read_settings(folder: Path) -> TokenizerSettings:
-    """The tokenizer settings of a model folder; TokenizerError names the file and key of a wrong value."""
+def read_settings(folder: Path, config: Mapping[str, Any] | None = None) -> TokenizerSettings:
+    """The tokenizer settings of a model folder; TokenizerError names the file and key of a wrong value.
+
+    `config` is the parsed `config.json`.
+    """
     path = folder / "tokenizer_config.json"
     values = read_object_at(path, TokenizerError)
-    named = _special_tokens(values, path)
-    extra: tuple[str, ...] = ()
+    named, extra = _special_tokens(values, path), _extra_special(values, path)
     # In folders older than `added_tokens_decoder`, the file special_tokens_map.json takes precedence.
-    if values.get("added_tokens_decoder") is None:
+    decoder = values.get("added_tokens_decoder") is not None
+    if not decoder:
         map_path = folder / "special_tokens_map.json"
         mapped = read_object_at(map_path, TokenizerError)
         named |= _special_tokens(mapped, map_path)
-        extra = _extra_special(mapped, map_path)
-    extra = extra or _extra_special(values, path)
+        extra = _extra_special(mapped, map_path) or extra
+    texts = {name: token.content for name, token in named.items()}
+    special = {*texts.values(), *(token.content for token in extra)}
+    names = {key: (config or {}).get(key) for key in ("model_type", "tokenizer_class")}
+    model_type, model_class = (name if isinstance(name, str) else None for name in names.values())
     return TokenizerSettings(
-        path, values, named, extra, _added_tokens(folder, values, path, {*named.values(), *extra})
+        path,
+        values,
+        texts,
+        extra,
+        _added_tokens(folder, values, path, set(texts.values()), special),
+        {token.content: token for token in reversed(named.values())},
+        decoder,
+        model_type,
+        model_class,
     )
 
 
@@ -169,28 +197,50 @@ def _content(value: Any, path: Path, key: str) -> str:
     return content
 
 
-def _special_tokens(values: Mapping[str, Any], path: Path) -> dict[str, str]:
-    """The texts of the special tokens that have a name."""
-    names = [name for name in SPECIAL_NAMES if values.get(name) is not None]
-    return {name: _content(values[name], path, name) for name in names}
+def _token(value: Any, path: Path, key: str, special: bool, id: int = -1) -> AddedToken:
+    """A token, written as a string or as an object with flags; `special` where the object does not say."""
+    content = _content(value, path, key)
+    written = value if isinstance(value, dict) else {}
+    flags = {name: written[name] for name in FLAGS if name in written}
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise TokenizerError(f"{path}: {key}.{name} must be true or false, got {flag!r}")
+    return AddedToken(content, id, **{"special": special} | flags)
 
 
-def _extra_special(values: Mapping[str, Any], path: Path) -> tuple[str, ...]:
-    """The texts of special tokens that have no name, under either of the keys used for them."""
-    texts: list[str] = []
+def _special_tokens(values: Mapping[str, Any], path: Path) -> dict[str, AddedToken]:
+    """The special tokens that have a name: a usual one, or one of the model's own, such as "image_token"."""
+    extra = values.get("extra_special_tokens")
+    own = {name: value for name, value in values.items() if name.endswith("_token")}
+    named = {name: values.get(name) for name in SPECIAL_NAMES} | {
+        name: value
+        for name, value in {**own, **(extra if isinstance(extra, dict) else {})}.items()
+        if name not in SPECIAL_NAMES and isinstance(value, str | dict)
+    }
+    named = {name: value for name, value in named.items() if value is not None}
+    tokens = {name: _token(value, path, name, True) for name, value in named.items()}
+    return {name: replace(token, special=True) for name, token in tokens.items()}
+
+
+def _extra_special(values: Mapping[str, Any], path: Path) -> tuple[AddedToken, ...]:
+    """The special tokens that have no name, under either of the keys used for them."""
+    tokens: list[AddedToken] = []
     for key in ("additional_special_tokens", "extra_special_tokens"):
         value = [] if values.get(key) is None else values[key]
         if not isinstance(value, list | dict):
             raise TokenizerError(f"{path}: {key} must be a list, got {value!r}")
-        tokens = value.values() if isinstance(value, dict) else value
-        texts += [_content(token, path, key) for token in tokens]
-    return tuple(texts)
+        listed = value.values() if isinstance(value, dict) else value
+        tokens += [_token(token, path, key, True) for token in listed]
+    return tuple(tokens)
 
 
 def _added_tokens(
-    folder: Path, values: Mapping[str, Any], path: Path, special: set[str]
+    folder: Path, values: Mapping[str, Any], path: Path, named: set[str], special: set[str]
 ) -> tuple[AddedToken, ...]:
-    """The added tokens in id order, from `added_tokens_decoder` or the older `added_tokens.json`."""
+    """The added tokens in id order, from `added_tokens_decoder` or the older `added_tokens.json`.
+
+    `named` are the texts of named special tokens, `special` those of all.
+    """
     decoder = values.get("added_tokens_decoder")
     tokens = []
     if decoder is None:
@@ -198,18 +248,13 @@ def _added_tokens(
         for content, id in read_object_at(path, TokenizerError).items():
             if not isinstance(id, int) or isinstance(id, bool) or id < 0:
                 raise TokenizerError(f"{path}: {content!r} must have a token id, got {id!r}")
-            tokens.append(AddedToken(content, id, content in special, normalized=content not in special))
+            tokens.append(AddedToken(content, id, content in special))
     elif not isinstance(decoder, dict):
         raise TokenizerError(f"{path}: added_tokens_decoder must be an object, got {type(decoder).__name__}")
     for id, entry in (decoder or {}).items():
         key = f"added_tokens_decoder[{id!r}]"
         if not id.isascii() or not id.isdigit() or len(id) > 9 or not isinstance(entry, dict):
             raise TokenizerError(f"{path}: {key} must map a token id to an object")
-        content = _content(entry, path, key)
-        flags = {name: entry.get(name, False) for name in FLAGS}
-        for name, flag in flags.items():
-            if not isinstance(flag, bool):
-                raise TokenizerError(f"{path}: {key}.{name} must be true or false, got {flag!r}")
-        flags["special"] = flags["special"] or content in special
-        tokens.append(AddedToken(content, int(id), **flags))
+        token = _token(entry, path, key, False, int(id))
+        tokens.append(replace(token, special=token.special or token.content in named))
     return tuple(sorted(tokens, key=lambda token: token.id))

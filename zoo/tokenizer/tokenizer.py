@@ -130,7 +130,7 @@ def load_tokenizer(
     or cannot be followed; PluginError the formats that both serve this folder.
     """
     folder = Path(folder)
-    settings = read_settings(folder)
+    settings = read_settings(folder, config)
     backend = _backend_of_plugin(folder, settings, formats or {}) or _backend_of_files(folder, settings)
     if backend is None:
         return None
