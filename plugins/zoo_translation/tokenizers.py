@@ -17,8 +17,8 @@ from zoo.frozen import frozen
 from zoo.tokenizer.backend import Backend, Languages
 from zoo.tokenizer.detokenizer import Detokenizer, PieceDetokenizer
 from zoo.tokenizer.huggingface import TokenizersBackend, from_json
-from zoo.tokenizer.sentencepiece import load_sentencepiece, piece_bytes
-from zoo.tokenizer.settings import TokenizerSettings, read_bytes, read_vocabulary
+from zoo.tokenizer.sentencepiece import added_token_pattern, load_sentencepiece, piece_bytes
+from zoo.tokenizer.settings import AddedToken, TokenizerSettings, read_bytes, read_vocabulary
 
 # The languages of M2M-100 and of Facebook's WMT21 models, in the order of their tokens' ids.
 FAIRSEQ_LANGUAGES = {
@@ -108,6 +108,21 @@ class VocabularyBackend(Backend):
         self.special = {token for token in self.special_tokens.values() if token in self._ids}
         self.vocab_size = max([*self._ids.values(), *self._pieces]) + 1
 
+    def _check_settings(self, settings: TokenizerSettings) -> None:
+        """TokenizerError for settings that this tokenizer does not follow: added tokens, and flags of its own ones."""
+        if settings.flag("split_special_tokens", False):
+            raise TokenizerError(
+                f"{settings.path}: split_special_tokens is not implemented for this tokenizer"
+            )
+        for token in settings.added_tokens:
+            flags = token.lstrip or token.rstrip or token.single_word or not token.special
+            if self.id(token.content) != token.id or flags:
+                raise TokenizerError(
+                    f"{settings.path}: added_tokens_decoder[{token.id}] {token.content!r} must be a special token of the "
+                    f"vocabulary without lstrip, rstrip and single_word: this tokenizer has no others"
+                )
+            self.special.add(token.content)
+
     def encode(self, text: str, special_tokens: bool) -> list[int]:
         if special_tokens and self.languages is not None:
             return self.languages.encode(text)
@@ -180,6 +195,7 @@ class MarianBackend(VocabularyBackend):
         target = read_vocabulary(folder / "target_vocab.json") if separate else None
         vocab = read_vocabulary(folder / "vocab.json")
         super().__init__(folder / "source.spm", vocab, SPECIAL | settings.special_tokens, target)
+        self._check_settings(settings)
         self._folder, self._target_ids = folder, target or vocab
         codes = {token[2:-2]: id for token, id in vocab.items() if re.fullmatch(r">>.+<<", token)}
         if codes:
@@ -216,6 +232,7 @@ class M2MBackend(VocabularyBackend):
         model = folder / "sentencepiece.bpe.model"
         super().__init__(model, {**vocab, **marks}, names | settings.special_tokens)
         self.special |= marks.keys()
+        self._check_settings(settings)
         self.languages = language_tokens(codes, self, settings, default="en")
 
 
@@ -271,23 +288,24 @@ class ByteTokenizer(Backend):
 
     kind = "bytes"
 
-    def __init__(self, special_tokens, added=()):
+    def __init__(self, special_tokens, added=(), split_special=False):
         self.special_tokens = {**SPECIAL, **special_tokens}
-        named = enumerate(self.special_tokens[name] for name in SPECIAL)
-        others = ((token.id, token.content) for token in added if token.id not in BYTES)
-        self.tokens = {**dict(named), **dict(others)}
+        # The three swallow the spaces around them unless the settings give them other flags, as the reference's do.
+        named = (
+            AddedToken(self.special_tokens[name], id, lstrip=True, rstrip=True)
+            for id, name in enumerate(SPECIAL)
+        )
+        tokens = {token.id: token for token in (*named, *added) if token.id not in BYTES}
+        self.tokens = {id: token.content for id, token in tokens.items()}
         self.ids = {text: id for id, text in self.tokens.items()}
         self.vocab_size = max(BYTES.stop, *(id + 1 for id in self.tokens))
-        # The three swallow the spaces around them, as the reference's do.
-        stripped = "|".join(re.escape(self.special_tokens[name]) for name in SPECIAL)
-        plain = "|".join(re.escape(token.content) for token in added if token.id not in range(BYTES.stop))
-        self.pattern = re.compile(rf"\s*({stripped})\s*" + (rf"|({plain})" if plain else ""))
+        self.pattern = added_token_pattern(() if split_special else tokens.values())
 
     def encode(self, text, special_tokens):
         ids, end = [], 0
         for found in self.pattern.finditer(text):
             ids += self._bytes(text[end : found.start()])
-            ids.append(self.ids[found[found.lastindex or 0]])
+            ids.append(self.ids[found[0] if found[0] in self.ids else found[0].strip()])
             end = found.end()
         ids += self._bytes(text[end:])
         return [*ids, self.ids[self.special_tokens["eos_token"]]] if special_tokens else ids
@@ -327,4 +345,5 @@ class ByteDetokenizer:
 
 def read_byt5(folder, settings):
     """The tokenizer of a folder whose tokenizer_config.json names ByT5Tokenizer."""
-    return ByteTokenizer(settings.special_tokens, settings.added_tokens)
+    split_special = settings.flag("split_special_tokens", False)
+    return ByteTokenizer(settings.special_tokens, settings.added_tokens, split_special)

@@ -318,6 +318,22 @@ def test_added_tokens_are_taken_out_before_the_model_sees_the_text(tmp_path, lla
     assert (loaded.vocab_size, loaded.eos_ids) == (322, {320})
 
 
+def test_sentencepiece_follows_the_flags_of_the_config(tmp_path, llama_model):
+    (tmp_path / "tokenizer.model").write_bytes(llama_model)
+    plain = load_tokenizer(tmp_path)
+    write_json(tmp_path / "tokenizer_config.json", {"add_prefix_space": False})
+    loaded = load_tokenizer(tmp_path)
+    assert plain.token(plain.encode("the", False)[0]).startswith("▁")
+    assert loaded.token(loaded.encode("the", False)[0]).startswith("t")
+    assert loaded.decode(loaded.encode(" the")) == " the"
+    write_json(tmp_path / "tokenizer_config.json", {"split_special_tokens": True})
+    assert plain.encode("</s>", False) == [2] and 2 not in load_tokenizer(tmp_path).encode("</s>", False)
+    added = {"320": {"content": "<y>", "special": False, "single_word": True}}
+    write_json(tmp_path / "tokenizer_config.json", {"added_tokens_decoder": added})
+    loaded = load_tokenizer(tmp_path)
+    assert 320 in loaded.encode("a <y> b") and 320 not in loaded.encode("a<y> b")
+
+
 def test_added_tokens_of_the_older_file(tmp_path, llama_model):
     (tmp_path / "tokenizer.model").write_bytes(llama_model)
     write_json(tmp_path / "added_tokens.json", {"<pad>": 321, "<word>": 320})

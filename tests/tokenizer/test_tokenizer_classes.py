@@ -1,9 +1,11 @@
 """What a tokenizer class takes from `tokenizer_config.json` beside a `tokenizer.json`, and what is named as not read."""
 
+import json
 import warnings
 
 import pytest
 
+from tests.helpers import tokenizer_kinds
 from tests.helpers.tokenizer_settings import Draw, write
 from zoo.errors import TokenizerError
 from zoo.tokenizer import load_tokenizer
@@ -181,3 +183,33 @@ def test_an_added_token_with_another_id_than_the_file_gives_it_is_refused(load):
 def test_the_class_may_stand_in_the_model_s_config(load):
     loaded = load("GPT-2", {}, {"tokenizer_class": "GPT2Tokenizer"}, add_prefix_space=True)
     assert words(loaded, "the") == ["Ġthe"]
+
+
+def translation_folder(folder, make, **settings):
+    make(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return tokenizer_kinds.load_tokenizer(folder)
+
+
+@pytest.mark.parametrize("make", [tokenizer_kinds.marian_files, tokenizer_kinds.m2m_files])
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"split_special_tokens": True}, "split_special_tokens"),
+        ({"added_tokens_decoder": {"7000": entry("<new>")}}, r"added_tokens_decoder\[7000\] '<new>'"),
+        ({"added_tokens_decoder": {"0": entry("</s>", lstrip=True)}}, r"added_tokens_decoder\[0\] '</s>'"),
+    ],
+)
+def test_a_tokenizer_with_a_table_of_ids_refuses_what_it_does_not_follow(tmp_path, make, settings, named):
+    with pytest.raises(TokenizerError, match=rf"tokenizer_config\.json: {named}"):
+        translation_folder(tmp_path, make, **settings)
+
+
+def test_byt5_follows_the_flags_of_its_tokens(tmp_path):
+    nothing = dict(make=lambda folder: None, tokenizer_class="ByT5Tokenizer")
+    assert translation_folder(tmp_path, **nothing).encode("a </s> b", False) == [100, 1, 101]
+    end = {"added_tokens_decoder": {"1": entry("</s>"), "259": entry("<extra_id_0>", lstrip=True)}}
+    loaded = translation_folder(tmp_path, **nothing, **end)
+    assert loaded.encode("a </s> b <extra_id_0>", False) == [100, 35, 1, 35, 101, 259]
+    split = translation_folder(tmp_path, **nothing, split_special_tokens=True)
+    assert 1 not in split.encode("</s>", False)

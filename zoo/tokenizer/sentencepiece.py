@@ -55,8 +55,14 @@ class SentencePieceBackend(Backend):
             if id is not None and id not in self._added:
                 self._added[id] = AddedToken(text, id)
                 self._added_ids[text] = id
-        self._split = _splitter(self._added.values())
-        self._leading = self._leading_space()
+        split_special = settings.flag("split_special_tokens", False)
+        matched = [token for token in self._added.values() if not (split_special and token.special)]
+        self._split = added_token_pattern(matched)
+        self._leading: Literal["none", "first", "all"] = "none"
+        if settings.flag("add_prefix_space", True):
+            self._leading = self._leading_space()
+        else:
+            self._model = self._inner
         self.vocab_size = max([self._size, *(id + 1 for id in self._added)])
         # LLaMA's defaults; a model without a start piece (T5) marks the end of its texts instead.
         has_start = ids["bos_token"] >= 0
@@ -168,11 +174,12 @@ def piece_bytes(model: SentencePieceProcessor, id: int) -> bytes | None:
     return bytes([int(piece[3:5], 16)]) if model.is_byte(id) else piece.replace(SPACE, " ").encode("utf-8")
 
 
-def _splitter(tokens: Iterable[AddedToken]) -> re.Pattern[str]:
+def added_token_pattern(tokens: Iterable[AddedToken]) -> re.Pattern[str]:
     """The pattern of added tokens in a text, the longest first, with the white space that belongs to them."""
+    forms = []
     # An alternative earlier in the pattern wins, so that the longest token must come first.
-    forms = [
-        (r"\s*" if token.lstrip else "") + re.escape(token.content) + (r"\s*" if token.rstrip else "")
-        for token in sorted(tokens, key=lambda token: -len(token.content))
-    ]
+    for token in sorted(tokens, key=lambda token: -len(token.content)):
+        left, right = (r"(?<!\w)", r"(?!\w)") if token.single_word else ("", "")
+        left, right = (r"\s*" if token.lstrip else "") + left, right + (r"\s*" if token.rstrip else "")
+        forms.append(left + re.escape(token.content) + right)
     return re.compile("|".join(forms) or "(?!)")

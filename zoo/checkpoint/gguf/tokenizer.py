@@ -110,7 +110,7 @@ class GGUFVocabulary:
 
     def settings(self, values: Mapping[str, Any]) -> TokenizerSettings:
         """The same as a folder's settings. Control tokens are matched whole, and left out of a decoded text."""
-        added = [AddedToken(text, id) for id, text in self.of(CONTROL).items()]
+        added = [AddedToken(text, id, normalized=False) for id, text in self.of(CONTROL).items()]
         return TokenizerSettings(self.path, values, self.special, (), tuple(added))
 
 
