@@ -56,6 +56,8 @@ class Guard:
         allowed = origin is not None and origin in self.access.origins
         preflight = allowed and scope["method"] == "OPTIONS"
         error = self._refused_page(scope, headers, allowed)
+        if error is None and "\n" in scope["path"]:  # a route would match one that ends with it
+            error = RequestError(404, "there is nothing at this path", code="path")
         if error is None and not preflight and scope["path"] not in self.open_paths:
             error = self._refused_key(headers)
         app = self.app

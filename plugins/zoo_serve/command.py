@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, copy_context
@@ -25,6 +27,7 @@ from zoo.cli.source_options import (
 )
 from zoo.cli.source_options import prompt_cache_option as file_option
 from zoo.rank_watch.launcher import launched
+from zoo_serve.log import say
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
@@ -43,6 +46,31 @@ class ByteCount(click.ParamType):
         if not digits.isdecimal():
             self.fail(f"expected a number of bytes such as 500M or 4G, got {value!r:.40}", param, ctx)
         return int(digits) * unit
+
+
+class Seconds(click.FloatRange):
+    """A finite number of seconds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. UsageError for one that is out of range, infinite, or no number."""
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is not a number of seconds", param, ctx)
+        return seconds
+
+
+class Key(click.ParamType):
+    """A key that a header can hold: visible characters, without a space at either end."""
+
+    name = "key"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The key. UsageError, which does not show it, for one that no client could send."""
+        if not value:
+            self.fail("the key is empty", param, ctx)
+        if not value.isprintable() or value != value.strip():  # half a character is what is no UTF-8
+            self.fail("the key must be UTF-8 text without line breaks or spaces around it", param, ctx)
+        return str(value)
 
 
 _shows_warnings = ContextVar("_shows_warnings", default=False)
@@ -69,6 +97,7 @@ def hide_warnings() -> None:
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: a free one.")
 @click.option(
     "--api-key",
+    type=Key(),
     envvar="ZOO_API_KEY",
     metavar="KEY",
     help="Ask clients for this key (better: the variable ZOO_API_KEY).",
@@ -79,15 +108,11 @@ def hide_warnings() -> None:
 @click.option(
     "--queue", type=click.IntRange(0), default=256, show_default=True, help="Requests that may wait."
 )
-@click.option(
-    "--timeout", type=click.FloatRange(1), default=600, show_default=True, help="Seconds for a request."
-)
+@click.option("--timeout", type=Seconds(1), default=600, show_default=True, help="Seconds for a request.")
 @click.option(
     "--max-models", type=click.IntRange(1), default=1, show_default=True, help="Models in memory at once."
 )
-@click.option(
-    "--unload-after", type=click.FloatRange(0), metavar="SECONDS", help="Free a model that is not used."
-)
+@click.option("--unload-after", type=Seconds(0), metavar="SECONDS", help="Free a model that is not used.")
 @click.option(
     "--prompt-cache",
     "cache_bytes",
@@ -135,8 +160,10 @@ def serve(
         )
     if launched() and (len(sources) > 1 or adapters or unload_after is not None):
         raise click.UsageError("several ranks serve one model, without adapters, and keep it loaded")
-    if api_key == "":
-        raise click.BadParameter("the key is empty", param_hint="--api-key")
+    if (
+        api_key is None and "ZOO_API_KEY" in os.environ
+    ):  # click takes an empty variable as one that is not set
+        raise click.UsageError("the variable ZOO_API_KEY is empty: give it a key, or unset it")
     from zoo_serve.access import Access
     from zoo_serve.app import application
     from zoo_serve.metrics import Metrics
@@ -149,6 +176,7 @@ def serve(
     table, metrics = ModelTable(offered, max_models), Metrics()
     runner = None
     hide_warnings()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else its library warns at each fork
     if launched():
         from zoo.runtime import ranks
         from zoo_serve.ranks import Leader, follow
@@ -200,7 +228,7 @@ def sources_of(
     folders: dict[str, Path] = {}
     for text in adapters:
         name, equals, folder = text.partition("=")
-        if not (name and equals):
+        if not (equals and name and name.isprintable()):
             raise click.BadParameter(f"{text!r} is not NAME=FOLDER", param_hint="--adapter")
         if name in folders:
             raise click.UsageError(f"two adapters are called {name}")
@@ -263,4 +291,4 @@ def announce(model: str, address: str, key: bool, local: bool) -> None:
     if not (local or key):
         lines.append("  anyone who reaches this address can use it: ZOO_API_KEY asks for a key")
     for line in lines:
-        click.echo(line, err=True)
+        say(line)

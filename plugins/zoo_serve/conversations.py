@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections import OrderedDict
@@ -26,15 +27,16 @@ class Conversations:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._known: OrderedDict[str, Transcript] = OrderedDict()
+        self._known: OrderedDict[bytes, Transcript] = OrderedDict()
         self._lock = threading.Lock()
 
     def encode(self, messages: Messages, text: str) -> list[int]:
         """The ids of a conversation that the chat template rendered as `text`."""
-        ends = (n for n in range(len(messages) - 1, 0, -1) if messages[n - 1]["role"] == "assistant")
+        keys = _keys(messages[:-1])
+        ends = (key for key, message in zip(keys, messages, strict=False) if message["role"] == "assistant")
         with self._lock:
-            transcripts = (self._known.get(_key(messages[:end])) for end in ends)
-            transcript = next(filter(None, transcripts), None)
+            known = [transcript for key in ends if (transcript := self._known.get(key)) is not None]
+        transcript = known[-1] if known else None
         if transcript is not None:
             return transcript.encode(text)
         return self._tokenizer.encode(text, special_tokens=False)
@@ -44,22 +46,18 @@ class Conversations:
         message = {"role": "assistant", "content": answer, "tool_calls": [call.to_json() for call in calls]}
         transcript = Transcript(self._tokenizer)
         transcript.add(ids)
+        key = _keys([*messages, message])[-1]
         with self._lock:
-            self._known[_key([*messages, message])] = transcript
+            self._known[key] = transcript
             if len(self._known) > MOST:
                 self._known.popitem(last=False)
 
 
-def _key(messages: Messages) -> str:
-    """What tells conversations apart: roles, texts and calls."""
-    return json.dumps(
-        [
-            [
-                message["role"],
-                text_of(message),
-                [[call["function"]["name"], arguments_of(call)] for call in message.get("tool_calls") or ()],
-            ]
-            for message in messages
-        ],
-        sort_keys=True,
-    )
+def _keys(messages: Messages) -> list[bytes]:
+    """What tells the beginnings of a conversation apart, of one message, of two, and so on: roles, texts and calls."""
+    digest, keys = hashlib.blake2b(), []
+    for message in messages:
+        calls = [[call["function"]["name"], arguments_of(call)] for call in message.get("tool_calls") or ()]
+        digest.update(json.dumps([message["role"], text_of(message), calls], sort_keys=True).encode())
+        keys.append(digest.digest())
+    return keys

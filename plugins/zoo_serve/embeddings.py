@@ -12,15 +12,29 @@ from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.frozen import Frozen, frozen
 from zoo.generation.strategies.embedding import embed, encode_text
 from zoo.loading import Loaded
+from zoo_serve.prepare import MOST_TOKENS, check_length, too_long
 from zoo_serve.requests import RequestError
 
 
 def encoded(loaded: Loaded, texts: Sequence[str | tuple[int, ...]]) -> list[list[int]]:
-    """The ids of texts as `zoo.embed` reads and cuts them; PromptError for one that cannot be encoded. For any thread."""
+    """The ids of texts as `zoo.embed` reads and cuts them. For any thread.
+
+    PromptError for one that cannot be encoded, RequestError for one beyond the context that is not cut.
+    """
     limit = open_checkpoint(loaded.folder, loaded.registry, loaded.architecture).pooling().length
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # texts that are cut
-        return [encode_text(loaded, text, limit) for text in texts]
+        return [_encoded(loaded, text, limit) for text in texts]
+
+
+def _encoded(loaded: Loaded, text: str | tuple[int, ...], limit: int | None) -> list[int]:
+    most = loaded.recipe.context or MOST_TOKENS
+    if limit is None:
+        check_length(loaded, text, most, "input")
+    ids = encode_text(loaded, text, limit)
+    if len(ids) > most:
+        raise too_long(str(len(ids)), most, "input")
+    return ids
 
 
 @frozen()

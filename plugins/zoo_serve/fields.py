@@ -22,6 +22,7 @@ TEXT: Schema = {"type": "string"}
 WHOLE: Schema = {"type": "integer"}
 FLAG: Schema = {"type": "boolean"}
 OBJECT: Schema = {"type": "object"}
+LIST: Schema = {"type": "array"}
 TOKENS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
 
 # Settings that a request cannot give: functions, other models, and how the server reads prompts.
@@ -286,7 +287,7 @@ def check(value: Any, schema: Schema, where: str) -> None:
         for name, inner in value.items():
             if name in properties:
                 check(inner, properties[name], f"{where}.{name}")
-            elif schema.get("additionalProperties", True) is False:
+            elif inner is not None and schema.get("additionalProperties", True) is False:
                 hint = did_you_mean(name, properties)
                 raise RequestError(
                     400, f"`{where}.{name:.60}`: nothing here serves this field{hint}", param=param
@@ -294,26 +295,30 @@ def check(value: Any, schema: Schema, where: str) -> None:
 
 
 def _of_its_type(value: Any, alternatives: Iterable[Schema], where: str) -> list[Schema]:
-    """The alternatives for an object with its `type`, where they have different ones; RequestError where there are none."""
+    """The alternatives for an object with its `type`, or its `role`, where they have different ones.
+
+    RequestError where there are none.
+    """
     alternatives = list(alternatives)
-    kinds = {
-        number: one["properties"]["type"]["enum"]
-        for number, one in enumerate(alternatives)
-        if "enum" in one.get("properties", {}).get("type", {})
-    }
-    if not isinstance(value, Mapping) or not kinds:
+    objects = [one for one in alternatives if "properties" in one]
+    key = next(
+        (key for key in ("type", "role") if all("enum" in _property(one, key) for one in objects)), None
+    )
+    if not isinstance(value, Mapping) or not objects or key is None:
         return alternatives
-    if "type" not in value:
-        found = [alternatives[number] for number in kinds if "type" not in alternatives[number]["required"]]
+    if key not in value:
+        found = [one for one in objects if key not in one["required"]]
     else:
-        found = [alternatives[number] for number, kind in kinds.items() if value["type"] in kind]
+        found = [one for one in objects if value[key] in _property(one, key)["enum"]]
     if not found:
-        check(
-            value.get("type"),
-            {"enum": [kind for several in kinds.values() for kind in several if kind]},
-            f"{where}.type",
-        )
+        kinds = [kind for one in objects for kind in _property(one, key)["enum"] if kind]
+        check(value.get(key), {"enum": kinds}, f"{where}.{key}")
     return found
+
+
+def _property(schema: Schema, key: str) -> Schema:
+    """The schema of an object's property, {} where it has none."""
+    return schema["properties"].get(key, {})  # type: ignore[no-any-return]
 
 
 def _is(value: Any, kind: str) -> bool:

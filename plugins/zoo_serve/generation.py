@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from zoo.generation.chat.conversation import ChatPrompt
@@ -76,13 +77,13 @@ class Generation:
         self._parsers = [prompt.step_parser() for prompt in prompts]
         self._tokens: list[list[int]] = [[] for _ in sequences]
         self._last: list[float | None] = [None] * len(sequences)
-        self._ended = 0
+        self._ended: set[int] = set()  # numbers of sequences; more steps of one are not looked at
         self.answer.usage.prompt = sum({id(prompt): len(prompt.ids) for prompt in prompts}.values())
 
     @property
     def ended(self) -> bool:
         """Whether all of the answer has been read."""
-        return self._ended == len(self.sequences)
+        return len(self._ended) == len(self.sequences)
 
     async def next(self) -> list[Delta]:
         """The next parts of the answer, which the answer then has. Nothing is lost where this is cancelled."""
@@ -91,7 +92,7 @@ class Generation:
             raise RequestError(408, "the answer is read too slowly")
         deltas = []
         for number, step in steps:
-            deltas += self._deltas(number, step)
+            deltas += self._deltas(number, step) if number not in self._ended else []
         for delta in deltas:
             self.answer.add(delta)
         return deltas
@@ -114,10 +115,12 @@ class Generation:
         if step.prompt is not None and self.request.echo:
             found.append(self._echo(number, step))
         step = self._parsers[number](step)
+        if step.tool_calls and not self.request.parallel_calls:
+            step = replace(step, tool_calls=step.tool_calls[:1], finish_reason="stop")
         self.answer.usage.thinking += bool(step.thinking)
         reason = step.finish_reason
         if reason is not None:
-            self._ended += 1
+            self._ended.add(number)
             if step.tool_calls or self.answer.choices[number].calls:
                 reason = "tool_calls" if reason == "stop" else reason
             reason = "length" if reason == "time" else reason

@@ -46,7 +46,8 @@ class RequestLog:
 
 
 def say(line: str) -> None:
-    """Print a line on the error stream, if anybody still reads it."""
+    """Print a line on the error stream, if anybody still reads it. What would break or hide a part of it is escaped."""
+    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
     with suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)
 

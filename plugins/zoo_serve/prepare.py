@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from zoo.architecture import Strategy
+from zoo.errors import PluginError
 from zoo.generation import resolve_strategy
 from zoo.generation.chat.conversation import ChatPrompt, chat_prompt, next_turn_checkpoints
 from zoo.generation.grammar.token_mask import token_mask
@@ -23,6 +24,7 @@ from zoo_serve.runner import PreparedSequence
 
 Encode = Callable[[str], list[int]]
 MAX_TOKENS = 2048  # of an answer, where neither the request nor the server says
+MOST_TOKENS = 2**18  # of a prompt that no context bounds, and of a text whose tokens are asked for
 
 
 def prepare(
@@ -48,9 +50,12 @@ def prepare(
 def _prompts(
     model: ServedModel, request: GenerationRequest, encode: Encode | None = None
 ) -> list[ChatPrompt]:
-    if request.messages is not None:
-        return [lay_out(model, request, encode)]
     settings = {**model.settings, **request.settings}
+    context = _context(model, settings)
+    if request.messages is not None:
+        return [lay_out(model, request, context or MOST_TOKENS, encode)]
+    for prompt in request.prompts:
+        check_length(model.loaded, prompt, context or MOST_TOKENS, "prompt")
     special = settings.get("special_tokens") is not False
     languages = (settings.get("source_language"), settings.get("target_language"))
     return [
@@ -59,29 +64,64 @@ def _prompts(
     ]
 
 
+def _context(model: ServedModel, settings: Mapping[str, Any]) -> int | None:
+    """The tokens that a prompt and its answer may have; None where nothing bounds them."""
+    if model.loaded.model.translates or settings.get("max_kv_size") is not None:
+        return None
+    return model.loaded.recipe.context
+
+
+def check_length(loaded: Loaded, text: str | Sequence[int], most: int, param: str) -> None:
+    """RequestError, before it is encoded, for a text that surely has more than so many tokens."""
+    tokenizer = loaded.tokenizer if isinstance(text, str) else None
+    if tokenizer is not None and tokenizer.beginning(str(text), most) != text:
+        raise too_long(f"over {most}", most, param)
+
+
+def too_long(tokens: str, context: int, param: str) -> RequestError:
+    """The error for a prompt that leaves no room in the context for an answer."""
+    message = f"the prompt has {tokens} tokens, and the model's context is {context}"
+    return RequestError(400, message, param=param, code="context_length_exceeded")
+
+
 def lay_out(
-    model: ServedModel, request: GenerationRequest | TokenizeRequest, encode: Encode | None = None
+    model: ServedModel,
+    request: GenerationRequest | TokenizeRequest,
+    most: int,
+    encode: Encode | None = None,
 ) -> ChatPrompt:
-    """The prompt of a conversation."""
+    """The prompt of a conversation; RequestError for one that surely has more than `most` tokens."""
     assert request.messages is not None
-    known = model.conversations
+    asked = request if isinstance(request, GenerationRequest) else GenerationRequest()
+    known, tokenizer = model.conversations, model.loaded.tokenizer
     if encode is None and known is not None:
         encode = partial(known.encode, request.messages)
+    elif encode is None and tokenizer is not None:
+        encode = partial(tokenizer.encode, special_tokens=False)
+
+    def encode_checked(text: str) -> list[int]:
+        check_length(model.loaded, text, most, "messages")
+        assert encode is not None
+        return encode(text)
+
     return chat_prompt(
         model.loaded,
         request.messages,
         tools=request.tools,
-        tool_choice=request.tool_choice if isinstance(request, GenerationRequest) else None,
+        tool_choice=asked.tool_choice,
+        parallel_calls=asked.parallel_calls,
         variables=request.variables,
-        encode=encode,
+        encode=encode_checked,
     )
 
 
 def tokenized(model: ServedModel, request: TokenizeRequest) -> tuple[int | None, list[int], list[str] | None]:
     """The model's context, the token ids of a text or of a conversation, and their texts if those are asked for."""
     loaded = model.loaded
+    most = max(loaded.recipe.context or 0, MOST_TOKENS)
+    check_length(loaded, request.text or "", most, "prompt")
     if request.messages is not None:
-        ids = lay_out(model, request).ids
+        ids = lay_out(model, request, most).ids
     elif request.text or request.special_tokens:
         ids = encode_prompt(loaded, request.text or "", request.special_tokens)
     else:
@@ -119,16 +159,15 @@ def _sequence(
     most_seconds: float,
 ) -> PreparedSequence:
     loaded, length = model.loaded, len(prompt.ids)
+    bound = _context(model, settings)
+    if bound is not None and length >= bound:
+        raise too_long(str(length), bound, "prompt" if request.messages is None else "messages")
     context = loaded.recipe.context if not loaded.model.translates else None
-    if context is not None and length >= context and settings.get("max_kv_size") is None:
-        raise RequestError(
-            400,
-            f"the prompt has {length} tokens, and the model's context is {context}",
-            param="prompt" if request.messages is None else "messages",
-            code="context_length_exceeded",
-        )
     settings = prompt.constrained(settings)
-    strategy, arguments = resolve_strategy(loaded, settings, request.strategy or model.strategy)
+    try:
+        strategy, arguments = resolve_strategy(loaded, settings, request.strategy or model.strategy)
+    except PluginError as error:  # there is no such strategy, or none for the model's task
+        raise RequestError(400, str(error), param="strategy" if request.strategy else "model") from error
     if "max_tokens" in strategy.setting_names and not loaded.model.translates:
         most = arguments.get("max_tokens", MAX_TOKENS)
         arguments["max_tokens"] = most if context is None else min(most, max(context - length, 1))

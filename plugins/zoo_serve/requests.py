@@ -40,7 +40,8 @@ class GenerationRequest(Frozen):
 
     Either `prompts`, each a text or token ids, or the `messages` of a conversation. Each prompt is answered `count` times.
     `model` is a name that the server lists; None is its first model. `tools`, `tool_choice` and `variables` are those of
-    `zoo.chat`, `settings` and `strategy` those of `zoo.stream`. `stream`: the parts of the answer are sent as they come,
+    `zoo.chat`, `settings` and `strategy` those of `zoo.stream`. Without `parallel_calls`, an answer has at most one call of a
+    tool, and ends after it. `stream`: the parts of the answer are sent as they come,
     with the numbers of tokens in the end if `stream_usage`. `echo`: a completion repeats its prompt.
     """
 
@@ -49,6 +50,7 @@ class GenerationRequest(Frozen):
     messages: tuple[Mapping[str, Any], ...] | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: Any = "auto"
+    parallel_calls: bool = True
     variables: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     strategy: str | None = None

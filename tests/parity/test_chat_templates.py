@@ -69,10 +69,10 @@ def test_a_conversation_is_rendered_as_transformers_renders_its_form(name, talk)
         )
     except Exception:
         with pytest.raises(TokenizerError, match=r"^chat template: "):
-            render_chat(template, messages, special_tokens=TOKENS, tools=TOOLS)
+            render_chat(template, messages, special_tokens=TOKENS, variables={"tools": TOOLS})
         return
     if (name, talk) in REFUSED:
         with pytest.raises(TokenizerError, match="the template writes"):
-            render_chat(template, messages, special_tokens=TOKENS, tools=TOOLS)
+            render_chat(template, messages, special_tokens=TOKENS, variables={"tools": TOOLS})
     else:
-        assert render_chat(template, messages, special_tokens=TOKENS, tools=TOOLS) == expected
+        assert render_chat(template, messages, special_tokens=TOKENS, variables={"tools": TOOLS}) == expected

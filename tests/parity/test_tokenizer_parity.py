@@ -267,11 +267,11 @@ def test_chat_templates_write_what_the_reference_writes(tmp_path, template, talk
         expected = reference.apply_chat_template(TALKS[talk], tokenize=False, **wanted)
     except Exception as error:
         with pytest.raises(TokenizerError, match=r"^chat template: ") as caught:
-            render_chat(template, TALKS[talk], special_tokens=tokenizer.special_tokens, **options)
+            render_chat(template, TALKS[talk], special_tokens=tokenizer.special_tokens, variables=options)
         assert str(error) in str(caught.value)
         return
     text = render_chat(
-        tokenizer.chat_template, TALKS[talk], special_tokens=tokenizer.special_tokens, **options
+        tokenizer.chat_template, TALKS[talk], special_tokens=tokenizer.special_tokens, variables=options
     )
     assert text == expected
     ids = reference.apply_chat_template(TALKS[talk], tokenize=True, return_dict=False, **wanted)

@@ -29,7 +29,7 @@ CHATML = """
 
 
 def render(template, messages=TALK, **options):
-    return render_chat(template, messages, special_tokens=TOKENS, **options)
+    return render_chat(template, messages, special_tokens=TOKENS, variables=options)
 
 
 def refusal(template, messages=TALK, **options):

@@ -13,7 +13,7 @@ from zoo.tokenizer.chat import render_chat
 
 def render(template, talk, **options):
     messages = CONVERSATIONS[talk] if isinstance(talk, str) else talk
-    return render_chat(template, messages, special_tokens={"bos_token": "<s>"}, **options)
+    return render_chat(template, messages, special_tokens={"bos_token": "<s>"}, variables=options)
 
 
 ARGUMENTS = '{"city": "Rome", "days": 2}'

@@ -48,6 +48,30 @@ def test_a_server_that_died_is_started_again(server, tmp_path):
     assert answer(server, tmp_path)[2] == 0 and server._process.pid != first.pid
 
 
+def test_a_server_that_is_stopped_is_killed_and_started_again(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(fork_server, "ANSWER_SECONDS", 0.2)
+    answer(server, tmp_path)
+    first = server._process
+    first.send_signal(signal.SIGSTOP)
+    assert answer(server, tmp_path)[2] == 0
+    assert first.returncode == -signal.SIGKILL and server._process.pid != first.pid
+
+
+def test_a_server_that_is_stopped_is_killed_with_its_forks_where_this_process_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(fork_server, "ANSWER_SECONDS", 0.2)
+    script = tmp_path / "worker.py"
+    script.write_text(WAITING.format(str(Path(chat_process.__file__).with_name("chat_worker.py"))))
+    server = ForkServer(script)
+    (tmp_path / "request").write_text("{}")
+    reading, writing = os.pipe()
+    with open(tmp_path / "request") as file, open(reading) as output:
+        server.fork([], [file.fileno(), writing])
+        os.close(writing)
+        server._process.send_signal(signal.SIGSTOP)
+        server.close()
+        assert output.read() == "", "the fork has ended"
+
+
 def test_an_interrupted_request_does_not_answer_the_next(server, tmp_path, monkeypatch):
     def interrupted(*sent, send=fork_server.socket.send_fds):
         send(*sent)

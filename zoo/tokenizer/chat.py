@@ -9,7 +9,7 @@ from typing import Any
 from zoo.errors import TokenizerError
 from zoo.tokenizer.chat_forms import chat_forms
 from zoo.tokenizer.chat_messages import Message, checked_message, text_of, with_thinking
-from zoo.tokenizer.chat_process import render_all
+from zoo.tokenizer.chat_process import check_size, render_all
 
 
 def render_chat(
@@ -17,22 +17,24 @@ def render_chat(
     messages: Sequence[Mapping[str, Any]],
     *,
     special_tokens: Mapping[str, str],
-    add_generation_prompt: bool = True,
-    **kwargs: Any,
+    variables: Mapping[str, Any] | None = None,
 ) -> str:
     """The prompt that a chat template makes of messages.
 
     Messages have the form of OpenAI's interface, as `checked_message` has it, and may have more keys. They are rendered in
     the form that the template writes (`ChatForms`). The template sees the `special_tokens` by their names ("bos_token",
-    ...) and the `kwargs` by theirs (such as `tools` or `enable_thinking`). `add_generation_prompt` ends the text where the
-    model's answer begins. The template writes its own special tokens: encode the result with `special_tokens=False`.
-    A role whose texts the template leaves out is warned of.
+    ...) and the `variables` by theirs (such as `tools` or `enable_thinking`). The text ends where the model's answer begins,
+    unless the variable `add_generation_prompt` is False. The template writes its own special tokens: encode the result with
+    `special_tokens=False`. A role whose texts the template leaves out is warned of.
 
     TokenizerError, starting with "chat template:", for malformed messages and those that the template refuses, for tool
-    calls that it would leave out, for an error in it, and for one that uses too much time or memory (`render_all`).
+    calls that it would leave out, for an error in it, for one that uses too much time or memory (`render_all`), and for more
+    text than it may write.
     """
+    variables = {"add_generation_prompt": True, **(variables or {})}
+    prompt = variables.pop("add_generation_prompt")
     (rendered,) = render_chats(
-        template, [(messages, add_generation_prompt)], special_tokens=special_tokens, **kwargs
+        template, [(messages, prompt)], special_tokens=special_tokens, variables=variables
     )
     if not isinstance(rendered, str):
         raise rendered
@@ -44,23 +46,24 @@ def render_chats(
     chats: Sequence[tuple[Sequence[Mapping[str, Any]], bool]],
     *,
     special_tokens: Mapping[str, str],
-    **kwargs: Any,
+    variables: Mapping[str, Any] | None = None,
 ) -> list[str | TokenizerError]:
     """What `render_chat` makes of several `chats`, each with its `add_generation_prompt`, mostly in one process.
 
     The error of a chat stands in its place; what concerns the template is raised.
     """
-    shared = {**special_tokens, "tools": None, "documents": None, **kwargs}
-    variables = []
+    shared = {**special_tokens, "tools": None, "documents": None, **(variables or {})}
+    given = []
     for messages, add_generation_prompt in chats:
+        check_size([messages, shared])
         named = zip(messages, _names(messages), strict=True)
         checked = [with_thinking(checked_message(message, name)) for message, name in named]
-        variables.append({**shared, "add_generation_prompt": add_generation_prompt, "messages": checked})
-    texts = iter(_rendered(template, [values for values in variables if _is_plain(values["messages"])]))
+        given.append({**shared, "add_generation_prompt": add_generation_prompt, "messages": checked})
+    texts = iter(_rendered(template, [values for values in given if _is_plain(values["messages"])]))
     made: list[str | TokenizerError] = []
-    for values in variables:
+    for values in given:
         text = next(texts) if _is_plain(values["messages"]) else None
-        if isinstance(text, str) and all(text_of(message).strip() in text for message in values["messages"]):
+        if isinstance(text, str) and _has_all(text, values["messages"]):
             made.append(text)  # as nearly always: the forms need not be found
         else:
             made.append(_in_form(template, values, text))
@@ -76,6 +79,17 @@ def _rendered(template: str, renderings: Sequence[Mapping[str, Any]]) -> list[st
         if not half:
             raise
     return [*_rendered(template, renderings[:half]), *_rendered(template, renderings[half:])]
+
+
+def _has_all(rendered: str, messages: Sequence[Message]) -> bool:
+    """Whether a text has the texts of all messages. They are looked for in their order first, so that no part is read twice."""
+    at = 0
+    for message in messages:
+        text = text_of(message).strip()
+        at = rendered.find(text, at)
+        if at < 0 and (at := rendered.find(text)) < 0:
+            return False
+    return True
 
 
 def _names(messages: Sequence[Any]) -> list[str]:

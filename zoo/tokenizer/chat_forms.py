@@ -113,8 +113,14 @@ class ChatForms(Frozen):
 
     def left_out(self, messages: Iterable[Message], rendered: str) -> list[str]:
         """The roles of messages whose text is missing from `rendered` and which the template writes in no form."""
-        missing = {_role(message) for message in messages if text_of(message).strip() not in rendered}
-        return sorted(missing - self.text - self.parts)
+        written, missing = self.text | self.parts, set[str]()
+        for message in messages:
+            role = _role(
+                message
+            )  # each is looked for until a text of it is missing: a long text is not read for every message
+            if role not in written | missing and text_of(message).strip() not in rendered:
+                missing.add(role)
+        return sorted(missing)
 
 
 def chat_forms(template: str, variables: Mapping[str, Any]) -> ChatForms:

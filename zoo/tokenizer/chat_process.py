@@ -21,7 +21,7 @@ from zoo.tokenizer.fork_server import ForkServer
 # What a process that renders may use.
 CPU_SECONDS = 5  # of processor time
 CLOCK_SECONDS = (
-    600  # by the clock: ends a process that waits, not one that other programs keep from the processor
+    60  # by the clock: ends a process that is stopped, not one that others keep from the processor
 )
 MEMORY = 2**29  # bytes
 OUTPUT = 4 * 2**20  # bytes of UTF-8 that it writes
@@ -50,6 +50,23 @@ def plain_json(value: object) -> str:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise TokenizerError(f"chat template: a message or argument is not plain data ({error})") from None
+
+
+def check_size(value: object) -> None:
+    """TokenizerError for plain data with more text than a template may write, before any of it is copied."""
+    size, level = 0, [value]
+    while level:
+        size += sum(len(text) for text in level if isinstance(text, str))
+        if size > OUTPUT:
+            raise TokenizerError(
+                f"chat template: the messages and variables have more than {OUTPUT / 2**20:g} MiB of text"
+            )
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, Mapping | list | tuple)
+            for inner in ((*outer, *outer.values()) if isinstance(outer, Mapping) else outer)
+        ]
 
 
 @lru_cache

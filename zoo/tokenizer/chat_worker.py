@@ -101,7 +101,7 @@ def render_all(environment: Any, request: Object) -> list[dict[str, str]]:
     for variables in request["renderings"]:
         pieces = []
         try:
-            for piece in template.generate(**variables):
+            for piece in template.generate(variables):
                 size += len(piece.encode("utf-8", "surrogatepass"))
                 if size > request["output_bytes"]:
                     raise OutputLimit(f"wrote more than {request['output_bytes'] / 2**20:g} MiB")

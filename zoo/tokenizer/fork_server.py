@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -17,13 +18,14 @@ from threading import Lock
 # A script that gets out of its sandbox should find no secrets in its environment.
 ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TZ", "LANG", "LC_ALL")
 NUMBER = struct.Struct("i")  # as in chat_worker.py
+ANSWER_SECONDS = 10  # in which the script forks, or ends; one that does not is killed
 
 
 class ForkServer:
     """Runs a script in a separate process, which forks once for each request.
 
-    The script is started by the first request, and by the next one after it has died. Threads may share it. It ends with
-    this process, and a fork of this process starts its own. The script reads a number from the socket that is its
+    The script is started by the first request, and by the next one after it has died or given no answer for `ANSWER_SECONDS`,
+    as when it is stopped. Threads may share it. It ends with this process, and a fork of this process starts its own. The script reads a number from the socket that is its
     standard input, and writes one back. To 0, which comes with open files, it answers with the pid of a fork that has
     these files; to a pid, with the status of that process, which it ends.
     """
@@ -42,8 +44,10 @@ class ForkServer:
         OSError when the process cannot be started.
         """
         with self._lock:
-            if self._process is None or self._process.poll() is not None:
-                self._start(arguments)
+            if self._process is not None and self._process.poll() is None:
+                with suppress(OSError):  # of one that dies now, or does not answer
+                    return self._ask(0, files)
+            self._start(arguments)
             return self._ask(0, files)
 
     def end(self, pid: int) -> int:
@@ -59,12 +63,22 @@ class ForkServer:
                 self._socket.shutdown(socket.SHUT_RDWR)
             self._socket.close()
         if self._process is not None:
-            self._process.wait()
+            try:
+                self._process.wait(ANSWER_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._kill()
         self._socket = self._process = None
+
+    def _kill(self) -> None:
+        """End a script that may be stopped, and its forks."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def _start(self, arguments: Sequence[str]) -> None:
         self.close()
         self._socket, other = socket.socketpair()
+        self._socket.settimeout(ANSWER_SECONDS)
         with other:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(self._script), *arguments],
@@ -84,6 +98,7 @@ class ForkServer:
                     answer = self._socket.recv(NUMBER.size)
         finally:
             if not answer:  # one that came later would be taken for the answer to the next request
+                self._kill()
                 self.close()
         if not answer:
             raise ConnectionResetError(ECONNRESET, "it ended")

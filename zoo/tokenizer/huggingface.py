@@ -50,6 +50,9 @@ _CLASSES = {
 }
 
 
+LONG = 2**14  # characters of a text for which other threads should not wait
+
+
 class TokenizersBackend(Backend):
     """A `tokenizers.Tokenizer`, with the special and added tokens that the settings name."""
 
@@ -85,7 +88,12 @@ class TokenizersBackend(Backend):
     def encode(self, text: str, special_tokens: bool) -> list[int]:
         if special_tokens and self.languages is not None:
             return self.languages.encode(text)
-        return self._encode(text, special_tokens).ids
+        if len(text) <= LONG:
+            return self._encode(text, special_tokens).ids
+        # Only this call lets other threads run meanwhile. It encodes in a third of the time, without offsets.
+        with library_errors(self.path, "its tokenizer cannot encode this text"):
+            (encoding,) = self.tokenizer.encode_batch_fast([text], add_special_tokens=special_tokens)
+        return encoding.ids
 
     def _encode(self, text: str, special_tokens: bool) -> Encoding:
         with library_errors(self.path, "its tokenizer cannot encode this text"), hide_panics():

@@ -22,6 +22,10 @@ from zoo.tokenizer.settings import (
 )
 from zoo.tokenizer.turn_ends import TURN_ENDS, end_ids
 
+MOST_CHARACTERS = 16  # of a token, on average over a text that may be encoded as a whole
+PIECE = 2**15  # characters that are encoded at once to count the tokens of a long text
+CUT_TOKENS = 128  # of a piece, which the words that were cut at its ends may have added
+
 
 class Tokenizer:
     """Turns text into token ids and ids into text.
@@ -58,6 +62,23 @@ class Tokenizer:
         template carries that already. Text that spells a special token becomes that token.
         """
         return self._backend.encode(_encodable(text), special_tokens)
+
+    def beginning(self, text: str, most: int) -> str:
+        """The text, or a beginning of it that surely has more than `most` tokens. The cost depends on `most`, not on the text.
+
+        A text of at most `MOST_CHARACTERS` for each token is returned as it is. A longer one is encoded in pieces until these
+        have over twice as many tokens. The whole has fewer only by what the cuts changed: normalizers that shorten a text, and
+        unknown words of any length, shorten its pieces, too. TokenizerError as for `encode`.
+        """
+        if len(text) <= max(MOST_CHARACTERS * most, PIECE):
+            return text
+        text, count = _encodable(text), 0
+        for end in range(PIECE, len(text), PIECE):
+            ids = self._backend.encode(text[end - PIECE : end], special_tokens=False)
+            count += max(len(ids) - CUT_TOKENS, 0)
+            if count > 2 * most:
+                return text[:end]
+        return text
 
     def encode_target(self, text: str) -> list[int]:
         """The ids of a translation, without special tokens; Marian's models have other tokens for these. Errors as `encode`."""

@@ -184,7 +184,7 @@ def _rendered(
         loaded.tokenizer.chat_template,
         [(messages[:count], prompt) for count, prompt in chats],
         special_tokens=loaded.tokenizer.special_tokens,
-        **({"tools": list(tools)} if tools else {}),
+        variables={"tools": list(tools)} if tools else {},
     )
     texts: list[str] = []
     for text in made:

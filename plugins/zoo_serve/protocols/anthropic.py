@@ -34,7 +34,7 @@ KINDS = {
 def error(problem: RequestError) -> Mapping[str, Any]:
     """An error in Anthropic's form."""
     kind = KINDS.get(problem.status, "invalid_request_error" if problem.status < 500 else "api_error")
-    return {"type": "error", "error": {"type": kind, "message": str(problem)}, "request_id": None}
+    return {"type": "error", "error": {"type": kind, "message": str(problem)}}
 
 
 def parse(body: Mapping[str, Any]) -> GenerationRequest:
@@ -44,11 +44,13 @@ def parse(body: Mapping[str, Any]) -> GenerationRequest:
     if format is not None:
         format = {"type": "json_schema", "json_schema": format}
     settings |= openai.format_settings(format, settings, "output_config.format")
+    choice = values.get("tool_choice", {"type": "auto"})
     return GenerationRequest(
         model=values.get("model"),
         messages=tuple(messages_of(values)),
         tools=tools_of(values),
-        tool_choice=_tool_choice(values.get("tool_choice", {"type": "auto"})),
+        tool_choice=_tool_choice(choice),
+        parallel_calls=not choice.get("disable_parallel_tool_use"),
         variables=variables_of(values),
         settings=checked_settings(settings, FIELDS),
         strategy=values.get("strategy"),
@@ -181,7 +183,7 @@ def block_of(kind: str, value: Any) -> dict[str, Any]:
     if kind == "thinking":
         return {"type": "thinking", "thinking": value, "signature": ""}
     if kind == "text":
-        return {"type": "text", "text": value, "citations": None}
+        return {"type": "text", "text": value}
     return {"type": "tool_use", "id": value.id, "name": value.name, "input": value.arguments}
 
 

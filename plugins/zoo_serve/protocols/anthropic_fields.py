@@ -7,7 +7,7 @@ from zoo_serve.protocols import openai
 
 ANY: Schema = {}
 CACHED = {"cache_control": OBJECT}
-CALLER = {"caller": object_of({"type": {"enum": ["direct"]}}), "toolset_name": {"type": "null"}}
+CALLER = {"caller": object_of({"type": {"enum": ["direct"]}})}
 TEXT_BLOCK = tagged("text", {"text": TEXT}, {**CACHED, "citations": ANY})
 TEXTS: Schema = {"anyOf": [TEXT, {"type": "array", "items": {"anyOf": [TEXT_BLOCK]}}]}
 USER_BLOCKS = [
@@ -15,7 +15,7 @@ USER_BLOCKS = [
     tagged(
         "tool_result",
         {"tool_use_id": TEXT},
-        {"content": TEXTS, "is_error": FLAG, **CACHED, "toolset_name": {"type": "null"}},
+        {"content": TEXTS, "is_error": FLAG, **CACHED},
     ),
 ]
 ANSWER_BLOCKS = [
@@ -52,7 +52,7 @@ TOOL = tagged(
     },
     default=True,
 )
-PARALLEL = {"disable_parallel_tool_use": {"enum": [False]}}
+PARALLEL = {"disable_parallel_tool_use": FLAG}
 TOOL_CHOICE: Schema = {
     "anyOf": [
         tagged("auto", {}, PARALLEL),
@@ -133,7 +133,7 @@ RESPONSE = tagged(
             "items": {
                 "anyOf": [
                     tagged("thinking", {"thinking": TEXT, "signature": TEXT}),
-                    tagged("text", {"text": TEXT, "citations": {"type": "null"}}),
+                    tagged("text", {"text": TEXT}),
                     tagged("tool_use", {"id": TEXT, "name": TEXT, "input": OBJECT}),
                 ]
             },

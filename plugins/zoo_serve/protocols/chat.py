@@ -5,72 +5,68 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from zoo.tokenizer.chat_messages import THINKING
 from zoo_serve.endpoint import Endpoint, Event
-from zoo_serve.fields import FLAG, OBJECT, TEXT, WHOLE, Field, Fields, Schema, checked_settings
+from zoo_serve.fields import (
+    FLAG,
+    LIST,
+    OBJECT,
+    TEXT,
+    WHOLE,
+    Field,
+    Fields,
+    Schema,
+    checked_settings,
+    object_of,
+    or_null,
+    tagged,
+)
 from zoo_serve.protocols import openai
 from zoo_serve.requests import Answer, Choice, Delta, GenerationRequest, RequestError, TokenLogprobs
 
-MESSAGE: Schema = {
-    "type": "object",
-    "required": ["role"],
-    "properties": {
-        "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
-        "content": {"type": ["string", "array", "null"]},
-        "name": {"type": ["string", "null"]},
-        "tool_calls": {"type": ["array", "null"], "items": OBJECT},
-        "tool_call_id": {"type": ["string", "null"]},
-        "reasoning_content": {"type": ["string", "null"]},
-        "reasoning": {"type": ["string", "null"]},
-        "thinking": {"type": ["string", "null"]},
-        "refusal": {"type": ["string", "null"]},
-        "annotations": {"type": ["array", "null"]},
-        "audio": {"type": "null"},
-        "function_call": {"type": "null"},
+CACHED = {"cache_control": OBJECT}  # the prompt cache needs no marks
+PART = tagged("text", {"text": TEXT}, {**CACHED, "annotations": LIST})
+CALL = object_of(
+    {"function": object_of({"name": TEXT}, {"arguments": {"anyOf": [TEXT, OBJECT]}})},
+    {"id": TEXT, "type": {"enum": ["function"]}, "index": WHOLE},
+)
+LEFT_OUT = ("refusal", "annotations")  # of an answer that a client sends back
+MESSAGE = object_of(
+    {"role": {"enum": ["system", "developer", "user", "assistant", "tool"]}},
+    {
+        "content": {"anyOf": [TEXT, {**LIST, "items": {"anyOf": [PART]}}]},
+        "name": TEXT,
+        "tool_calls": {**LIST, "items": CALL},
+        "tool_call_id": TEXT,
+        **dict.fromkeys(THINKING, TEXT),
+        "refusal": TEXT,
+        "annotations": LIST,
     },
-}
-LEFT_OUT = ("refusal", "annotations", "audio", "function_call")  # of an answer that a client sends back
-TOOL: Schema = {
-    "type": "object",
-    "required": ["type", "function"],
-    "properties": {
-        "type": {"enum": ["function"]},
-        "function": {
-            "type": "object",
-            "required": ["name"],
-            "properties": {
-                "name": TEXT,
-                "description": {"type": ["string", "null"]},
-                "parameters": {"type": ["object", "null"]},
-                "strict": {"type": ["boolean", "null"]},
-            },
-        },
-    },
-}
-NAMED: Schema = {
-    "type": "object",
-    "required": ["type", "function"],
-    "properties": {
-        "type": {"enum": ["function"]},
-        "function": {"type": "object", "required": ["name"], "properties": {"name": TEXT}},
-    },
-}
+)
+TOOL = tagged(
+    "function",
+    {"function": object_of({"name": TEXT}, {"description": TEXT, "parameters": OBJECT, "strict": FLAG})},
+    CACHED,
+)
+NAMED = tagged("function", {"function": object_of({"name": TEXT})})
 FORMAT: Schema = {
-    "type": "object",
-    "required": ["type"],
-    "properties": {
-        "type": {"enum": ["text", "json_object", "json_schema"]},
-        "json_schema": {
-            "type": "object",
-            "required": ["schema"],
-            "properties": {
-                "name": TEXT,
-                "description": {"type": ["string", "null"]},
-                "schema": OBJECT,
-                "strict": {"type": ["boolean", "null"]},
+    "anyOf": [
+        tagged("text", {}),
+        tagged("json_object", {}, {"schema": OBJECT}),
+        tagged(
+            "json_schema",
+            {
+                "json_schema": object_of(
+                    {"schema": OBJECT}, {"name": TEXT, "description": TEXT, "strict": FLAG}
+                )
             },
-        },
-    },
+        ),
+    ]
 }
+ANSWER = object_of(
+    {"role": {"enum": ["assistant"]}, "content": or_null(TEXT), "refusal": {"type": "null"}},
+    {"reasoning_content": TEXT, "tool_calls": {**LIST, "items": CALL}},
+)
 
 FIELDS = Fields(
     {
@@ -82,8 +78,10 @@ FIELDS = Fields(
         "max_completion_tokens": Field({**WHOLE, "minimum": 1}, setting="max_tokens"),
         "logprobs": Field(FLAG, about="Return the log-probability of each token."),
         "top_logprobs": Field({**WHOLE, "minimum": 0, "maximum": openai.MOST_ALTERNATIVES}),
-        "response_format": Field(FORMAT, about="Text, any JSON object, or JSON that matches a schema."),
-        "tools": Field({"type": "array", "items": TOOL}),
+        "response_format": Field(
+            FORMAT, about="Text, any JSON object or one that matches `schema`, or JSON that matches a schema."
+        ),
+        "tools": Field({**LIST, "items": {"anyOf": [TOOL]}}),
         "tool_choice": Field({"anyOf": [{"enum": ["none", "auto", "required"]}, NAMED]}),
         **openai.CHAT,
         "modalities": Field({"type": "array", "items": {"enum": ["text"]}}, ignored="every answer is text"),
@@ -108,6 +106,7 @@ def parse(body: Mapping[str, Any]) -> GenerationRequest:
         messages=messages_of(values),
         tools=tuple(values.get("tools", ())),
         tool_choice=values.get("tool_choice", "auto"),
+        parallel_calls=values.get("parallel_tool_calls", True),
         variables=values.get("chat_template_kwargs", {}),
         settings=checked_settings(settings, FIELDS),
         strategy=values.get("strategy"),
@@ -203,11 +202,13 @@ class ChatStream:
         logprobs: Mapping[str, Any] | None = None,
         finish_reason: str | None = None,
     ) -> Event:
-        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+        choice: dict[str, Any] = {"index": index, "delta": delta, "finish_reason": finish_reason}
+        if logprobs is not None:
+            choice["logprobs"] = logprobs
         return None, {**openai.head(self.answer, "chatcmpl", "chat.completion.chunk"), "choices": [choice]}
 
 
-RESPONSE = openai.response("chat.completion", "message", MESSAGE, ("stop", "length", "tool_calls"))
+RESPONSE = openai.response("chat.completion", "message", ANSWER, ("stop", "length", "tool_calls"))
 
 ENDPOINT = Endpoint(
     path="/v1/chat/completions",

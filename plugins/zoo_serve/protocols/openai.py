@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo.generation.loop.step import ToolCall
 from zoo_serve.endpoint import Event
-from zoo_serve.fields import FLAG, OBJECT, TEXT, TOKENS, WHOLE, Field, Schema
+from zoo_serve.fields import FLAG, OBJECT, TEXT, TOKENS, WHOLE, Field, Schema, object_of
 from zoo_serve.requests import Answer, RequestError, Token, Usage
 
 DONE: Event = (None, "[DONE]")
@@ -22,11 +22,7 @@ MODEL = Field(TEXT, about="A name of GET /v1/models; without one, the first mode
 STREAM = {
     "stream": Field(FLAG, about="Send the answer as server-sent events."),
     "stream_options": Field(
-        {
-            "type": "object",
-            "properties": {"include_usage": FLAG, "include_obfuscation": FLAG},
-            "additionalProperties": False,
-        },
+        object_of({}, {"include_usage": FLAG, "include_obfuscation": FLAG}),
         about="`include_usage`: the last event has the numbers of tokens.",
     ),
 }
@@ -49,10 +45,11 @@ IGNORED = {
 }
 CHAT = {
     "parallel_tool_calls": Field(
-        FLAG, only=(True,), about="How many calls an answer has is the model's choice."
+        FLAG, about="False: an answer has at most one call of a tool, and ends after it."
     ),
     "chat_template_kwargs": Field(
-        OBJECT, about="Variables of the chat template, `enable_thinking` for example."
+        {**OBJECT, "properties": {"messages": {"type": "null"}, "tools": {"type": "null"}}},
+        about="Variables of the chat template, `enable_thinking` for example.",
     ),
     "strategy": Field(TEXT, about="Generation strategy."),
 }
@@ -93,9 +90,7 @@ def format_settings(
     if "json_schema" in settings:
         raise RequestError(400, f"`{where}` and `json_schema` cannot be given together", param=param)
     if asked["type"] == "json_object":
-        return {"json_schema": {"type": "object"}}
-    if "json_schema" not in asked:
-        raise RequestError(400, f"`{where}.json_schema` is missing", param=param)
+        return {"json_schema": asked.get("schema") or {"type": "object"}}
     return {"json_schema": asked["json_schema"]["schema"]}
 
 

@@ -19,7 +19,7 @@ from zoo_serve.protocols.conversation import (
     function_tool,
     named_tool,
 )
-from zoo_serve.protocols.responses_fields import FIELDS, REPEATED, RESPONSE
+from zoo_serve.protocols.responses_fields import FIELDS, REPEATABLE, REPEATED, RESPONSE
 from zoo_serve.requests import Answer, GenerationRequest, RequestError
 
 NO_STATE = "this server keeps no state; send the whole conversation in `input`"
@@ -52,11 +52,12 @@ def parse(body: Mapping[str, Any]) -> ResponseRequest:
             for tool in values.get("tools", ())
         ),
         tool_choice=choice if isinstance(choice, str) else named_tool(choice["name"]),
+        parallel_calls=values.get("parallel_tool_calls", True),
         variables={**effort_variables(values.get("reasoning")), **values.get("chat_template_kwargs", {})},
         settings=checked_settings(settings, FIELDS),
         strategy=values.get("strategy"),
         stream=values.get("stream", False),
-        repeated={name: body[name] for name in REPEATED if body.get(name) is not None},
+        repeated={name: body[name] for name in REPEATABLE if body.get(name) is not None},
     )
 
 
@@ -118,14 +119,13 @@ def respond(request: ResponseRequest, answer: Answer) -> dict[str, Any]:
         "object": "response",
         "created_at": answer.created,
         "model": answer.model,
-        **{name: request.repeated.get(name, value) for name, value in REPEATED.items()},
+        **{**REPEATED, **request.repeated},
         "status": status,
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         "output": [item_of(answer, number) for number in range(len(choice.parts))],
-        "usage": None if status == "in_progress" else _usage(answer),
+        **({} if status == "in_progress" else {"usage": _usage(answer)}),
         "background": False,
-        "previous_response_id": None,
         "store": False,
     }
 
@@ -157,7 +157,7 @@ def _item(
     begin = {"id": _item_id(answer, number, kind), "type": TYPES[kind], "status": status}
     parts = [] if content is None else [content]
     if kind == "thinking":
-        return {**begin, "summary": [], "content": parts, "encrypted_content": None}
+        return {**begin, "summary": [], "content": parts}
     if kind == "text":
         return {**begin, "role": "assistant", "content": parts}
     arguments = "" if status == "in_progress" else openai.arguments(value)

@@ -11,7 +11,6 @@ ANY: Schema = {}
 PLACE: dict[str, Schema] = {"id": TEXT, "status": {"enum": ["in_progress", "completed", "incomplete"]}}
 DIRECT: dict[str, Schema] = {
     "caller": object_of({"type": {"enum": ["direct"]}}),
-    "namespace": {"type": "null"},
     "async": {"enum": [False]},
 }
 INPUT_TEXT = tagged("input_text", {"text": TEXT})
@@ -128,13 +127,15 @@ FIELDS = Fields(
     without=openai.NOT_IN_CHAT,
 )
 
-# Fields of a request that its response repeats, and their values where they are left out.
+# Fields of a request that its response repeats, and values of those that every response has.
+REPEATABLE = (
+    *("instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "reasoning", "temperature"),
+    *("text", "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user"),
+)
 REPEATED: dict[str, Any] = {
     "instructions": None,
-    "max_output_tokens": None,
     "metadata": {},
     "parallel_tool_calls": True,
-    "reasoning": {"effort": None, "summary": None},
     "temperature": None,
     "text": {"format": {"type": "text"}},
     "tool_choice": "auto",
@@ -142,7 +143,6 @@ REPEATED: dict[str, Any] = {
     "top_logprobs": 0,
     "top_p": None,
     "truncation": "disabled",
-    "user": None,
 }
 
 
@@ -165,7 +165,6 @@ OUTPUT: Schema = {
                 "status": STATUS,
                 "summary": {"type": "array", "maxItems": 0},
                 "content": _list(tagged("reasoning_text", {"text": TEXT})),
-                "encrypted_content": {"type": "null"},
             },
         ),
         tagged(
@@ -199,7 +198,7 @@ RESPONSE = object_of(
             }
         ),
         "background": {"enum": [False]},
-        "previous_response_id": {"type": "null"},
         "store": {"enum": [False]},
-    }
+    },
+    {name: {} for name in REPEATABLE if name not in REPEATED},
 )

@@ -73,9 +73,9 @@ def check(value, schema):
 def answer(llama, tokenizer_with, monkeypatch):
     """Makes the syntax of the answers by a template of ENTRIES, whose tags are texts, or special tokens."""
 
-    def render(template, messages, **more):
-        prompt = more["add_generation_prompt"]
-        return rendered(current[0], messages, more.get("tools"), prompt=prompt)
+    def render(template, messages, variables, **more):
+        prompt = variables["add_generation_prompt"]
+        return rendered(current[0], messages, variables.get("tools"), prompt=prompt)
 
     current = [""]
     monkeypatch.setattr(chat, "render_chat", render)

@@ -297,7 +297,7 @@ def test_what_responses_cannot_serve_is_refused_by_its_place(body, place):
         (
             say(
                 {"type": "text", "text": "Hi"},
-                tool_choice={"type": "auto", "disable_parallel_tool_use": True},
+                tool_choice={"type": "auto", "disable_parallel_tool_use": 1},
             ),
             "`tool_choice.disable_parallel_tool_use`",
         ),
@@ -322,7 +322,7 @@ def test_what_messages_cannot_serve_is_refused_by_its_place(body, place):
 )
 def test_anthropic_errors_have_the_type_of_their_status(status, kind):
     made = anthropic.error(RequestError(status, "No."))
-    assert made == {"type": "error", "error": {"type": kind, "message": "No."}, "request_id": None}
+    assert made == {"type": "error", "error": {"type": kind, "message": "No."}}
 
 
 def test_a_failure_ends_a_stream_with_its_message():

@@ -32,7 +32,7 @@ VALUES = {
     **{"response_format": {"type": "json_object"}, "text": {"format": {"type": "json_object"}}},
     **{"logprobs": 2, "reasoning": {"effort": "low"}, "thinking": {"type": "adaptive"}},
     **{"output_config": {"effort": "low"}, "encoding_format": "base64", "dimensions": 2, "tokens": [2]},
-    **{"add_special_tokens": False, "return_token_strs": True},
+    **{"add_special_tokens": False, "return_token_strs": True, "parallel_tool_calls": False},
 }
 OWN = {
     ("/v1/chat/completions", "logprobs"): {"logprobs": True},

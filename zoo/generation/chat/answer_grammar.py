@@ -203,7 +203,7 @@ def _rendered(template: str, request: str) -> str | TokenizerError:
 
     messages, variables = json.loads(request)
     try:
-        return render_chat(template, messages, special_tokens={}, **variables)
+        return render_chat(template, messages, special_tokens={}, variables=variables)
     except TokenizerError as error:
         return error
 

@@ -324,12 +324,14 @@ def chat_prompt(
     *,
     tools: Iterable[Tool] = (),
     tool_choice: ToolChoice | None = None,
+    parallel_calls: bool = True,
     variables: Mapping[str, Any] | None = None,
     encode: Callable[[str], list[int]] | None = None,
 ) -> ChatPrompt:
     """The prompt of a conversation; the arguments and errors are those of `chat`.
 
-    `encode` makes ids of the rendered text; None: the tokenizer does.
+    Without `parallel_calls`, an answer that has to call a tool calls one. `encode` makes ids of the rendered text; None: the
+    tokenizer does.
     """
     shown, called = chosen_tools(tool_choice, declarations(tools))
     variables = {**(variables or {}), **({"tools": list(shown)} if shown else {})}
@@ -337,7 +339,8 @@ def chat_prompt(
     prompt = rendered_prompt(loaded, text, variables, None if encode is None else encode(text))
     if not called or prompt.syntax is None:
         return prompt
-    return replace(prompt, calls=call_grammar(prompt.syntax, called, several=tool_choice == "required"))
+    several = parallel_calls and tool_choice == "required"
+    return replace(prompt, calls=call_grammar(prompt.syntax, called, several))
 
 
 def rendered_prompt(
@@ -359,15 +362,11 @@ def rendered_prompt(
         takes_tools = re.search(r"\btools\b", loaded.tokenizer.chat_template or "") is not None
         if not takes_tools and format.calls is None:
             raise PromptError(f"`tools`: the chat template of {name} takes none")
-        if not takes_tools:
-            warnings.warn(
-                f"{name}: its chat template does not list tools, so a message has to describe them",
-                stacklevel=4,
-            )
-        elif format.calls is None:
-            warnings.warn(
-                f"{name}: how it writes calls of tools is not known, so they come as text", stacklevel=4
-            )
+        why = "its chat template does not list tools, so a message has to describe them"
+        if takes_tools:
+            why = "" if format.calls else "how it writes calls of tools is not known, so they come as text"
+        if why:
+            warnings.warn(f"{name}: {why}", stacklevel=4)
     ids = encode_prompt(loaded, text if ids is None else ids, special_tokens=False)
     visible = replace(loaded, tokenizer=loaded.tokenizer.with_visible_tokens(format.tokens))
     syntax = AnswerSyntax(loaded, format, text, variables)

@@ -51,6 +51,7 @@ def encode_prompt(
     languages, for a model that has some, are those to translate between; they mark a text, ids stay as they are.
     """
     languages = languages_of(loaded, source_language, target_language)
+    limit = learned_context(loaded.recipe)
     if isinstance(prompt, str) and not prompt:
         bos_id = bos_id_of(loaded) if special_tokens and not loaded.model.encodes else None
         ids = [] if bos_id is None else [bos_id]
@@ -59,6 +60,8 @@ def encode_prompt(
             raise PromptError(
                 f"{loaded.folder}: has no tokenizer, so the prompt must be a list of token ids: [1, 2, 3]"
             )
+        if limit is not None and loaded.tokenizer.beginning(prompt, limit) != prompt:
+            raise PromptError(f"the prompt has more tokens than the {limit} learned positions")
         if languages is not None and special_tokens:
             first_token(loaded, target_language)
             ids = languages.encode(prompt, source_language, target_language)
@@ -72,7 +75,6 @@ def encode_prompt(
     strange = next((token for token in ids if not 0 <= token < vocab), None)
     if strange is not None:
         raise PromptError(f"token id {strange} lies outside the vocabulary of {vocab}")
-    limit = learned_context(loaded.recipe)
     if limit is not None and len(ids) > limit:
         raise PromptError(f"the prompt has {len(ids)} tokens, more than the {limit} learned positions")
     return ids
@@ -124,6 +126,8 @@ def render_messages(
     messages = list(messages)
     if not messages:
         raise PromptError("`messages` is empty")
+    if "messages" in (variables or {}):
+        raise PromptError("`variables`: the template's `messages` are those of the conversation")
     if not has_chat_template(loaded):
         raise PromptError(
             f"{loaded.folder.name or loaded.architecture.name} has no chat template: zoo.generate and zoo.stream "
@@ -136,7 +140,7 @@ def render_messages(
         loaded.tokenizer.chat_template,
         messages,
         special_tokens=loaded.tokenizer.special_tokens,
-        **(variables or {}),
+        variables=variables,
     )
 
 

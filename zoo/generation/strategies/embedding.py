@@ -97,8 +97,8 @@ def encode_text(loaded: Loaded, text: str | Sequence[int], limit: int | None) ->
 
 
 def cut_text(tokenizer: Tokenizer, text: str, limit: int) -> tuple[list[int], int]:
-    """At most `limit` ids of a text, those that the tokenizer puts around it included, and the number that was cut."""
-    before, own, after = split_special_ids(tokenizer, text)
+    """At most `limit` ids of a text, those that the tokenizer puts around it included, and how many were cut, or more."""
+    before, own, after = split_special_ids(tokenizer, tokenizer.beginning(text, limit))
     kept = own[: max(limit - len(before) - len(after), 0)]
     return before + kept + after, len(own) - len(kept)
 

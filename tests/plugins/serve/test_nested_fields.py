@@ -1,0 +1,161 @@
+"""A key that nothing serves is named, wherever in a request it stands."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from zoo_serve.app import ENDPOINTS
+from zoo_serve.requests import RequestError
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+FUNCTION = {"name": "f", "description": "About.", "parameters": SCHEMA, "strict": True}
+CALL = {"id": "c1", "type": "function", "index": 0, "function": {"name": "f", "arguments": "{}"}}
+MARK = {"type": "ephemeral"}
+TEXT = {"type": "text", "text": "Hi", "cache_control": MARK}
+SAID = {"type": "text", "text": "Hi", "citations": []}
+USE = {"type": "tool_use", "id": "c1", "name": "f", "input": {}, "caller": {"type": "direct"}}
+RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": [TEXT], "is_error": False}
+TOOL = {"name": "f", "input_schema": SCHEMA, "description": "About.", "cache_control": MARK, "strict": True}
+CHAT = {
+    "messages": [
+        {"role": "user", "content": [TEXT], "name": "me"},
+        {"role": "assistant", "content": "x", "reasoning_content": "y", "refusal": "n", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "z"},
+    ],
+    "stream_options": {"include_usage": True},
+    "logit_bias": {"1": 2},
+    "response_format": {
+        "type": "json_schema",
+        "json_schema": {"name": "n", "schema": SCHEMA, "strict": True},
+    },
+    "tools": [{"type": "function", "function": FUNCTION}],
+    "tool_choice": {"type": "function", "function": {"name": "f"}},
+    "chat_template_kwargs": {"x": {}},
+    "metadata": {"a": "b"},
+}
+MESSAGES = {
+    "max_tokens": 5,
+    "messages": [
+        {"role": "user", "content": [TEXT]},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "x", "signature": ""}, SAID, USE]},
+        {"role": "user", "content": [RESULT]},
+    ],
+    "system": [TEXT],
+    "tools": [TOOL],
+    "thinking": {"type": "enabled", "budget_tokens": 1024, "display": "summarized"},
+    "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}},
+    "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+    "cache_control": MARK,
+    "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+}
+RESPONSES = {
+    "input": [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "x"}]},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "x", "annotations": []}]},
+        {
+            "type": "function_call",
+            "call_id": "c1",
+            "name": "f",
+            "arguments": "{}",
+            "caller": {"type": "direct"},
+        },
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "z"}]},
+    ],
+    "stream_options": {"include_obfuscation": False},
+    "text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}, "verbosity": "medium"},
+    "tools": [{"type": "function", **FUNCTION}],
+    "tool_choice": {"type": "function", "name": "f"},
+    "reasoning": {"effort": "low", "summary": "auto"},
+}
+FULL = {
+    "/v1/chat/completions": CHAT,
+    "/v1/completions": {"prompt": "Hi", "stream_options": {"include_usage": True}, "logit_bias": {"1": 2}},
+    "/v1/responses": RESPONSES,
+    "/v1/messages": MESSAGES,
+    "/v1/messages/count_tokens": {name: MESSAGES[name] for name in MESSAGES if name != "max_tokens"},
+    "/v1/embeddings": {"input": ["Hi"]},
+    "/tokenize": {name: CHAT[name] for name in ("messages", "tools", "chat_template_kwargs")},
+    "/detokenize": {"tokens": [1]},
+}
+# What is below these is a person's own: JSON schemas, arguments, a template's variables, marks without a meaning here. The
+# tokens of `logit_bias` are known once the model is.
+FREE = (
+    "parameters",
+    "schema",
+    "input_schema",
+    "x",
+    "chat_template_kwargs",
+    "metadata",
+    "cache_control",
+    "logit_bias",
+)
+FREE_PATHS = ("messages[1].content[2].input",)
+BY_PATH = pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
+
+
+def places(value, path="") -> Iterator[str]:
+    """The path of each object in a value."""
+    if isinstance(value, dict):
+        yield path
+        for name, inner in value.items():
+            yield from places(inner, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from places(inner, f"{path}[{number}]")
+
+
+def with_key(value, place, key, given, path=""):
+    """A value with one more key in the object at a place."""
+    if isinstance(value, dict):
+        found = {
+            name: with_key(inner, place, key, given, f"{path}.{name}" if path else name)
+            for name, inner in value.items()
+        }
+        return {**found, key: given} if path == place else found
+    if isinstance(value, list):
+        return [with_key(inner, place, key, given, f"{path}[{n}]") for n, inner in enumerate(value)]
+    return value
+
+
+@BY_PATH
+@pytest.mark.parametrize("key", ["x", "frobnicate", "temprature"])
+def test_an_unknown_key_is_named_at_every_level_of_a_full_request(endpoint, key):
+    full = FULL[endpoint.path]
+    endpoint.parse(full)
+    for place in places(full):
+        steps = {step.partition("[")[0] for step in place.split(".")}
+        if steps & {*FREE} or place in FREE_PATHS:
+            endpoint.parse(with_key(full, place, key, 1))
+            continue
+        with pytest.raises(RequestError) as caught:
+            endpoint.parse(with_key(full, place, key, 1))
+        named = f"{place}.{key}" if place else key
+        assert str(caught.value).startswith(f"`{named}`: nothing here serves this field"), caught.value
+        assert (caught.value.status, caught.value.param) == (400, named.partition(".")[0].partition("[")[0])
+
+
+@BY_PATH
+def test_an_unknown_key_of_no_value_within_a_field_is_one_that_is_left_out(endpoint):
+    full = FULL[endpoint.path]
+    for place in places(full):
+        if place:
+            endpoint.parse(with_key(full, place, "frobnicate", None))
+
+
+@pytest.mark.parametrize("name", ["messages", "tools"])
+def test_a_template_variable_is_no_field_of_the_conversation(name):
+    endpoint = next(one for one in ENDPOINTS if one.path == "/v1/chat/completions")
+    with pytest.raises(RequestError, match=f"`chat_template_kwargs.{name}`"):
+        endpoint.parse({**CHAT, "chat_template_kwargs": {name: []}})
+
+
+def test_the_schema_of_any_json_object_is_obeyed():
+    endpoint = next(one for one in ENDPOINTS if one.path == "/v1/chat/completions")
+    for given, schema in (
+        ({"schema": SCHEMA}, SCHEMA),
+        ({}, {"type": "object"}),
+        ({"schema": None}, {"type": "object"}),
+    ):
+        asked = {**CHAT, "response_format": {"type": "json_object", **given}}
+        assert endpoint.parse(asked).settings["json_schema"] == schema
