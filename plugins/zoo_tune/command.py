@@ -34,7 +34,8 @@ def _parts(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
     metavar="PATH",
     required=True,
     help='A .jsonl file, a folder with train.jsonl and valid.jsonl, or a data set of the hub: "text"; "prompt" and '
-    '"completion"; "messages"; "chosen" and "rejected"; "source" and "target"; or "anchor" and "positive" a line.',
+    '"completion"; "messages"; "chosen" and "rejected"; "source" and "target"; or "anchor" and "positive" a line; also '
+    "ShareGPT's and Alpaca's.",
 )
 @click.option("--out", type=FOLDER, required=True, help="The adapter's folder to write.")
 @click.option(

@@ -19,6 +19,7 @@ def listed(*written):
     return f"[{', '.join(written)}]"
 
 
+LISTS, OPTIONAL = ("messages", "conversations"), ("negative", "input")
 # The values that a good line of each kind has.
 GOOD = {
     "text": {"text": '"a"'},
@@ -27,6 +28,8 @@ GOOD = {
     "preference": {"prompt": '"a"', "chosen": '"b"', "rejected": '"c"'},
     "translation": {"source": '"a"', "target": '"b"'},
     "sentences": {"anchor": '"a"', "positive": '"b"', "negative": '"c"'},
+    "sharegpt": {"conversations": '[{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]'},
+    "alpaca": {"instruction": '"a"', "input": '"b"', "output": '"c"'},
 }
 
 
@@ -41,6 +44,11 @@ def changed(kind, key, value):
 
 def messages(*written):
     return line({"messages": listed(*written)})
+
+
+def shared(*speakers, value="a"):
+    """A line of ShareGPT's form in which each of these says the same."""
+    return json.dumps({"conversations": [{"from": speaker, "value": value} for speaker in speakers]})
 
 
 def said(role, content='"x"', more=""):
@@ -65,24 +73,24 @@ for kind, good in GOOD.items():
     for key in good:
         quoted = f'"{key}"'
         for name, value in BLANKS.items():
-            if key != "messages":
+            if key not in (*LISTS, "input"):  # which may be empty
                 BAD[f"{kind}: {name} {key}"] = kind, changed(kind, key, value), f"{quoted} is empty"
         for name, value in NOT_TEXTS.items():
-            if (key, name) == ("negative", "null"):
-                continue  # no negative
+            if key in OPTIONAL and name == "null":
+                continue
             if key in ("prompt", "chosen", "rejected") and kind == "preference" and name == "a list":
                 words = "message 1 must be an object with a role"
             else:
-                words = f"{quoted} is no list" if key == "messages" else f"{quoted} is not a text"
-                if (key, name) == ("messages", "a list"):
+                words = f"{quoted} is no list" if key in LISTS else f"{quoted} is not a text"
+                if key in LISTS and name == "a list":
                     words = "message 1 must be an object with a role"
             BAD[f"{kind}: {name} as {key}"] = kind, changed(kind, key, value), words
-        if key != "negative" and len(good) > 1:
+        if key not in OPTIONAL and len(good) > 1:
             without = line({other: value for other, value in good.items() if other != key})
             BAD[f"{kind}: no {key}"] = kind, without, f"has no {quoted}"
     for text, what in (('"a\\ud800"', "half a character"), ('"a\\u0000"', "a zero character")):
         key = next(iter(good))
-        value = listed(said("user", text), ANSWER) if key == "messages" else text
+        value = listed(said("user", text), ANSWER) if key in LISTS else text
         BAD[f"{kind}: {what}"] = kind, changed(kind, key, value), what
     other = "text" if kind != "text" else "completion"
     BAD[f"{kind}: a line of another kind"] = kind, line(GOOD[other]), "is an example of"
@@ -247,6 +255,33 @@ CHATS = {
         '"tools": two tools are called f',
     ),
 }
+OTHERS = {
+    "no list": ("sharegpt", '{"conversations": "Hi"}', '"conversations" is no list'),
+    "an unknown speaker": ("sharegpt", shared("bot"), 'message 1: "from" is none of human, user, gpt'),
+    "a speaker that is a list": (
+        "sharegpt",
+        shared(["human"]),
+        'message 1: "from" is none of human, user, gpt',
+    ),
+    "no value": ("sharegpt", '{"conversations": [{"from": "human"}]}', 'message 1: has no "value"'),
+    "a value of a number": ("sharegpt", shared("human", value=3), 'message 1: "value" is not a text'),
+    "no answer": ("sharegpt", shared("human"), '"conversations" has no message of the assistant'),
+    "an answer first": ("sharegpt", shared("gpt", "human"), "message 1: there is nothing to answer"),
+    "a blank answer": (
+        "sharegpt",
+        shared("human", "gpt", value=" "),
+        "message 2: the assistant says nothing",
+    ),
+    "no output": ("alpaca", '{"instruction": "a", "input": "b"}', 'has no "output"'),
+    "a blank instruction": ("alpaca", '{"instruction": " ", "output": "b"}', '"instruction" is empty'),
+    "an input of a number": (
+        "alpaca",
+        '{"instruction": "a", "input": 3, "output": "b"}',
+        '"input" is not a text',
+    ),
+    "a blank output": ("alpaca", '{"instruction": "a", "output": ""}', '"output" is empty'),
+}
+BAD |= {f"other programs': {name}": values for name, values in OTHERS.items()}
 BAD |= {f"chat: {name}": ("conversation", *values) for name, values in CHATS.items()}
 
 PREFERENCES = {

@@ -62,6 +62,27 @@ RECORDS = [
         Preference,
         {"prompt": (USER,), "chosen": "Hello", "rejected": "What?"},
     ),
+    (
+        {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]},
+        Conversation,
+        {"messages": (USER, ANSWER), "tools": ()},
+    ),
+    (
+        {"conversations": [{"from": "system", "value": "Be kind."}, USER, ANSWER | {"weight": 1}]},
+        Conversation,
+        {"messages": ({"role": "system", "content": "Be kind."}, USER, ANSWER | {"weight": 1}), "tools": ()},
+    ),
+    (
+        {"instruction": "Add.", "input": "1 2", "output": "3", "text": "Below is an instruction"},
+        Completion,
+        {"prompt": "Add.\n\n1 2", "completion": "3"},
+    ),
+    (
+        {"instruction": "Greet.", "input": "", "output": "Hi"},
+        Completion,
+        {"prompt": "Greet.", "completion": "Hi"},
+    ),
+    ({"instruction": "Greet.", "output": "Hi"}, Completion, {"prompt": "Greet.", "completion": "Hi"}),
     ({"source": "a", "target": "b"}, TranslationPair, {"source": "a", "target": "b"}),
     ({"anchor": "a", "positive": "b"}, SentencePair, {"anchor": "a", "positive": "b", "negative": None}),
     (

@@ -51,8 +51,8 @@ class Data:
 def read_examples(path: str | Path) -> Data:
     """Read the examples of a file, a folder, or a dataset of the hub ("owner/name").
 
-    A `.jsonl` file has one JSON object a line, a `.json` file may be an array of them; `KEYS` has those of each
-    kind; other keys are not looked at. A `.txt` or `.md` file is one text. A folder has train.jsonl and perhaps
+    A `.jsonl` file has one JSON object a line, a `.json` file may be an array of them; `FORMS` has those of each
+    form; other keys are not looked at. A `.txt` or `.md` file is one text. A folder has train.jsonl and perhaps
     valid.jsonl and test.jsonl, or text files. Where nothing is given for validation, a part is held out: every
     twentieth example, or the last of 2 to 19; of a text file its last twentieth. All examples have one kind.
 

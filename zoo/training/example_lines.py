@@ -1,8 +1,9 @@
-"""The examples of a file of JSON lines: the kind of a line is recognised by its keys, and its values are checked."""
+"""The examples of a file of JSON lines: the form of a line is recognised by its keys, and its values are checked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,15 @@ from zoo.training.json_lines import json_lines, text_at
 Record = Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Form:
+    """A form of lines: those that have all of `keys` are examples of `kind`, which `read(origin, record)` makes."""
+
+    kind: type[Example]
+    keys: tuple[str, ...]
+    read: Callable[[str, Record], Example]
+
+
 def examples_of(file: Path) -> Iterator[Example]:
     """The examples of a file, in order. ZooError, with the line's number, for a line that is none."""
     empty = True
@@ -37,7 +47,7 @@ def examples_of(file: Path) -> Iterator[Example]:
 
 def keys_of(kind: type[Example]) -> str:
     """The keys that make a line an example of this kind, in words."""
-    return _words(KEYS[kind])
+    return next(_words(form.keys) for form in FORMS if form.kind is kind)
 
 
 def _words(keys: tuple[str, ...]) -> str:
@@ -45,15 +55,15 @@ def _words(keys: tuple[str, ...]) -> str:
 
 
 def _read(origin: str, record: Record) -> Example:
-    """The example of a record: of the first kind all of whose keys it has."""
-    for kind, keys in KEYS.items():
-        if all(key in record for key in keys):
-            return _READERS[kind](origin, record)
-    for keys in KEYS.values():
-        if any(key in record for key in keys):
-            missing = next(key for key in keys if key not in record)
+    """The example of a record: of the first form all of whose keys it has."""
+    for form in FORMS:
+        if all(key in record for key in form.keys):
+            return form.read(origin, record)
+    for form in FORMS:
+        if any(key in record for key in form.keys):
+            missing = next(key for key in form.keys if key not in record)
             raise ZooError(f'{origin}: has no "{missing}"')
-    raise ZooError(f"{origin}: needs {', or '.join(map(_words, KEYS.values()))}")
+    raise ZooError(f"{origin}: needs {', or '.join(_words(form.keys) for form in FORMS)}")
 
 
 def _text(origin: str, record: Record, key: str) -> str:
@@ -96,11 +106,11 @@ def _asking(origin: str, messages: tuple[Message, ...], key: str) -> tuple[Messa
     return messages
 
 
-def _conversation(origin: str, record: Record) -> Conversation:
-    messages = _messages(origin, record["messages"], "messages")
+def _conversation(origin: str, record: Record, key: str = "messages") -> Conversation:
+    messages = _messages(origin, record[key], key)
     roles = [message["role"] for message in messages]
     if not any(message["role"] == "assistant" and message.get("weight") != 0 for message in messages):
-        raise ZooError(f'{origin}: "messages" has no message of the assistant to learn')
+        raise ZooError(f'{origin}: "{key}" has no message of the assistant to learn')
     if roles[0] == "assistant" or roles[:2] == ["system", "assistant"]:
         raise ZooError(
             f"{origin}: message {roles.index('assistant') + 1}: there is nothing to answer before it"
@@ -136,31 +146,51 @@ def _messages(origin: str, value: Any, key: str) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-KEYS: dict[type[Example], tuple[str, ...]] = {
-    Preference: ("chosen", "rejected"),
-    Completion: ("prompt", "completion"),
-    Conversation: ("messages",),
-    TranslationPair: ("source", "target"),
-    SentencePair: ("anchor", "positive"),
-    TextExample: ("text",),
-}
+def _sharegpt(origin: str, record: Record) -> Conversation:
+    """A conversation in ShareGPT's form; a message may also have a "role" and a "content"."""
+    turns = record["conversations"]
+    if isinstance(turns, list):
+        turns = [_message(f"{origin}: message {number}", turn) for number, turn in enumerate(turns, 1)]
+    return _conversation(origin, {**record, "conversations": turns}, "conversations")
 
 
-def _texts(kind: type[Example], *optional: str) -> Callable[[str, Record], Example]:
-    """A reader of examples whose values are all texts; those that are `optional` may be missing or null."""
+def _message(origin: str, turn: Any) -> Any:
+    """The message of a turn with "from" and "value"; anything else as it is, to be checked like other messages."""
+    if not isinstance(turn, dict) or "from" not in turn:
+        return turn
+    role = SPEAKERS.get(str(turn["from"]).lower())
+    if role is None:
+        raise ZooError(f'{origin}: "from" is none of {", ".join(SPEAKERS)}')
+    weight = {"weight": turn["weight"]} if "weight" in turn else {}
+    return {"role": role, "content": text_at(origin, turn, "value"), **weight}
+
+
+def _alpaca(origin: str, record: Record) -> Completion:
+    """An instruction and its output as prompt and completion; an input follows the instruction after a blank line."""
+    prompt, output = (_text(origin, record, key) for key in ("instruction", "output"))
+    given = "" if record.get("input") is None else text_at(origin, record, "input")
+    return Completion(origin, f"{prompt}\n\n{given}" if given.strip() else prompt, output)
+
+
+def _texts(kind: type[Example], *keys: str, optional: tuple[str, ...] = ()) -> Form:
+    """The form of examples whose values are all texts; those that are `optional` may be missing or null."""
 
     def read(origin: str, record: Record) -> Example:
-        keys = (*KEYS[kind], *(key for key in optional if record.get(key) is not None))
-        return kind(origin, **{key: _text(origin, record, key) for key in keys})
+        given = (*keys, *(key for key in optional if record.get(key) is not None))
+        return kind(origin, **{key: _text(origin, record, key) for key in given})
 
-    return read
+    return Form(kind, keys, read)
 
 
-_READERS: dict[type[Example], Callable[[str, Record], Example]] = {
-    Preference: _preference,
-    Completion: _texts(Completion),
-    Conversation: _conversation,
-    TranslationPair: _texts(TranslationPair),
-    SentencePair: _texts(SentencePair, "negative"),
-    TextExample: _texts(TextExample),
-}
+SPEAKERS = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
+
+FORMS = (  # a line is of the first that fits; the first of a kind names it
+    Form(Preference, ("chosen", "rejected"), _preference),
+    _texts(Completion, "prompt", "completion"),
+    Form(Conversation, ("messages",), _conversation),
+    _texts(TranslationPair, "source", "target"),
+    _texts(SentencePair, "anchor", "positive", optional=("negative",)),
+    Form(Conversation, ("conversations",), _sharegpt),
+    Form(Completion, ("instruction", "output"), _alpaca),
+    _texts(TextExample, "text"),
+)
