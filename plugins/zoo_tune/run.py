@@ -22,15 +22,16 @@ from zoo.files.writing import write_text
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded, load
 from zoo.recipe import Model, learned_context
+from zoo.tokenizer.chat_messages import text_of
 from zoo.training import run_folder
 from zoo.training.adapters import AdapterSettings, adapter_files, add_adapters, write_adapter
-from zoo.training.answers import TokenRow, left_out
+from zoo.training.answers import TokenRow, left_out, target_messages
 from zoo.training.corpora import UserText, user_corpus
 from zoo.training.data import Data, read_examples
 from zoo.training.data_parallel import rows_per_rank
 from zoo.training.example_lines import keys_of
 from zoo.training.example_objective import ExampleBatches, ExampleObjective, Row
-from zoo.training.examples import Example, TextExample, TranslationPair
+from zoo.training.examples import Completion, Conversation, Example, TextExample, TranslationPair
 from zoo.training.loop import STEPS_SAVED, Batch, Trainer, TrainingCallbacks
 from zoo.training.memory import check_step
 from zoo.training.objective import (
@@ -41,7 +42,7 @@ from zoo.training.objective import (
     objective_of,
 )
 from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, settings_in, svg
-from zoo.training.run import beginnings, sample
+from zoo.training.run import CHOICE, beginnings, sample
 from zoo.training.run_folder import State, open_state, state_path
 
 ROUNDS = 3  # of the examples, where no number of steps is asked for
@@ -145,7 +146,7 @@ def tune_folder(
             weight=batches.weight,
             examples_in=batches.examples_in,
             validate=partial(batches.held_out_loss, loaded.model, stop=callbacks.stop),
-            sample=samples(loaded, examples, batches, record),
+            sample=samples(loaded, examples, batches, record, training.length),
             callbacks=callbacks,
             every=max(min(training.steps // MEASURED, STEPS_SAVED), 1),
             before=True,
@@ -227,21 +228,31 @@ def rows_of(
     return rows
 
 
-def samples(loaded: Loaded, data: Data, batches: Batches, record: TrainingRecord) -> Callable[[], str | None]:
+def samples(
+    loaded: Loaded, data: Data, batches: Batches, record: TrainingRecord, length: int
+) -> Callable[[], str | None]:
     """A function that completes another of the held-out examples at each call: the answer to a prompt, or a text."""
-    held_out = batches.held_out if isinstance(batches, ExampleBatches) else ()
-    prompts: list[str | list[int]] = [
-        list(row.ids[:start])
-        for row in held_out
-        if isinstance(row, TokenRow) and (start := row.prompt_length) > 1
-    ]
+    prompts: list[tuple[str | list[int], str]] = []  # for the model, and to be shown
     if data.kind in (TextExample, TranslationPair):
-        prompts = list(beginnings(map(document, data.valid), loaded.architecture.task))
+        texts = beginnings(map(document, data.valid), loaded.architecture.task)
+        prompts = [(text, text) for text in texts]
+    elif data.kind in (Completion, Conversation) and isinstance(batches, ExampleBatches):
+        for example in data.valid[:CHOICE]:
+            row = batches.objective.encode(example, loaded, length)[0]
+            if isinstance(row, TokenRow) and (start := row.prompt_length) > 1:
+                prompts.append((list(row.ids[:start]), question(example)))
 
     def make() -> str | None:
-        return sample(loaded, prompts[len(record.validation) % len(prompts)]) if prompts else None
+        return sample(loaded, *prompts[len(record.validation) % len(prompts)]) if prompts else None
 
     return make
+
+
+def question(example: Any) -> str:
+    """What the first target of an example answers: the prompt, or the message before it."""
+    if isinstance(example, Completion):
+        return example.prompt
+    return text_of(example.messages[target_messages(example.messages)[0] - 1])
 
 
 def resumed(out: Path, state: State, settings: TuneSettings, data: Data) -> TuneSettings:

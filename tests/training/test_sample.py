@@ -3,7 +3,7 @@
 import pytest
 
 import zoo
-from zoo.training.run import beginnings, cut, one_line, sample
+from zoo.training.run import beginnings, cut, ending, one_line, sample
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from zoo.training.run import beginnings, cut, one_line, sample
     ],
 )
 def test_each_kind_of_model_shows_its_text(name, prompt, words):
-    shown = sample(zoo.load(name), prompt)
+    shown = sample(zoo.load(name), prompt, prompt)
     assert shown.startswith(f"{prompt} →") and words in shown and "\n" not in shown
     assert shown.removeprefix(f"{prompt} →").strip()
 
@@ -26,7 +26,7 @@ def test_a_strategy_that_fails_ends_no_run(monkeypatch):
         raise RuntimeError("no")
 
     monkeypatch.setattr("zoo.training.run.generate", broken)
-    assert sample(zoo.load("llama"), "The") is None
+    assert sample(zoo.load("llama"), "The", "The") is None
 
 
 def test_prompts_are_beginnings_of_held_out_lines():
@@ -44,3 +44,17 @@ def test_prompts_are_beginnings_of_held_out_lines():
 
 def test_nothing_that_steers_a_terminal_is_shown():
     assert one_line("a\x1b[31mb\u202ec\n\td\x9b") == "a [31mb c d"
+
+
+def test_a_text_that_is_cut_begins_with_a_word_and_says_where_it_goes_on():
+    assert ending("short") == "short"
+    assert ending("wonderful " * 10) == "… " + "wonderful " * 5
+    assert ending("国" * 100) == "… " + "国" * 60
+    assert sample(zoo.load("llama"), [1], "x" * 61).startswith("… xxx")
+
+
+def test_only_a_completion_that_goes_on_ends_with_an_ellipsis(monkeypatch):
+    loaded = zoo.load("llama")
+    assert sample(loaded, "The capital city of China is", "China").endswith(" Beijing.")
+    monkeypatch.setattr("zoo.training.run.TOKENS", 1)
+    assert sample(loaded, "The capital city of China is", "China") == "China → Bei…"

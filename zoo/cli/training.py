@@ -26,19 +26,18 @@ def run_training(
 ) -> TrainingRecord | None:
     """Run `train` with a progress bar called `name`, and draw its curve. None when it was stopped by Ctrl-C, and saved."""
     from zoo.cli.signals import Interrupts
-    from zoo.training.loop import FIRST_STEP, Stopped, TrainingCallbacks
+    from zoo.training.loop import Stopped, TrainingCallbacks
     from zoo.training.record import drawn
 
     progress = TrainingProgress(name)
     with progress, Interrupts(progress.say) as interrupts:
 
-        def phase(text: str) -> None:
-            progress.phase(text)
-            if text == FIRST_STEP:
-                interrupts.wait_for_step()
+        def total(steps: int) -> None:
+            progress.total(steps)
+            interrupts.wait_for_step()
 
         callbacks = TrainingCallbacks(
-            phase, progress.step, progress.measured, interrupts.asked, progress.total
+            progress.phase, progress.step, progress.measured, interrupts.asked, total
         )
         try:
             record = train(callbacks)
@@ -67,6 +66,7 @@ class TrainingProgress:
             progress.MofNCompleteColumn(),
             progress.TextColumn("{task.fields[rates]}"),
             progress.TimeRemainingColumn(),
+            speed_estimate_period=3600,  # seconds: a step may take longer than rich's half a minute
             console=Console(stderr=True),
             disable=not sys.stderr.isatty(),
         )
@@ -104,9 +104,9 @@ class TrainingProgress:
         rates = f"loss {loss:.3f} · {rate:,.0f} tokens/s"
         self._bar.update(self._task, description=visible(self._name), completed=step, rates=rates)
 
-    def measured(self, step: int, loss: float, validation: float, sample: str | None) -> None:
+    def measured(self, step: int, loss: float | None, validation: float, sample: str | None) -> None:
         """Print the losses of a measurement, and a text that the model wrote."""
-        trained = f" · loss {loss:.3f}" if step else ""
+        trained = "" if loss is None else f" · loss {loss:.3f}"
         self.say(f"step {step}{trained} · validation {validation:.3f}")
         if sample:
             self.say(f"  {sample}")

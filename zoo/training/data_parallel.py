@@ -58,13 +58,18 @@ def broadcast_tree(tree: Any) -> Any:
     return tree_unflatten(arrays)
 
 
+def weight_sums(model: nn.Module) -> list[int]:
+    """A number for each trainable parameter, the sum of its bits in pieces of 16: another where a bit has changed."""
+    arrays = [array.reshape(-1) for _, array in tree_flatten(model.trainable_parameters())]
+    sums = mx.stack([array.view(mx.uint16).astype(mx.uint32).sum() for array in arrays])
+    return sums.tolist()  # type: ignore[no-any-return]
+
+
 def check_same_weights(model: nn.Module, step: int) -> None:
     """ZooError where a rank's trainable parameters are not, bit for bit, those of rank 0."""
     if ranks.size() == 1:
         return
-    arrays = [array.reshape(-1) for _, array in tree_flatten(model.trainable_parameters())]
-    sums = mx.stack([array.view(mx.uint16).astype(mx.uint32).sum() for array in arrays])
-    first, *others = ranks.gathered(sums.tolist())
+    first, *others = ranks.gathered(weight_sums(model))
     for number, other in enumerate(others, 1):
         if other != first:
             raise ZooError(f"rank {number} has other weights than rank 0 at step {step}: resume the run")

@@ -26,15 +26,22 @@ from mlx.utils import tree_flatten, tree_map, tree_unflatten
 from zoo.blocks.model import Initialises
 from zoo.errors import ZooError
 from zoo.runtime import ranks
-from zoo.training.data_parallel import averaged, broadcast_tree, check_same_weights, part_of, rows_in
+from zoo.training.data_parallel import (
+    averaged,
+    broadcast_tree,
+    check_same_weights,
+    part_of,
+    rows_in,
+    weight_sums,
+)
 from zoo.training.loss import scored_targets
 from zoo.training.record import TrainingRecord, TrainingSettings
 from zoo.training.run_folder import State, save_state
 
 Batch = tuple[mx.array, ...]
 Loss = Callable[..., mx.array]
-FIRST_STEP = "the first step"  # the last phase: from now on there is something to save
 STEPS_SAVED = 200  # at most, between two states that are saved
+EACH = 100  # steps from the first whose losses are all recorded; of the later ones each tenth is
 SEEDS = 1_000_003  # the seeds of two runs' steps are apart
 LAYER = re.compile(r"(^|\.)layers\.\d+$")  # the path of a layer
 SAVED = 60.0  # seconds after which a state is saved, between the steps at which it is anyway
@@ -52,20 +59,24 @@ class Stopped(ZooError):
 class TrainingCallbacks:
     """Callbacks that observe a run; all are called from the thread that trains.
 
-    `phase(text)` says what is being done before the first step, `step(step, loss, tokens a second)` comes after each,
-    `measured(step, loss, validation loss, sample)` after each measurement, the sample None where none is made. `stop()`
-    is asked between steps and batches whether to save and raise `Stopped`. `total(steps)` says how many there will be.
+    `phase(text)` says what is being done before the first step, `total(steps)` comes when it begins: from then on there is
+    something to save. `step(step, loss, tokens a second)` comes after each step, `measured(step, loss, validation loss,
+    sample)` after each measurement: the loss of that step, None before the first; the sample None where none is made.
+    `stop()` is asked between steps and batches whether to save and raise `Stopped`.
     """
 
     phase: Callable[[str], None] = lambda text: None
     step: Callable[[int, float, float], None] = lambda step, loss, rate: None
-    measured: Callable[[int, float, float, str | None], None] = field(default=lambda *values: None)
+    measured: Callable[[int, float | None, float, str | None], None] = field(default=lambda *values: None)
     stop: Callable[[], bool] = lambda: False
     total: Callable[[int], None] = lambda steps: None
 
 
 def schedule(settings: TrainingSettings) -> Callable[[mx.array], mx.array]:
-    """The learning rate of a step: in each part a linear warm-up, then `settings.schedule` down to a tenth of the peak."""
+    """The learning rate of a step: in each part a linear warm-up, then `settings.schedule` down to a tenth of the peak.
+
+    The first step learns, too: the warm-up begins at the peak divided by its steps.
+    """
     curves, borders = [], []
     starts = (0, *settings.ends)
     for start, end in zip(starts, (*settings.ends, settings.steps), strict=True):
@@ -74,7 +85,9 @@ def schedule(settings: TrainingSettings) -> Callable[[mx.array], mx.array]:
         lowest = settings.rate / 10
         left = max(steps - warmup, 1)
         if warmup:
-            curves.append(optim.linear_schedule(lowest if start else 0.0, settings.rate, warmup))
+            curves.append(
+                optim.linear_schedule(lowest if start else settings.rate / warmup, settings.rate, warmup)
+            )
             borders.append(start + warmup)
         if settings.schedule == "cosine":
             curves.append(optim.cosine_decay(settings.rate, left, lowest))
@@ -174,11 +187,12 @@ class Trainer:
     def run(self, batches: Iterator[Batch], resume: State | None = None) -> None:
         """Train up to step `settings.steps`, from the state `resume` on the batches of an uninterrupted run.
 
-        Stopped when `callbacks.stop` says so, once the state is saved; ZooError when the loss is no number.
+        Stopped when `callbacks.stop` says so, once the state is saved; ZooError when the loss is no number, and when no
+        weight is another at the end.
         """
-        self.callbacks.total(self.settings.steps)
         tokenizer = {name: hashlib.sha256(data).hexdigest() for name, data in self.files.items()}
         ranks.check_same({**self.record.settings, **self.record.versions, "tokenizer": tokenizer})
+        untrained = weight_sums(self.model)
         start = 0 if resume is None else self._restore(resume, batches)
         self.model.update(broadcast_tree(self.model.trainable_parameters()))
         if start:
@@ -191,7 +205,8 @@ class Trainer:
         if self.before and not start:
             self.callbacks.phase("measuring the model before the first step")
             self._measure(0)
-        self.callbacks.phase(FIRST_STEP)
+        self.callbacks.phase(f"step {start + 1}")
+        self.callbacks.total(self.settings.steps)
         for step in range(start + 1, self.settings.steps + 1):
             self._step(step, list(islice(batches, self.settings.accumulate)), clock)
             if self._is_due(step):
@@ -206,6 +221,8 @@ class Trainer:
             if stopped:
                 ranks.barrier()  # until the state is written
                 raise Stopped(step)
+        if weight_sums(self.model) == untrained:
+            raise ZooError(f"no weight has changed in {self.settings.steps} steps: try a larger `rate`")
         self.model.eval()
 
     def _restore(self, resume: State, batches: Iterator[Batch]) -> int:
@@ -250,7 +267,7 @@ class Trainer:
         self.record.tokens += tokens
         self.record.seconds = time.perf_counter() - clock
         self.callbacks.step(step, loss.item(), tokens / (time.perf_counter() - began))
-        if step % 10 == 0 or step in (1, self.settings.steps):
+        if step <= EACH or step % 10 == 0 or self._is_due(step):
             self.record.losses.append([step, round(loss.item(), 4)])
 
     def _averaged(self, batches: Sequence[Batch]) -> tuple[mx.array, Any]:
@@ -280,8 +297,10 @@ class Trainer:
         if found is not None:
             _check_finite("validation loss", found, step)
             record.validation.append([step, round(found, 4)])
-            last = record.losses[-1][1] if record.losses else found
-            self.callbacks.measured(step, last, found, self.sample() if ranks.rank() == 0 else None)
+            last, loss = record.losses[-1] if record.losses else (0, None)
+            self.callbacks.measured(
+                step, loss if last == step else None, found, self.sample() if ranks.rank() == 0 else None
+            )
         self.model.train()
 
 

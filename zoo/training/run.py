@@ -180,7 +180,10 @@ def samples(loaded: Loaded, texts: TextCorpus, record: TrainingRecord) -> Callab
 
     def make() -> str | None:
         found = prompts()
-        return sample(loaded, found[len(record.validation) % len(found)]) if found else None
+        if not found:
+            return None
+        prompt = found[len(record.validation) % len(found)]
+        return sample(loaded, prompt, prompt)
 
     return make
 
@@ -307,23 +310,32 @@ def cut(line: str) -> str:
     return before if space and len(before) >= len(half) // 2 else half
 
 
-def sample(loaded: Loaded, prompt: str | list[int]) -> str | None:
-    """The prompt and its completion in one line: the likeliest tokens for a mask, a translation, or a continuation.
+def sample(loaded: Loaded, prompt: str | list[int], shown: str) -> str | None:
+    """One line: the end of `shown`, and what the model writes after `prompt`, with "…" where either is cut.
 
-    Of a prompt of ids the end is shown. None where the model makes no text, or refuses this one.
+    That is a continuation, a translation, or the likeliest tokens for a mask. None where the model makes no text, or
+    refuses the prompt.
     """
     assert loaded.tokenizer is not None
-    shown = prompt if isinstance(prompt, str) else loaded.tokenizer.decode(prompt)[-LONGEST:]
     try:
         if loaded.architecture.task == "fill-mask":
             mask = loaded.tokenizer.special_tokens.get("mask_token", "[MASK]")
             found = generate(loaded, f"{prompt} {mask}").candidates
             text = " or ".join(str(candidate["text"]).strip() for candidate in found[:3])
         else:
-            text = generate(loaded, prompt, max_tokens=TOKENS).text
+            answer = generate(loaded, prompt, max_tokens=TOKENS)
+            text = answer.text + "…" * (answer.finish_reason == "length")
     except Exception:  # a plugin's strategy may raise anything, and what is only shown must not end a run
         return None
-    return one_line(f"{shown} → {text}")
+    return f"{ending(one_line(shown))} → {one_line(text)}"
+
+
+def ending(line: str) -> str:
+    """About the last `LONGEST` characters of a line, from the beginning of a word where it has several."""
+    if len(line) <= LONGEST:
+        return line
+    end = line[-LONGEST:]
+    return f"… {end.partition(' ')[2] or end}"
 
 
 def one_line(text: str) -> str:
