@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.parameters import parameters_of
-from zoo.checkpoint.quantized_matrix import QuantizedMatrix
+from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, quantize_matrix
 from zoo.cli.run import run
 from zoo.errors import ZooError
 from zoo.loading import load
@@ -73,6 +73,46 @@ def test_fusing_packs_anew(tmp_path):
     before, after = (parameters_of(load(tmp_path / name).model)[PATH] for name in ("packed", "fused"))
     assert isinstance(after, QuantizedMatrix) and after.quantization == before.quantization
     assert not mx.array_equal(after.weight, before.weight)
+
+
+KINDS = {
+    "lora": {},
+    "dora": dict(fine_tune_type="dora"),
+}
+
+
+def sum_of(folder, kind):
+    """The matrix of the packed source in `folder` with the change of the adapter beside it, in float32."""
+    tensors = adapter(folder / "a", **KINDS[kind])
+    if kind == "dora":
+        tensors[f"{QUERY}.m"] = mx.arange(1, 129).astype(mx.float32) / 64
+        mx.save_safetensors(str(folder / "a" / "adapters.safetensors"), tensors)
+    convert("llama", folder / "packed", quantize="2", group_size=32)
+    matrix = parameters_of(load(folder / "packed").model)[PATH].numbers(mx.float32)
+    changed = matrix + 0.5 * (tensors[f"{QUERY}.lora_a"] @ tensors[f"{QUERY}.lora_b"]).T
+    if kind == "dora":
+        changed *= (tensors[f"{QUERY}.m"] / mx.linalg.norm(changed, axis=-1))[:, None]
+    return changed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", [dict(layout="hf"), dict(quantize="none")])
+def test_where_the_result_is_not_packed_the_sum_is_not_either(kind, how, tmp_path):
+    expected = sum_of(tmp_path, kind)
+    convert(tmp_path / "packed", tmp_path / "fused", adapter=tmp_path / "a", dtype="float32", **how)
+    found = parameters_of(load(tmp_path / "fused").model)[PATH]
+    assert mx.allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bits", ["8", "2"])
+def test_where_it_is_packed_otherwise_the_sum_is_packed_once(kind, bits, tmp_path):
+    expected = sum_of(tmp_path, kind)
+    convert(tmp_path / "packed", tmp_path / "fused", adapter=tmp_path / "a", quantize=bits, dtype="float32")
+    found = parameters_of(load(tmp_path / "fused").model)[PATH]
+    assert found.quantization == QuantizationSpec(int(bits), 32)
+    once = quantize_matrix(PATH, expected, found.quantization).numbers(mx.float32)
+    assert mx.allclose(found.numbers(mx.float32), once, atol=1e-4)
 
 
 def other(name, **shapes):

@@ -96,7 +96,10 @@ def calibrated(
     """
     if any(isinstance(tensor, QuantizedMatrix) for tensor in task.opened.parameters.values()):
         folder = task.opened.checkpoint.path
-        raise ZooError(f"{folder}: is quantized already; `calibrate` needs the floats that it was made from")
+        raise ZooError(
+            f"{folder}: is quantized already, and `calibrate` rounds floats: give those that it was made from, or what "
+            f"`zoo convert {folder} FOLDER -q none` unpacks"
+        )
     quantizer = registry.table(Quantizer).require(task.calibration.method)
     given = quantizer.load()(task)
     fault = f"quantizer {quantizer.name}: {quantizer.target}"

@@ -31,12 +31,12 @@ from zoo.checkpoint.parameters import (
     export,
     mixed,
     parse_quantization,
-    quantizations,
     quantized,
     renamed,
 )
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, is_float
 from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, is_mlx, warn_of_dequantized, with_quantization
+from zoo.checkpoint.requantized import requantizations
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.checkpoint.source import suffixes_of
 from zoo.checkpoint.weight_map import fused
@@ -126,12 +126,12 @@ def convert(
     updates = open_adapter(adapter, opened) if adapter is not None else {}
     specs: dict[str, QuantizationSpec] = {}
     if asked is not None:
-        together = fused(found.layouts[layout], opened.parameters)
-        specs = quantizations(opened.model, opened.parameters, asked, choices, together)
+        specs = requantizations(opened, asked, choices, layout, group_size is None, floats)
     given: dict[str, Any] = {}
     if calibration is not None:
         given, specs = calibrated(CalibrationTask(opened, calibration, specs, floats), registry)
-    converted = partial(_converted, opened, layout, floats, quantize == "none", updates, given, specs)
+    unpack = quantize == "none" or layout == "hf"
+    converted = partial(_converted, opened, layout, floats, unpack, updates, given, specs)
     tensors, read, count = _by_layer(opened, floats, converted)
     config = complete_config(opened) if layout == "mlx" else effective_config(opened)
     config = {**config, **signature_of(found, checkpoint.registry)}
@@ -158,11 +158,12 @@ def _converted(
 ) -> dict[str, Any]:
     """The tensors, unevaluated, that some parameters become: with an adapter's `updates`, quantized by `specs`.
 
-    Those `given` take the place of the checkpoint's.
+    Those `given` take the place of the checkpoint's. Where the result is unpacked, or packed by `specs`, changes are added to
+    the numbers of packed matrices, so that the sum is rounded once at most.
     """
-    if unpack:
-        packed = {path: t for path, t in parameters.items() if isinstance(t, QuantizedMatrix)}
-        parameters |= {path: matrix.numbers(floats) for path, matrix in packed.items()}
+    for path, tensor in parameters.items():
+        if isinstance(tensor, QuantizedMatrix) and (unpack or (path in updates and path in specs)):
+            parameters[path] = tensor.numbers(floats)
     fuse(parameters, {path: updates[path] for path in parameters if path in updates})
     parameters |= {path: given[path] for path in parameters if path in given}
     parameters = quantized(parameters, {path: specs[path] for path in parameters if path in specs})

@@ -35,7 +35,7 @@ from zoo.checkpoint.quantized_matrix import (
     parameter_matches,
     quantize_matrix,
 )
-from zoo.checkpoint.quantized_tensors import warn_of_dequantized
+from zoo.checkpoint.quantized_tensors import is_mlx, warn_of_dequantized
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ZooError
 from zoo.recipe import Model
@@ -262,7 +262,13 @@ def quantized(parameters: Mapping[str, Any], asked: Mapping[str, QuantizationSpe
     found = dict(parameters)
     for path, quantization in asked.items():
         tensor = found[path]
-        packed = tensor.quantization if isinstance(tensor, QuantizedMatrix) else None
-        if quantization != packed:
+        if not is_packed_as(path, tensor, quantization):
             found[path] = quantize_matrix(path, as_array(tensor), quantization)
     return found
+
+
+def is_packed_as(path: str, tensor: Any, quantization: QuantizationSpec) -> bool:
+    """Whether a parameter is packed so already, and MLX's layout has a place for all its parts."""
+    return (
+        isinstance(tensor, QuantizedMatrix) and tensor.quantization == quantization and is_mlx(path, tensor)
+    )

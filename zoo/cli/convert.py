@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 @click.option(
     "--quantize", "-q", metavar="BITS", help="2, 3, 4, 5, 6, 8, mxfp4, nvfp4 or mxfp8; none dequantizes."
 )
-@click.option("--group-size", type=int, help="Weights that share a scale: 32, 64 or 128 (default: 64).")
+@click.option(
+    "--group-size",
+    type=int,
+    help="Weights that share a scale: 32, 64 or 128 (default: 64, or as SOURCE is packed).",
+)
 @click.option(
     "--recipe",
     metavar="NAME",

@@ -207,7 +207,7 @@ def packed(tmp_path_factory):
         ("-q 4 --calibrate TEXT --calibration-rows 0", "--calibration-rows must be at least 1, got 0"),
         ("-q mxfp4 --calibrate TEXT", "gptq has no mxfp4"),
         ("-q 4 --calibrate TEXT --adapter .", "--calibrate reads a model without an adapter"),
-        ("PACKED -q 4 --calibrate TEXT", "is quantized already; --calibrate needs the floats"),
+        ("PACKED -q 4 --calibrate TEXT", "is quantized already, and --calibrate rounds floats: give those"),
     ],
 )
 def test_what_cannot_be_is_one_line(options, line, packed, texts, tmp_path, command):
