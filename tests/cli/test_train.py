@@ -206,7 +206,7 @@ def test_bad_arguments_are_one_line_and_write_nothing(command, where, tmp_path):
         (["--resume"], "out: no run to resume"),
         (["--resume", "--overwrite"], "give one of them"),
         (["--tokenizer", "."], "holds no tokenizer"),
-        (["--rate", "nan"], "rate must be positive"),
+        (["--rate", "nan"], "--rate must be a number of more than 0, got nan"),
     ):
         done = command("train", *where, *arguments)
         assert done.returncode and words in done.stderr and done.stderr.count("\n") == 1, done.stderr

@@ -16,7 +16,7 @@ from zoo.training.run import beginnings, cut, ending, one_line, sample
     ],
 )
 def test_each_kind_of_model_shows_its_text(name, prompt, words):
-    shown = sample(zoo.load(name), prompt, prompt)
+    shown = sample(zoo.load(name), prompt)
     assert shown.startswith(f"{prompt} →") and words in shown and "\n" not in shown
     assert shown.removeprefix(f"{prompt} →").strip()
 
@@ -26,7 +26,7 @@ def test_a_strategy_that_fails_ends_no_run(monkeypatch):
         raise RuntimeError("no")
 
     monkeypatch.setattr("zoo.training.run.generate", broken)
-    assert sample(zoo.load("llama"), "The", "The") is None
+    assert sample(zoo.load("llama"), "The") is None
 
 
 def test_prompts_are_beginnings_of_held_out_lines():

@@ -232,10 +232,8 @@ class Trainer:
         """
         self._optimizer.init(self.model.trainable_parameters())
         if ranks.rank() == 0:
-            saved = {path: array.shape for path, array in resume.model}
-            own = {path: array.shape for path, array in tree_flatten(self.model.trainable_parameters())}
-            if different := sorted(path for path in saved | own if saved.get(path) != own.get(path)):
-                raise ZooError(f"the run's weights do not fit the model: {different[0]}")
+            _check_alike("weights", resume.model, self.model.trainable_parameters())
+            _check_alike("optimizer's state", resume.optimizer, self._optimizer.state)
             self.model.load_weights(resume.model, strict=False)
             self._optimizer.state = tree_unflatten(resume.optimizer)
         for key in ("losses", "validation", "tokens", "seconds"):
@@ -302,6 +300,15 @@ class Trainer:
                 step, loss if last == step else None, found, self.sample() if ranks.rank() == 0 else None
             )
         self.model.train()
+
+
+def _check_alike(what: str, saved: Sequence[tuple[str, mx.array]], tree: Any) -> None:
+    """ZooError unless the saved arrays have the names, shapes and types of those in a tree."""
+    found, own = (
+        {path: (array.shape, array.dtype) for path, array in arrays} for arrays in (saved, tree_flatten(tree))
+    )
+    if different := sorted(path for path in found | own if found.get(path) != own.get(path)):
+        raise ZooError(f"the {what} of the run and of the model differ: {different[0]}")
 
 
 def _check_finite(name: str, value: float, step: int) -> None:

@@ -8,15 +8,41 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
-from zoo.errors import ZooError
+from zoo.architecture import Setting
+from zoo.config import MOST, REQUIRED, Config, Origin
+from zoo.errors import ConfigError, ZooError
 
 TRAINING = "training.json"  # the record of a run, beside the weights
 
-SCHEDULES = ("cosine", "linear", "constant")
+# The hyperparameters of a run, with the bounds of each.
+SETTINGS = (
+    Setting("steps", int, minimum=1, maximum=10**9),
+    Setting("batch", int, minimum=1, maximum=2**20),
+    Setting("length", int, minimum=1, maximum=MOST),
+    Setting("rate", float, above=0),
+    Setting("warmup", int, minimum=0, maximum=10**9),
+    Setting("decay", float, minimum=0),
+    Setting("clip", float, above=0),
+    Setting("schedule", str, choices=("cosine", "linear", "constant")),
+    Setting("accumulate", int, minimum=1, maximum=2**16),
+    Setting("checkpoint", bool),
+    Setting("seed", int, minimum=0, maximum=2**64 - 1),
+    Setting("corpus", str, also=(None,)),
+    Setting("objective", str, also=(None,)),
+    Setting("packed", bool),
+    Setting("ends", int, minimum=1, maximum=10**9, several=True),
+)
+ALWAYS = (
+    "steps",
+    "batch",
+    "length",
+    "rate",
+    "seed",
+)  # in every record's settings; others have had their defaults
 
 Points = Sequence[Sequence[float]]  # [step, loss] each
 
@@ -57,19 +83,10 @@ class TrainingSettings:
     ends: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "length", "accumulate"):
-            if getattr(self, name) < 1:
-                raise ZooError(f"`{name}` must be at least 1, got {getattr(self, name)}")
-        for name in ("rate", "clip"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ZooError(f"`{name}` must be positive, got {getattr(self, name)}")
-        for name in ("warmup", "decay"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ZooError(f"`{name}` must be at least 0, got {getattr(self, name)}")
-        if self.schedule not in SCHEDULES:
-            raise ZooError(f"`schedule` must be one of {', '.join(SCHEDULES)}, got {self.schedule}")
-        if not 0 <= self.seed < 2**64:
-            raise ZooError(f"`seed` must be a whole number from 0, got {self.seed}")
+        for setting in SETTINGS:
+            object.__setattr__(self, setting.name, setting.checked(getattr(self, setting.name)))
+        if any(end >= later for end, later in itertools.pairwise((*self.ends, self.steps))):
+            raise ZooError(f"`ends` must be steps in order, all before {self.steps}, got {list(self.ends)}")
 
     def to(self, steps: int, done: int) -> TrainingSettings:
         """The settings of the same run with `steps` in all, after `done` steps.
@@ -85,8 +102,53 @@ class TrainingSettings:
 
 def settings_in(saved: Mapping[str, Any]) -> TrainingSettings:
     """The settings that a record holds."""
-    own = {name: saved[name] for name in (f.name for f in fields(TrainingSettings)) if name in saved}
-    return TrainingSettings(**own | {"ends": tuple(own.get("ends", ()))})
+    return TrainingSettings(**{s.name: saved[s.name] for s in SETTINGS if s.name in saved})
+
+
+def checked_record(values: Any, source: str) -> dict[str, Any]:
+    """The record of a run as JSON that was read from the file `source`; ConfigError naming a key whose value is wrong."""
+    if not isinstance(values, dict):
+        raise ConfigError(f"{source}: the record is no JSON object")
+    if (null := next((key for key, value in values.items() if value is None), None)) is not None:
+        raise ConfigError(f"{source}: {null} is null")
+    record = Config(values, origin=Origin(source))
+    for key in ("architecture", "documents"):
+        if not isinstance(record.get(key, REQUIRED if key == "architecture" else ""), str):
+            raise record.error(key, "expected text")
+    record.count("parameters", 0, least=0, most=10**15)
+    record.count("tokens", least=0, most=10**18)
+    record.number("seconds", least=0)
+    record.nested("tokenizer")
+    record.nested("versions")
+    if any(not isinstance(version, str) for version in values.get("versions", {}).values()):
+        raise record.error("versions", "expected a text for each name")
+    if not isinstance(record["settings"], dict):
+        raise record.error("settings", "expected an object")
+    saved = Config(record["settings"], "settings.", origin=record.origin)
+    for key in ALWAYS:
+        saved[key]  # ConfigError where it is missing
+    for key in ("config", "adapter", "options"):
+        if not isinstance(record["settings"].get(key, {}), dict):
+            raise saved.error(key, "expected an object")
+    try:
+        settings = settings_in(record["settings"])
+    except ZooError as error:
+        raise ConfigError(f"{source}: settings.{str(error).replace('`', '')}") from None
+    for key in ("losses", "validation"):
+        _check_points(record, key, settings.steps)
+    return values
+
+
+def _check_points(record: Config, key: str, steps: int) -> None:
+    """ConfigError unless the value at a key is a list of steps, from 0 to `steps`, each with its loss."""
+    if not isinstance(record[key], list):
+        raise record.error(key, "expected a list of steps, each with its loss")
+    for index, point in enumerate(record[key]):
+        name = f"{key}[{index}]"
+        one = Config({name: point}, origin=record.origin)
+        step, *loss = one.numbers(name)
+        if len(loss) != 1 or not (0 <= step <= steps and step.is_integer()):
+            raise one.error(name, f"expected a step from 0 to {steps}, and its loss")
 
 
 @dataclass

@@ -180,10 +180,7 @@ def samples(loaded: Loaded, texts: TextCorpus, record: TrainingRecord) -> Callab
 
     def make() -> str | None:
         found = prompts()
-        if not found:
-            return None
-        prompt = found[len(record.validation) % len(found)]
-        return sample(loaded, prompt, prompt)
+        return sample(loaded, found[len(record.validation) % len(found)]) if found else None
 
     return make
 
@@ -310,8 +307,8 @@ def cut(line: str) -> str:
     return before if space and len(before) >= len(half) // 2 else half
 
 
-def sample(loaded: Loaded, prompt: str | list[int], shown: str) -> str | None:
-    """One line: the end of `shown`, and what the model writes after `prompt`, with "…" where either is cut.
+def sample(loaded: Loaded, prompt: str | list[int], shown: str = "") -> str | None:
+    """One line: the end of `shown` (the prompt unless given), and what the model writes after `prompt`; "…" where it is cut.
 
     That is a continuation, a translation, or the likeliest tokens for a mask. None where the model makes no text, or
     refuses the prompt.
@@ -327,7 +324,7 @@ def sample(loaded: Loaded, prompt: str | list[int], shown: str) -> str | None:
             text = answer.text + "…" * (answer.finish_reason == "length")
     except Exception:  # a plugin's strategy may raise anything, and what is only shown must not end a run
         return None
-    return f"{ending(one_line(shown))} → {one_line(text)}"
+    return f"{ending(one_line(shown or str(prompt)))} → {one_line(text)}"
 
 
 def ending(line: str) -> str:

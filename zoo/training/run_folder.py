@@ -23,11 +23,11 @@ from zoo import runtime
 from zoo.checkpoint.adapter import CONFIG as ADAPTER_CONFIG
 from zoo.checkpoint.safetensors import INDEX
 from zoo.errors import CheckpointError, ConfigError, SourceError, ZooError, warn
-from zoo.files.reading import read_object
+from zoo.files.reading import parse_json, read_object
 from zoo.files.writing import is_temporary_name, locked, make_folder, replacing, swap, temporary_folder
 from zoo.runtime import ranks
 from zoo.training.corpora import TextCorpus
-from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, settings_in
+from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, checked_record, settings_in
 
 CURVE = "training.svg"
 MODEL_CONFIG = "config.json"  # in a folder that holds a model
@@ -237,17 +237,17 @@ def _read_state(path: Path) -> State:
         arrays, metadata = mx.load(str(path), return_metadata=True)
         if metadata.get("zoo_state") != FORMAT:
             raise CheckpointError(f"{path}: holds no state of a run that this zoo reads")
-        step, record = int(metadata["step"]), json.loads(metadata["record"])
+        step, record = int(metadata["step"]), parse_json(metadata["record"])
         parts: dict[str, dict[str, mx.array]] = {"model": {}, "optimizer": {}, "file": {}}
         for name, array in arrays.items():
             where, _, rest = name.partition(".")
             parts[where][rest] = array
         files = {name: bytes(memoryview(array)) for name, array in parts["file"].items()}
-        missing = {"architecture", "settings", "losses", "validation", "tokens", "seconds"} - set(record)
-        if missing:
-            raise KeyError(min(missing))
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path}: the state is damaged ({error})") from error
+    record = checked_record(record, str(path))
+    if not 0 <= step <= record["settings"]["steps"]:
+        raise CheckpointError(f"{path}: step {step} is none of the run's {record['settings']['steps']}")
     return State(step, record, list(parts["model"].items()), list(parts["optimizer"].items()), files)
 
 
