@@ -12,34 +12,48 @@ import urllib.request
 from zoo.errors import ZooError
 
 SECONDS = 300  # after which it ends by itself
+SHOWN = "127.0.0.1:8080"  # the address that pages show: the default of `zoo serve`
 
-_running: list[subprocess.Popen[bytes]] = []
+_running: dict[str, subprocess.Popen[bytes]] = {}  # by address
 
 
-def start(*arguments: str, port: int = 8080) -> None:
-    """Start `zoo serve` with these arguments, and wait until it is ready.
+def start(*arguments: str) -> None:
+    """Start `zoo serve` with these arguments at a free port, and wait until it is ready.
 
-    ZooError where another program has the port, or where the server ends before it is ready.
+    ZooError where the server ends before it is ready.
     """
-    with socket.socket() as probe:
-        if probe.connect_ex(("127.0.0.1", port)) == 0:
-            raise ZooError(f"port {port} is taken: stop what listens there, this page's server needs it")
-    command = ["timeout", str(SECONDS), sys.executable, "-m", "zoo", "serve", *arguments, "--port", str(port)]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = "{}:{}".format(*free.getsockname())
+    port = address.partition(":")[2]
+    command = ["timeout", str(SECONDS), sys.executable, "-m", "zoo", "serve", *arguments, "--port", port]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    _running.append(process)
+    _running[address] = process
     while process.poll() is None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health"):
+            with urllib.request.urlopen(f"http://{address}/health"):
                 return
         except OSError:
             time.sleep(0.1)
-    raise ZooError(f"`zoo serve {' '.join(arguments)} --port {port}` ended before it was ready")
+    raise ZooError(f"`zoo serve {' '.join(arguments)}` ended before it was ready")
+
+
+def to_running(line: str) -> str:
+    """A command of a page, with the running server's address for the one that pages show."""
+    return line.replace(SHOWN, next(iter(_running), SHOWN))
+
+
+def to_shown(text: str) -> str:
+    """What a command printed, with the address that pages show for the running server's."""
+    for address in _running:
+        text = text.replace(address, SHOWN)
+    return text
 
 
 def stop() -> None:
     """End it."""
     while _running:
-        process = _running.pop()
+        _, process = _running.popitem()
         process.terminate()
         process.wait()
 
