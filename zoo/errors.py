@@ -99,6 +99,11 @@ def did_you_mean(
     return f"; did you mean {' or '.join(near)}?" if near else otherwise
 
 
+def pluralize(count: int, noun: str) -> str:
+    """ "1 token", "2,048 tokens"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 @contextmanager
 def contained() -> Iterator[None]:
     """Turns a SystemExit, KeyboardInterrupt or other BaseException of a plugin's code into a PluginError.

@@ -133,7 +133,7 @@ def load(
     'llama'
     >>> zoo.load("lama")
     Traceback (most recent call last):
-    zoo.errors.SourceError: 'lama' is no architecture, folder or hub id; did you mean llama?; `zoo list` shows all
+    zoo.errors.SourceError: 'lama' is no architecture, folder or hub id; did you mean llama?; `zoo list --presets` shows the models
     """
     runtime.check_not_forked()
     if parallel is not None:

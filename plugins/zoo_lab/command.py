@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo.cli.source_options import FILE, FOLDER
+from zoo.errors import ZooError, pluralize
 
 if TYPE_CHECKING:
     from zoo_lab.record import ExperimentRecord
@@ -55,7 +56,6 @@ def lab(
     if name is None:
         _list(out, as_json)
         return 0
-    from zoo.errors import ZooError
     from zoo_lab.figures import draw
     from zoo_lab.plan import Scale
     from zoo_lab.report import read, record_path
@@ -69,7 +69,7 @@ def lab(
         except ZooError:
             left = "no run was finished, nothing is written"
         else:
-            runs = f"{len(record.runs)} of {record.seeds * len(record.arms)} runs"
+            runs = f"{len(record.runs)} of {pluralize(record.seeds * len(record.arms), 'run')}"
             left = f"{runs} are kept in {path}: the same command goes on"
         click.echo(f"zoo: stopped; {left}", err=True)
         return 130
@@ -130,7 +130,6 @@ def _list(out: Path, as_json: bool) -> None:
     """Print every experiment by name, with its question and the time of its last complete run here or its author's."""
     from zoo.architecture import Experiment
     from zoo.cli.terminal import columns, table, wrapped
-    from zoo.errors import ZooError
     from zoo.host.registry import default_registry
     from zoo_lab.report import read, record_path
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import ZooError
+from zoo.errors import ZooError, pluralize
 from zoo.files.reading import read_object_at
 from zoo.files.writing import write_output
 from zoo.inspect.interval import LEVEL, Interval, contrast
@@ -102,7 +102,7 @@ def _words(record: ExperimentRecord, claim: Claim, value: Interval) -> str:
     text = f"{what} {number(value.value, signed)}{f' {unit}' if unit else ''}"
     if value.low is None or value.high is None:
         return f"{text}; one run gives no interval"
-    return f"{text}, interval {number(value.low, signed)} to {number(value.high, signed)}, {value.count} runs"
+    return f"{text}, interval {number(value.low, signed)} to {number(value.high, signed)}, {pluralize(value.count, 'run')}"
 
 
 def number(value: float, signed: bool = False) -> str:
@@ -120,7 +120,7 @@ def conclusion(record: ExperimentRecord) -> str:
     if not found:
         return "Nothing was claimed beforehand: the numbers are shown as they are."
     if not record.complete:
-        return f"Not finished: {len(record.runs)} of {record.seeds * len(record.arms)} runs."
+        return f"Not finished: {len(record.runs)} of {pluralize(record.seeds * len(record.arms), 'run')}."
     if {finding.verdict for finding in found} <= {NOT_SHOWN, NOT_MEASURED}:
         return (
             "It showed nothing: no claim's interval lies wholly on the side that it expects, or on the other."
@@ -140,7 +140,7 @@ def method(record: ExperimentRecord) -> str:
         else "Differences of arms have the degrees of freedom of Welch and Satterthwaite."
     )
     return (
-        f"Each arm has {record.seeds} runs, which differ by {record.repeated}. Numbers are means with Student's "
+        f"Each arm has {pluralize(record.seeds, 'run')}, which differ by {record.repeated}. Numbers are means with Student's "
         f"{100 * LEVEL:.0f} % intervals; a number without one was the same in all runs. {compared} A claim is seen when the "
         "whole interval lies where it says, contradicted when none of it does, and otherwise not shown. Each claim is judged "
         "by itself: no correction is made for their number."

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import HANDLED_SIGNALS
 
-from zoo.errors import RankError, ZooError, in_words
+from zoo.errors import RankError, ZooError, in_words, pluralize
 from zoo.rank_watch.launcher import launched
 from zoo_serve.log import LineHandler, say
 from zoo_serve.requests import RequestError
@@ -250,7 +250,7 @@ class Server(uvicorn.Server):
         self._end()
         if self.service.under_way:
             say(
-                f"zoo: finishing {self.service.under_way} requests for at most {STOP_SECONDS} s; again to end at once"
+                f"zoo: finishing {pluralize(self.service.under_way, 'request')} for at most {STOP_SECONDS} s; again to end at once"
             )
 
     def run_to_end(self) -> None:

@@ -277,3 +277,18 @@ def test_a_gguf_file_is_named_in_its_repository(hub, tmp_path):
     (tmp_path / "here").mkdir()
     with pytest.raises(SourceError, match="no such file"):
         zoo.load(f"{tmp_path}/here/model.gguf")
+
+
+def test_a_page_of_the_hub_stands_for_its_repository(hub, repository, pocket, tmp_path):
+    other = json.dumps(json.loads(pocket["config.json"]) | {"rope_theta": 500.0}).encode()
+    commit = repository.commit({**pocket, "config.json": other}, "v2")
+    for page in (f"https://huggingface.co/{ID}", f"hf.co/{ID}/", f"huggingface.co/{ID}/tree/main?x=1"):
+        assert zoo.load(page).folder == zoo.load(ID).folder
+    assert zoo.load(f"https://huggingface.co/{ID}/tree/v2").folder.name == commit
+    folder = default_registry().architecture("llama").preset("pocket").folder
+    files = Repository()
+    path = gguf_files.write(tmp_path / "model.Q8_0.gguf", folder, "Q8_0")
+    files.commit({"model.Q8_0.gguf": path.read_bytes()})
+    hub.repositories["owner/model-GGUF"] = files
+    assert answers(zoo.load("https://hf.co/owner/model-GGUF/blob/main/model.Q8_0.gguf?download=true"))
+    refused(SourceError, "no such folder", source=f"https://huggingface.co/datasets/{ID}")

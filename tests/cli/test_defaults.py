@@ -70,7 +70,7 @@ def test_a_default_that_a_model_does_not_take_is_left_out_and_an_option_is_refus
             "[run]\ntemperatur = 1\n",
             "run.temperatur: `zoo run` has no such option; did you mean temperature?",
         ),
-        ('[run]\ntemperature = "hot"\n', "run.temperature: expected a number of at least 1e-30"),
+        ('[run]\ntemperature = "hot"\n', "run.temperature: expected a number of at least 0"),
         ("[run]\nraw = 3\n", "run.raw: "),
         ('[run]\ndtype = "int3"\n', "run.dtype: 'int3' is not one of"),
         ("[rum]\n", "[rum] is no command; did you mean run?"),

@@ -105,7 +105,7 @@ def test_a_conversation_shows_it_too(evil, tmp_path):
         (["--help"], ["[bold]sum"]),
         (["cry"], ["warning", "printed", "error"]),
         (["run", f"./{ATTACK.replace(chr(8), '')}"], ["no such folder"]),
-        (["show", ATTACK], ["unknown architecture"]),
+        (["show", ATTACK], ["is no architecture"]),
         (["--debug", "cry"], ["printed"]),
     ],
 )

@@ -14,6 +14,20 @@ TYPED = {
     "perplexity llama gpt2": "comes last: zoo perplexity llama gpt2 file",
     "perplexity llama text.txt": "comes last: zoo perplexity llama file",
     "show llama gpt2": "extra argument (gpt2) usage: zoo show [options] source",
+    "run llama Hello --temp 1": "no such option '--temp'. did you mean '--temperature'?",
+    "run llama Hello --top_p 1": "no such option '--top_p'. did you mean '--top-p'?",
+    "run llama Hello --num-ctx 1": "no such option '--num-ctx'. `zoo run --help` lists the options",
+    "run llama Hello --temperature -1": "expected a number of at least 0, got -1",
+    "run llama Hello --top-k -1": "expected a whole number of at least 0, got -1",
+    "run llama3.2:1b Hello": "did you mean llama:1b?; `zoo list --presets` shows the models",
+    "run phi4 Hello": "did you mean phi-4?",
+    "run Lama Hello": "did you mean llama?",
+    "show qwen2.5": "did you mean qwen2:7b?; `zoo list --presets` shows the models",
+    "compare llama3 gpt2": "did you mean llama:8b or llama:70b or llama:1b?; `zoo list --presets`",
+    "pull o/n": "no command 'pull'; `zoo run hub_id` downloads",
+    "ps": "no command 'ps'; a model is in memory only while a command runs; `zoo cache` lists",
+    "rm o/n": "`zoo cache remove hub_id` deletes",
+    "rum": "no command 'rum'; did you mean run?",
     "train mine.json": "zoo train --recipe mine.json --out folder",
     "train .": "zoo train --resume --out . goes on with its run",
 }
@@ -24,6 +38,47 @@ def test_a_line_that_cannot_work_says_what_to_type(command, line):
     done = command(*line.split())
     assert done.returncode != 0 and done.stdout == ""
     assert len(done.stderr.splitlines()) == 1 and TYPED[line] in done.stderr.lower(), done.stderr
+
+
+def test_a_bound_of_arithmetic_is_said_where_it_is_broken():
+    told = {
+        ("temperature", 1e-31): "a number of at least 1e-30, or 0, got 1e-31",
+        ("temperature", 1e31): "a number of at least 1e-30 and at most 1e+30, or 0, got 1e+31",
+        ("max_tokens", 2**40): "a whole number of at least 1 and at most 2147483647, got 1099511627776",
+        ("max_tokens", 0): "a whole number of at least 1, got 0",
+    }
+    loaded = zoo.load("llama")
+    for (name, value), message in told.items():
+        with pytest.raises(zoo.ZooError) as error:
+            zoo.generate(loaded, "The", **{name: value})
+        assert str(error.value) == f"`{name}` must be {message}"
+
+
+def test_names_are_found_whatever_their_case(command, tmp_path):
+    plain = command("run", "llama:pocket", "The capital city of China is", "--max-tokens", "3")
+    for name in ("Llama", "LLaMA:Pocket"):
+        assert (
+            command("run", name, "The capital city of China is", "--max-tokens", "3").stdout == plain.stdout
+        )
+    assert command("show", "Llama:8B").stdout == command("show", "llama:8b").stdout
+    assert command("show", "SmolLM2:360M").stdout == command("show", "smollm2:360m").stdout
+    (tmp_path / "Llama").mkdir()
+    done = command("run", "Llama", "The")
+    assert done.returncode == 1 and "Llama/config.json: missing" in done.stderr
+
+
+def test_what_other_programs_call_help_and_version_is_known(command):
+    assert command("help").stdout == command("--help").stdout
+    assert command("help", "cache", "remove").stdout == command("cache", "remove", "--help").stdout
+    assert command("version").stdout == command("--version").stdout
+
+
+def test_one_is_no_plural(command, tmp_path):
+    assert "1 token given, 1 written" in command("trace", "llama", "", "--max-tokens", "1").stdout
+    assert "1 token · 1 byte, 1.00 a token · 1 character," in command("tokenize", "llama", "a").stdout
+    (tmp_path / "one.jsonl").write_text('{"prompt": "The"}\n')
+    done = command("run", "llama", "--prompts", "one.jsonl", "--max-tokens", "1")
+    assert "1 answer · generated 1 token ·" in done.stderr
 
 
 def test_an_architecture_is_trained_whatever_folder_has_its_name(command, tmp_path):

@@ -205,7 +205,7 @@ def test_a_text_may_hold_any_line_separator_but_the_newline(loaded, file):
         ('{"prompt": "a", "messages": []}', "either"),
         ('{"prompt": []}', "the prompt is empty"),
         ('{"messages": [{"role": "user", "content": "x"}]}', "has no chat template"),
-        ('{"prompt": "a", "temperature": -1}', '"temperature" must be a number of at least 1e-30'),
+        ('{"prompt": "a", "temperature": -1}', '"temperature" must be a number of at least 0'),
         ('{"prompt": "a", "promt": "b"}', '"promt": '),
         ("[1, 2, 99999]", "token id 99999 lies outside"),
         ("[true]", "got True"),

@@ -19,7 +19,8 @@ from zoo.architecture.settings import SHARED
 from zoo.checkpoint.source import is_architecture, named_preset
 from zoo.errors import ConfigError, PluginError, SourceError
 from zoo.host.plugins import Plugin, load_plugins
-from zoo.host.registry import RecordTable, Registry, default_registry, using
+from zoo.host.record_table import RecordTable
+from zoo.host.registry import Registry, default_registry, using
 from zoo.host.resolve import resolve
 from zoo.recipe import LayerNorm, RMSNorm
 from zoo.testing.subjects import numbers_of

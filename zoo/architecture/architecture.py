@@ -240,10 +240,11 @@ class Architecture(Record):
         return self.layouts
 
     def preset(self, name: str | None = None) -> Preset | None:
-        """The preset of that name; without one, the embedded pocket checkpoint, else the first."""
+        """The preset of that name, whatever its case; without one, the embedded pocket checkpoint, else the first."""
         if name is None:
             return next((p for p in self.presets if p.embedded), next(iter(self.presets), None))
-        return next((p for p in self.presets if p.name == name), None)
+        named = [p for p in self.presets if p.name.lower() == name.lower()]
+        return next((p for p in named if p.name == name), named[0] if named else None)
 
     @property
     def full_size(self) -> Preset | None:

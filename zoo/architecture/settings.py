@@ -78,7 +78,7 @@ class Setting(Frozen):
             return value
         converted = self._converted(value)
         if converted is None or not self._within(converted):
-            raise PromptError(f"`{self.name}` must be {self.expected}, got {value!r:.60}")
+            raise PromptError(f"`{self.name}` must be {self._expected(converted)}, got {value!r:.60}")
         if isinstance(converted, str):
             try:
                 converted.encode()
@@ -138,6 +138,10 @@ class Setting(Frozen):
     @property
     def expected(self) -> str:
         """What a value must be, in words: "a whole number of at least 1"."""
+        return self._expected(None)
+
+    def _expected(self, given: Any) -> str:
+        """`expected`, with a bound of arithmetic, such as the largest of 32 bits, only where the given value breaks it."""
         names = {
             int: "a whole number",
             float: "a number",
@@ -147,18 +151,24 @@ class Setting(Frozen):
             tuple: f"a list of {' and '.join(f'{item.name} ({item.expected})' for item in self.items)}",
             Callable: "a function",
         }
-        kind = names.get(self.kind, "a value")
+        kind, also = names.get(self.kind, "a value"), self.also
         if self.choices:
             what = f"one of {', '.join(map(str, self.choices))}"
         else:
-            limits = (("at least", self.minimum), ("more than", self.above), ("at most", self.maximum))
-            given = [(words, bound) for words, bound in limits if bound is not None]
+            number, least, most = given if isinstance(given, int | float) else 0, self.minimum, self.maximum
+            if least is not None and 0 < least <= 1 / HUGE and 0 in also and number <= 0:
+                least, also = 0, ()
+            if most is not None and number <= most >= MOST:
+                most = None
+            limits = (("at least", least), ("more than", self.above), ("at most", most))
             bounds = [
-                f"{words} {bound if isinstance(bound, int) else f'{bound:g}'}" for words, bound in given
+                f"{words} {bound if isinstance(bound, int) else f'{bound:g}'}"
+                for words, bound in limits
+                if bound is not None
             ]
             what = f"{kind}{' of ' if bounds else ''}{' and '.join(bounds)}"
         more = f"{what}{' or a list of them' if self.several else ''}"
-        return f"{more}{''.join(f', or {str(extra).lower()}' for extra in self.also)}"
+        return f"{more}{''.join(f', or {str(extra).lower()}' for extra in also)}"
 
 
 def checked_settings(

@@ -5,6 +5,7 @@ The format is known by the name, the first bytes, or the files in the folder. Im
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -17,6 +18,11 @@ from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
 
 FOLDER = "folder"  # the format of a folder that no other one recognises
+# The page of a repository or of one of its files; a model that is looked for at "main" is that of no revision.
+_HUB_PAGE = re.compile(
+    r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(?P<id>[^/?#]+/[^/?#]+)/?"
+    r"(?:(?:tree|blob|resolve)/(?:main|(?P<revision>[^/?#]+))(?P<file>/[^?#]+)?/?)?(?:[?#].*)?"
+)
 _LATER_SHARD = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.")  # in the name of all shards but the first
 
 
@@ -94,8 +100,9 @@ def find(
 ) -> Source:
     """The checkpoint that `source` names; `revision` is of a hub id alone.
 
-    Without `weights` only the config.json of a hub id is fetched, with `tokenizer` what stands beside it, too. SourceError, with the nearest names, when there is
-    nothing of the name.
+    Without `weights` only the config.json of a hub id is fetched, with `tokenizer` what stands beside it, too. A page of the
+    hub (https://huggingface.co/OWNER/NAME) stands for its id. SourceError, with the nearest names, when there is nothing of
+    the name.
     """
     name = str(source)
     named = isinstance(source, str) and not name.startswith((".", "/", "~"))
@@ -111,9 +118,11 @@ def find(
     if exists:
         _check_no_revision(str(folder), revision)
         return Source(detect_format(folder, registry)[0])
+    if page := _HUB_PAGE.fullmatch(name):
+        name, revision = page["id"] + (page["file"] or ""), revision or page["revision"]
     suffixes = suffixes_of(registry)
     is_file = name.endswith(suffixes)
-    if named and is_file and name.count("/") > 1 and not folder.parent.is_dir():
+    if named and is_file and name.count("/") > 1 and (page or not folder.parent.is_dir()):
         from zoo.checkpoint.hub import download_file
 
         owner, repository, file = name.split("/", 2)
@@ -128,26 +137,67 @@ def find(
         return Source(download_file(name, "config.json", revision, suffixes).parent)
     if "/" in name or not named:
         raise SourceError(f"{name}: no such folder")
-    raise SourceError(
-        f"{name!r} is no architecture, folder or hub id{registry.suggestion(split_preset(name)[0])}; `zoo list` shows all"
-    )
+    raise _unknown_source(name, registry)
 
 
 def is_architecture(name: str, registry: Registry) -> bool:
-    """Whether a source has the form of an architecture's name ("llama") or preset's, registered or qualified by "::"."""
+    """Whether a source has the form of an architecture's name ("llama") or preset's, registered or qualified by "::".
+
+    In another case ("Llama") only where there is no file or folder of the name.
+    """
     plain, _ = split_preset(name)
-    return plain in registry or "::" in plain or name in registry.table(Alias)
+    if plain in registry or "::" in plain or name in registry.table(Alias):
+        return True
+    return spelling(name, registry) != name and not os.path.exists(name)
+
+
+def spelling(name: str, registry: Registry) -> str:
+    """A name such as "Llama:8b" or "SmolLM2", its architecture or alias in the case in which it is registered."""
+    architectures, aliases = registry.table(Architecture), registry.table(Alias)
+    plain, _ = split_preset(name)
+    if (known := architectures.spelling(plain)) in architectures:
+        return known + name.removeprefix(plain)
+    return aliases.spelling(name)
 
 
 def named_preset(name: str, registry: Registry) -> tuple[Architecture, str | None]:
-    """The architecture, and the preset if it names one, of "llama", "llama:8b" or an alias such as "smollm2".
+    """The architecture, and the preset if it names one, of "llama", "llama:8b" or an alias such as "smollm2",
+    whatever the case.
 
     An architecture's name comes before an alias. SourceError, with the nearest names, when there is nothing of the name.
     """
+    name = spelling(name, registry)
     plain, preset = split_preset(name)
     if plain not in registry and (found := registry.table(Alias).get(name)) is not None:
         return found.architecture, found.preset.name
+    if plain not in registry and "::" not in plain:
+        raise _unknown_source(name, registry)
     return registry.architecture(plain), preset
+
+
+def _unknown_source(name: str, registry: Registry) -> SourceError:
+    """The error for a name that nothing has. It suggests models whose hub id begins with the name, "Llama-3.2" for llama3.2."""
+    plain, _ = split_preset(name)
+    near = _models_like(name, registry) or _models_like(plain, registry)
+    hint = f"{registry.suggestion(plain, near[:3])}; `zoo list --presets` shows the models"
+    return SourceError(f"{name!r} is no architecture, folder or hub id{hint}")
+
+
+def _models_like(name: str, registry: Registry) -> list[str]:
+    word = _letters(name)
+    if len(word) < 4:
+        return []
+    return [known for known in registry.architectures if _letters(known) == word] + [
+        next(iter(preset.aliases), f"{known}:{preset.name}")
+        for known, architecture in registry.architectures.items()
+        for preset in architecture.presets
+        if _letters((preset.hub or "").rpartition("/")[2]).startswith(word)
+    ]
+
+
+def _letters(name: str) -> str:
+    """Letters and digits alone, in small letters."""
+    return re.sub(r"\W|_", "", name).lower()
 
 
 def split_preset(name: str) -> tuple[str, str | None]:

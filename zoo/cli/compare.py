@@ -19,6 +19,7 @@ from zoo.cli.source_options import (
     yes_option,
 )
 from zoo.cli.terminal import table, wrapped, write_with_bold_lines
+from zoo.errors import pluralize
 
 if TYPE_CHECKING:
     from zoo.describe import Described
@@ -121,8 +122,8 @@ def _print_measured(figures: Sequence[Measured], titles: list[str]) -> None:
     from zoo.describe import aligned
 
     first = figures[0]
-    new = f", {first.new_tokens} new tokens" if first.new_tokens else ""
-    click.echo(f"\nMeasured on this machine, {first.prompt_tokens} tokens read{new}:")
+    new = f", {pluralize(first.new_tokens, 'new token')}" if first.new_tokens else ""
+    click.echo(f"\nMeasured on this machine, {pluralize(first.prompt_tokens, 'token')} read{new}:")
     _print_rows(aligned([one.facts() for one in figures]), "", titles)
 
 

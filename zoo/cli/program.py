@@ -25,9 +25,20 @@ from zoo.rank_watch.launcher import launched, launched_rank
 
 if TYPE_CHECKING:
     from zoo.architecture import Command
-    from zoo.host.registry import RecordTable
+    from zoo.host.record_table import RecordTable
 
 
+LISTED = "; `zoo --help` lists them"
+# What other programs' commands are here.
+OF_OTHER_PROGRAMS = {
+    "pull": "`zoo run HUB_ID` downloads a model when it first needs it",
+    "download": "`zoo run HUB_ID` downloads a model when it first needs it",
+    "ls": "`zoo cache` lists the models that were downloaded, `zoo list` the architectures",
+    "ps": "a model is in memory only while a command runs; `zoo cache` lists those that were downloaded",
+    "rm": "`zoo cache remove HUB_ID` deletes a model that was downloaded",
+    "generate": "`zoo run MODEL PROMPT` generates text",
+    "quantize": "`zoo convert MODEL FOLDER --quantize 4` quantizes",
+}
 # An argument of a library function in a message: `top_k`, `force=True`.
 _ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]*))?`")
 
@@ -57,9 +68,15 @@ class Commands(click.Group):
             notice(f"{error}; the zoo's own serves")
             return _imported(own.target)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] in ("help", "version") and args[0] not in command_table():
+            args = [*args[1:], f"--{args[0]}"]
+        return super().parse_args(ctx, args)
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in command_table() and not args[0].startswith("-"):
-            hint = did_you_mean(args[0], self.list_commands(ctx), "; `zoo --help` lists them")
+            other = OF_OTHER_PROGRAMS.get(args[0])
+            hint = f"; {other}" if other else did_you_mean(args[0], self.list_commands(ctx), LISTED)
             raise click.UsageError(f"no command {args[0]!r}{hint}")
         found = super().resolve_command(ctx, args)
         if launched_rank() and not any(record.ranks for _, record in command_table().claims(str(found[0]))):
@@ -176,6 +193,17 @@ def with_option_names(message: str, commands: Iterable[click.Command]) -> str:
     return _ARGUMENT.sub(written, message)
 
 
+def _message(error: click.ClickException) -> str:
+    """The message of a usage error. An option cut short is suggested whole: --temperature for --temp."""
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        flags = [flag for param in error.ctx.command.params for flag in (*param.opts, *param.secondary_opts)]
+        whole = [flag for flag in flags if flag.startswith(error.option_name.replace("_", "-"))]
+        error.possibilities = whole or error.possibilities
+        if not error.possibilities:
+            return f"{error.format_message()} `{error.ctx.command_path} --help` lists the options"
+    return error.format_message()
+
+
 def _usage_hint(error: click.ClickException) -> str:
     """The command's usage and example, for an error about too few or too many arguments."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
@@ -241,7 +269,7 @@ def main() -> None:
         click.echo(error.ctx.get_help() if error.ctx else error.format_message())
         sys.exit(0)
     except click.ClickException as error:
-        _fail(f"error: {error.format_message()}{_usage_hint(error)}", error.exit_code)
+        _fail(f"error: {_message(error)}{_usage_hint(error)}", error.exit_code)
     except ZooError as error:
         if debug:
             raise

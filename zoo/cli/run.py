@@ -28,6 +28,7 @@ from zoo.cli.source_options import (
     parallel_prompts_option,
 )
 from zoo.cli.terminal import columns, facts
+from zoo.errors import PromptError, pluralize
 from zoo.rank_watch.launcher import launched
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Statistics:
 
         def counted(what: str) -> str:
             number, rate = values[f"{what}_tokens"], values[f"{what}_tokens_per_second"]
-            return f"{what} {number} token{'s' * (number != 1)}{f', {rate} tokens/s' if rate else ''}"
+            return f"{what} {pluralize(number, 'token')}{f', {rate} tokens/s' if rate else ''}"
 
         lines = [counted("prompt")]
         if self.miss_reason:
@@ -169,11 +170,12 @@ def run(
         raise click.UsageError(f"--{asked.replace('_', '-')} needs --json or --prompts")
     chat = prompt is None and prompts is None and on_rank_0(sys.stdin.isatty)
     if prompts is None and prompt in (None, "-") and not chat:
-        from zoo.errors import PromptError
-
         prompt = on_rank_0(read_pipe, raises=(PromptError,))
         if not prompt:
-            raise PromptError('the pipe is empty; "" as PROMPT begins a text')
+            line = shlex.join(["zoo", "run", source, "TEXT"])
+            raise PromptError(
+                f'no PROMPT, and the pipe is empty: type {line}, with "" for a text from nothing'
+            )
     began = time.perf_counter()
     room = len(prompt or "") + settings["max_tokens"] if "max_tokens" in settings else None
     loaded = options.load(source, room)
@@ -277,8 +279,10 @@ def _run_prompts(
     found = f", {before} already answered" if before else ""
     errors = f", {failed} of them {'an error' if failed == 1 else 'errors'}" if failed else ""
     rate = f" · {tokens / seconds:,.1f} tokens/s" if tokens else ""
-    what = f"{count} answer{'' if count == 1 else 's'}{errors}{found}"
-    click.echo(f"{output or name_of(source)}: {what} · generated {tokens:,} tokens{rate}", err=True)
+    what = f"{pluralize(count, 'answer')}{errors}{found}"
+    click.echo(
+        f"{output or name_of(source)}: {what} · generated {pluralize(tokens, 'token')}{rate}", err=True
+    )
 
 
 def _as_json(generated: Generated, reason: str | None, statistics: Statistics) -> dict[str, Any]:
@@ -315,6 +319,4 @@ def read_pipe() -> str:
     try:
         return (pipe.readline() if launched() else pipe.read()).decode("utf-8").rstrip("\n")
     except UnicodeDecodeError as error:
-        from zoo.errors import PromptError
-
         raise PromptError(f"the prompt on the pipe is not UTF-8 text (byte {error.start})") from error

@@ -59,8 +59,8 @@ class SettingType(click.ParamType):
                 ctx.meta.setdefault(FILES, {})[self.setting.name] = value
         try:
             return self.setting.parsed(text)
-        except PromptError:
-            self.fail(f"{place}expected {self.setting.expected}, got {text!r:.60}", param, ctx)
+        except PromptError as error:
+            self.fail(place + str(error).replace(f"`{self.setting.name}` must be", "expected"), param, ctx)
 
 
 class SettingOption(click.Option):

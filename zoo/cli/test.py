@@ -11,6 +11,7 @@ import click
 
 from zoo.cli.source_options import complete_source, yes_option
 from zoo.cli.terminal import wrapped
+from zoo.errors import ZooError, pluralize
 
 if TYPE_CHECKING:
     from zoo.testing import CheckResult, Subject
@@ -34,7 +35,6 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
     It builds an architecture (llama) or preset (mistral:tiny) small, with random weights, and loads a folder or hub id
     in float32. With --reference an architecture stands for its own checkpoint.
     """
-    from zoo.errors import ZooError
     from zoo.host.registry import default_registry
     from zoo.testing import TOLERANCE, results_of
 
@@ -62,7 +62,7 @@ def test(debug: bool, source: str, reference: Path | None, tolerance: float | No
         click.echo(json.dumps({"subject": head, "checks": rows}, ensure_ascii=False, indent=1))
     else:
         library = made.architecture.name.partition("::")[0] if made.architecture.bridged else ""
-        count = f"{len(results)} check{'s' if len(results) > 1 else ''}{f' of {library}' if library else ''}"
+        count = f"{pluralize(len(results), 'check')}{f' of {library}' if library else ''}"
         rest = "; the others need a model that runs" if [r.name for r in failed] == ["model_runs"] else ""
         click.echo(f"{count}, {len(failed) or 'none'} failed{rest}")
     if failed:

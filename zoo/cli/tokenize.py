@@ -13,6 +13,7 @@ import click
 
 from zoo.cli.source_options import FILE, complete_source, revision_option
 from zoo.cli.terminal import columns, facts, table, width
+from zoo.errors import PromptError, pluralize
 
 if TYPE_CHECKING:
     from zoo.inspect.tokenization import Piece, Tokenization
@@ -94,7 +95,6 @@ def tokenize(
 def _asked(words: tuple[str, ...], path: Path | None) -> tuple[list[str], str]:
     """The sources and the text that the arguments name."""
     from zoo.cli.run import read_pipe
-    from zoo.errors import PromptError
     from zoo.files.reading import read_user_text
 
     if path is not None:
@@ -151,7 +151,7 @@ def _kind(piece: Piece) -> str:
 def counted(found: Sequence[Tokenization]) -> str:
     """How many pieces each tokenizer made of the text, side by side."""
     text = found[0].text
-    size = f"{len(text.encode('utf-8')):,} bytes", f"{len(text):,} characters"
+    size = pluralize(len(text.encode("utf-8")), "byte"), pluralize(len(text), "character")
     rows = [
         [
             one.source,
@@ -165,8 +165,8 @@ def counted(found: Sequence[Tokenization]) -> str:
         for one in found
     ]
     if len(rows) == 1:
-        ((source, own, added, *ratios, unknown, vocabulary),) = rows
-        tokens = f"{own} token{'s' * (own != '1')}" + f" and {added} added around the text" * (added != "0")
+        ((source, _, added, *ratios, unknown, vocabulary),) = rows
+        tokens = pluralize(found[0].own, "token") + f" and {added} added around the text" * (added != "0")
         each = [f", {ratio} a token" if found[0].own else "" for ratio in ratios]
         sizes = size[0] + each[0], size[1] + each[1]
         return facts([source, tokens, *sizes, f"{unknown} unknown", f"vocabulary {vocabulary}"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from zoo.cli.terminal import columns, facts, table, visible, width, wrapped
 from zoo.cli.tokenize import COLOURS, PIPE, SPECIAL, cut, draw_cells, escaped
+from zoo.errors import pluralize
 
 if TYPE_CHECKING:
     from zoo.inspect.trace_view.view import AttentionPattern, TraceToken, TraceView, ValueSummary
@@ -95,7 +96,7 @@ class _Printer:
         pieces = self.view.track(track).pieces
         made = sum(piece.origin == "generated" for piece in pieces)
         name = f"{track}: " if len(self.view.tracks) > 1 else ""
-        return f"{name}{len(pieces) - made} tokens given, {made} written"
+        return f"{name}{pluralize(len(pieces) - made, 'token')} given, {made:,} written"
 
     def pieces(self, pieces: Sequence[TraceToken]) -> None:
         """Pieces as cells with their ids below; generated ones are underlined."""
@@ -174,7 +175,7 @@ class _Printer:
         cell = 2 if count * 2 <= room else 1
         first = max(count - room // cell, 0)
         if first:
-            self.line(f"the first {first} columns are left out", "dim")
+            self.line(f"without the first {pluralize(first, 'column')}", "dim")
         numbers = range(first, count)
         for power in (100, 10, 1)[(count <= 10) + (count <= 100) :]:
             marks = "".join(str(n // power % 10 if n >= power else " ").rjust(cell) for n in numbers)
@@ -202,7 +203,7 @@ class _Printer:
             best = ((self.token(p.tokens[at][0]), p.probabilities[at][0]) for p in view.lens)
             rows.append([cut(names[at], LABEL - 2), *(f"{cut(t, cell)} {_share(p)}" for t, p in best)])
         if len(rows) < len(view.lens[0].tokens):
-            self.line(f"the last {len(rows)} of {len(view.lens[0].tokens)} tokens", "dim")
+            self.line(f"the last {len(rows)} of {pluralize(len(view.lens[0].tokens), 'token')}", "dim")
         self.line(table(rows, head, repeated=1, room=self.room))
 
     def decision(self, number: int) -> None:
@@ -258,7 +259,7 @@ class _Printer:
             elif each.tokens == 1 and each.start < len(names):
                 read = names[each.start]
             else:
-                read = f"{each.tokens} tokens" + (" of the source" if each.kind == "encode" else "")
+                read = pluralize(each.tokens, "token") + (" of the source" if each.kind == "encode" else "")
             rows.append([str(number + 1), read, f"{each.cached_numbers:,}" if each.cached_numbers else ""])
         self.table(rows, ["pass", "reads", "numbers in the cache"])
 

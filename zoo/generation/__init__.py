@@ -66,7 +66,7 @@ def stream(
     ['北', '京', '。']
     >>> zoo.stream(loaded, "中国的首都是", temperature=-1)
     Traceback (most recent call last):
-    zoo.errors.PromptError: `temperature` must be a number of at least 1e-30 and at most 1e+30, or 0, got -1
+    zoo.errors.PromptError: `temperature` must be a number of at least 0, got -1
     """
     check_loaded(loaded, "stream")
     runtime.check_not_forked()

@@ -25,7 +25,7 @@ import pluggy
 
 from zoo.architecture import API, Architecture
 from zoo.architecture.architecture import Record, check_tasks
-from zoo.errors import PluginError, contained, did_you_mean, in_words
+from zoo.errors import PluginError, contained, did_you_mean, in_words, pluralize
 from zoo.host import hookspecs
 from zoo.host.hookspecs import HOOKS, RECORDS
 from zoo.version import __version__
@@ -87,7 +87,7 @@ class Plugin:
         for hook, kind in RECORDS.items():
             records = self.records.get(hook, ())
             if kind.counted:
-                names += [f"{len(records)} {kind.noun}{'s' if len(records) > 1 else ''}"] if records else []
+                names += [pluralize(len(records), kind.noun)] if records else []
                 continue
             given = [record.identifier for record in records]
             libraries = Counter(name.partition("::")[0] for name in given if "::" in name)

@@ -1,17 +1,13 @@
-"""The registry: what the plugins gave, by name, and which of it serves a model.
-
-Of the plugins that claim one name, a third party gets it before the zoo; of two third parties, neither does.
-"""
+"""The registry: what the plugins gave, by name, and which of it serves a model."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from functools import cache
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from zoo.architecture import Architecture, Block, Drawing, Objective, Strategy, import_target
 from zoo.architecture.architecture import Alias, Record
@@ -19,148 +15,10 @@ from zoo.errors import PluginError, SourceError, did_you_mean
 from zoo.host import core as core_plugin
 from zoo.host.hookspecs import RECORDS
 from zoo.host.plugins import FIRST_PARTY, Plugin, collect, load_plugins
+from zoo.host.record_table import RecordTable, T, choose
 from zoo.version import __version__
 
-T = TypeVar("T", bound=Record)
-
 RECIPE_TYPE = "zoo-recipe"  # the model_type of a folder whose config.json holds its recipe
-
-
-class RecordTable(Generic[T]):
-    """The records of one kind, by the names that they claim.
-
-    A name that two third parties claim is ambiguous: a person must ask for "distribution::name". A name that a third
-    party and the zoo both claim is the third party's, with a warning, so that no later release of the zoo takes a name
-    from a plugin.
-    """
-
-    def __init__(self, noun: str, choose: str) -> None:
-        """`noun` is what messages call a record, `choose` how they tell a person to choose one."""
-        self.noun, self.choose = noun, choose
-        self._claims: dict[str, list[tuple[Plugin, T]]] = {}
-
-    def add(self, name: str, plugin: Plugin, record: T) -> None:
-        """Add a plugin's `record` under `name`."""
-        self._claims.setdefault(name, []).append((plugin, record))
-
-    def __contains__(self, name: str) -> bool:
-        """Whether some plugin claims this name, plain or qualified."""
-        return bool(self.claims(name))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._claims)
-
-    def pairs(self) -> Iterator[tuple[Plugin, T]]:
-        """Every record, with its plugin."""
-        return (claim for claims in self._claims.values() for claim in claims)
-
-    def claims(self, name: str) -> list[tuple[Plugin, T]]:
-        """Every record that claims a name, plain or qualified, each with its plugin."""
-        distribution, _, plain = ("", "", name) if name in self._claims else name.rpartition("::")
-        claims = self._claims.get(plain, [])
-        return [claim for claim in claims if distribution in ("", claim[0].distribution)]
-
-    def get(self, name: str) -> T | None:
-        """The record of a name, None when no plugin claims it; PluginError when several third parties do."""
-        return self.winner(claims, name)[1] if (claims := self.claims(name)) else None
-
-    def require(self, name: str) -> T:
-        """The record of a name; PluginError, which lists the names there are, for none."""
-        found = self.get(name)
-        if found is None:
-            raise PluginError(f"no {self.noun} {name!r}; there are: {', '.join(self.listed()) or 'none'}")
-        return found
-
-    def winner(self, claims: list[tuple[Plugin, T]], name: str) -> tuple[Plugin, T]:
-        """The claim that gets the name, with a warning when it replaces one of the zoo's; PluginError when none does."""
-        found = _holder(claims)
-        if found is None:
-            options = " or ".join(_of_third_parties(claims))
-            raise PluginError(f"{self.noun} {name!r} is claimed by several plugins: {self.choose} {options}")
-        if not found[0].first_party and len(claims) > 1:
-            replaced = next(claim for claim in claims if claim[0].first_party)
-            warnings.warn(
-                f"{self.noun} {name!r} is served by the plugin {found[0].label}, "
-                f"not by the zoo's own {_qualified(*replaced)}",
-                stacklevel=3,
-            )
-        return found
-
-    def contested(self) -> dict[str, list[str]]:
-        """The names that several third parties claim, each with the qualified names to ask for instead."""
-        return {
-            name: _of_third_parties(claims)
-            for name, claims in self._claims.items()
-            if _holder(claims) is None
-        }
-
-    def listed(self) -> dict[str, T]:
-        """Every record by a name that finds it: qualified where the plain one finds another record or is contested."""
-        found: dict[str, T] = {}
-        for name, claims in self._claims.items():
-            winner = _holder(claims)
-            for claim in claims:
-                found[name if claim is winner else f"{claim[0].distribution}::{name}"] = claim[1]
-        return dict(sorted(found.items()))
-
-    def plugin_of(self, record: T | None) -> Plugin | None:
-        """The plugin that gave this very record, None for none."""
-        return next((plugin for plugin, given in self.pairs() if given is record), None)
-
-    def similar(self, name: str) -> list[str]:
-        """At most three names that resemble this one, whatever library stands before "::"."""
-        plain = {full.rpartition("::")[2]: full for full in sorted(self._claims, key=lambda n: "::" not in n)}
-        return [plain[match] for match in get_close_matches(name.lower(), plain, 3, 0.5)]
-
-
-def choose(
-    table: RecordTable[T],
-    serves: Callable[[T], bool],
-    what: str,
-    *,
-    name: str | None = None,
-    given_by: Plugin | None = None,
-    prefers: Callable[[T], bool] = lambda record: True,
-) -> T:
-    """The record `name`, else the first that `serves` and that the caller `prefers`, else the first that serves.
-
-    `what` says in messages what is to be served. Records of the distribution of `given_by`, the architecture's plugin, come
-    first, then the zoo's own; another third party's serves unasked only where none of these does. PluginError when there is none,
-    or several third parties' fit.
-    """
-    if name is not None:
-        found = table.get(name)
-        if found is None or not serves(found):
-            known = ", ".join(name for name, record in table.listed().items() if serves(record))
-            raise PluginError(f"{table.noun} {name!r}: none of that name {what}; known: {known or 'none'}")
-        return found
-
-    def rank(claim: tuple[Plugin, T]) -> int:
-        same = given_by is not None and claim[0].distribution == given_by.distribution
-        return 0 if same else 1 if claim[0].first_party else 2
-
-    serving = sorted((claim for claim in table.pairs() if serves(claim[1])), key=rank)
-    fitting = [claim for claim in serving if prefers(claim[1])] or serving[:1]
-    if not fitting:
-        raise PluginError(f"no {table.noun} {what}")
-    if rank(fitting[0]) == 2 and len(fitting) > 1:
-        options = " or ".join(_qualified(*claim) for claim in fitting)
-        raise PluginError(f"several plugins have a {table.noun} that {what}: ask for {options}")
-    return fitting[0][1]
-
-
-def _qualified(plugin: Plugin, record: Record) -> str:
-    return f"{plugin.distribution}::{record.identifier}"
-
-
-def _of_third_parties(claims: list[tuple[Plugin, T]]) -> list[str]:
-    return [_qualified(*claim) for claim in claims if not claim[0].first_party]
-
-
-def _holder(claims: list[tuple[Plugin, T]]) -> tuple[Plugin, T] | None:
-    """The claim that gets a name, a third party's before the zoo's; None where several third parties claim it."""
-    third_party = [claim for claim in claims if not claim[0].first_party]
-    return None if len(third_party) > 1 else (*third_party, *claims)[0]
 
 
 @cache
@@ -288,21 +146,25 @@ class Registry:
         return found | {f"model_type {name}": options for name, options in types if name not in found}
 
     def architecture(self, name: str | Architecture) -> Architecture:
-        """The architecture of that name, plain or qualified, or itself; SourceError, with the nearest names, for none."""
+        """The architecture of that name, plain or qualified, whatever its case; SourceError, with the nearest names, for none."""
         if isinstance(name, Architecture):
             return name
-        if (found := self.table(Architecture).get(name)) is None:
+        table = self.table(Architecture)
+        if (found := table.get(table.spelling(name))) is None:
             raise SourceError(f"unknown architecture {name!r}{self.suggestion(name)}; `zoo list` shows all")
         return found
 
-    def suggestion(self, name: str) -> str:
-        """ "; did you mean …?" with the nearest names, what an alias stands for, the unloaded plugin that has it, or nothing."""
+    def suggestion(self, name: str, near: Sequence[str] = ()) -> str:
+        """ "; did you mean …?" with the nearest names, what an alias stands for, the unloaded plugin that has it, or nothing.
+
+        `near` are names to suggest in the place of those that are spelled alike.
+        """
         if (alias := self.table(Alias).get(name)) is not None:
             return f"; it is the preset {alias.architecture.name}:{alias.preset.name}"
         distribution, _, plain = name.rpartition("::")
         if unloaded := self.unloaded_plugin(distribution or plain, of_record=True):
             return f"; it is named by the {unloaded.unloaded_label}"
-        near = self.table(Architecture).similar(name) + self.table(Alias).similar(name)
+        near = near or self.table(Architecture).similar(name) + self.table(Alias).similar(name)
         # Another library's many names are suggested only where the zoo and the plugins have none like it.
         near = [match for match in near if match not in self.bridged] or near
         return f"; did you mean {' or '.join(near)}?" if near else ""

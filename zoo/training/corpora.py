@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from zoo.architecture import Corpus, import_target
-from zoo.errors import PluginError, ZooError
+from zoo.errors import PluginError, ZooError, pluralize
 from zoo.files.reading import read_object
 from zoo.host.registry import Registry, default_registry
 from zoo.training.json_lines import json_lines, read_text, text_at
@@ -69,10 +69,12 @@ class UserText:
         left_out = len(self.trained) + len(self.held_out) - len(trained) - len(held_out)
         if not (trained and held_out):
             raise ZooError(
-                f"{self.path}: {left_out} documents are too long for a row: give a larger `length`"
+                f"{self.path}: {pluralize(left_out, 'document')} too long for a row: give a larger `length`"
             )
         if left_out:
-            warnings.warn(f"{self.path}: {left_out} documents too long for a row are left out", stacklevel=2)
+            warnings.warn(
+                f"{self.path}: leaves out {pluralize(left_out, 'document')} too long for a row", stacklevel=2
+            )
         return user_corpus(replace(self, trained=trained, held_out=held_out))
 
 

@@ -97,4 +97,8 @@ def test_an_empty_question_is_refused(command, copied):
 
 def test_an_empty_pipe_is_refused(command):
     done = command("run", "llama", stdin="")
-    assert done.returncode == 1 and "the pipe is empty" in done.stderr and done.stdout == ""
+    assert (
+        done.returncode == 1
+        and "no PROMPT, and the pipe is empty: type zoo run llama TEXT" in done.stderr
+        and done.stdout == ""
+    )

@@ -17,7 +17,7 @@ from zoo.cli.ranks import until_interrupted
 from zoo.cli.repl.reader import LineCleared, PipeReader, RankReader, TerminalReader, reader, unquoted
 from zoo.cli.screen import AnswerScreen
 from zoo.cli.terminal import columns, wrapped
-from zoo.errors import PromptError, ZooError
+from zoo.errors import PromptError, ZooError, pluralize
 from zoo.frozen import Frozen, frozen
 
 if TYPE_CHECKING:
@@ -194,13 +194,13 @@ def _tokens(repl: Repl, _: str) -> None:
     if session.multi_turn:
         count = session.tokens()
         left = "" if context is None else f", {max(context - count, 0):,} of {context:,} left"
-        say(f"the conversation has {count:,} token{'s' * (count != 1)}{left}")
+        say(f"the conversation has {pluralize(count, 'token')}{left}")
         if session.conversation.dropped:
             say(f"{session.conversation.dropped} of its turns are left out")
     if read is not None:
         miss_reason = f" ({read.miss_reason})" if read.miss_reason else ""
         say(
-            f"the last prompt had {read.tokens:,} tokens, {read.cached_tokens:,} of them from the prompt cache{miss_reason}"
+            f"the last prompt had {pluralize(read.tokens, 'token')}, {read.cached_tokens:,} of them from the prompt cache{miss_reason}"
         )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from zoo import runtime
 from zoo.architecture import import_target
-from zoo.errors import NothingToPredict, PromptError
+from zoo.errors import NothingToPredict, PromptError, pluralize
 from zoo.files.writing import GENERATOR, output_file
 from zoo.frozen import Frozen, frozen
 from zoo.generation import check_loaded, stream
@@ -109,7 +109,7 @@ class Trace(Mapping[str, np.ndarray]):
 
     def __repr__(self) -> str:
         name, read, made = self.loaded.architecture.name, len(self.prompt), len(self.tokens)
-        return f"<Trace of {name}, {read} tokens read, {made} generated, {len(self)} values>"
+        return f"<Trace of {name}, {pluralize(read, 'token')} read, {made} generated, {pluralize(len(self), 'value')}>"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._about)
