@@ -198,7 +198,8 @@ def _message(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         flags = [flag for param in error.ctx.command.params for flag in (*param.opts, *param.secondary_opts)]
         whole = [flag for flag in flags if flag.startswith(error.option_name.replace("_", "-"))]
-        error.possibilities = whole or error.possibilities
+        if whole:
+            return click.NoSuchOption(error.option_name, possibilities=whole).format_message()
         if not error.possibilities:
             return f"{error.format_message()} `{error.ctx.command_path} --help` lists the options"
     return error.format_message()
