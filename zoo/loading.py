@@ -46,7 +46,7 @@ class Loaded:
     """A model, ready to run. `tokenizer` may be None: prompts are then lists of ids.
 
     `recipe` describes the whole model. `division` says which part of it this rank has; it is None where the model is not divided.
-    `folder` is the folder or file that it was read from. `registry` has the plugins that serve it. The model takes token
+    `folder` is the folder or file that it was read from, `name` what a person calls it. `registry` has the plugins that serve it. The model takes token
     ids (B, T) and gives logits (B, T, V). `adapters` has the names of those that it shares its weights with, and which of
     them the next pass uses. `drafters` are the models that draft for it, by
     their sources, once drafts by them were asked for.
@@ -70,6 +70,7 @@ class Loaded:
     adapters: AdapterChoice = field(default_factory=AdapterChoice, repr=False)
     drafters: dict[str, Any] = field(default_factory=dict, repr=False)
     division: Division | None = field(default=None, repr=False)
+    name: str = ""
 
     @property
     def unpacked(self) -> bool:
@@ -186,6 +187,7 @@ def load(
         registry=checkpoint.registry,
         adapters=choice,
         division=division,
+        name=checkpoint.name,
     )
 
 

@@ -23,7 +23,7 @@ def model(folder):
 @pytest.mark.slow
 def test_a_conversation_is_stopped_edited_saved_and_gone_on_with(model, tmp_path):
     with Chat(code=slow_run(model, command="chat", seconds=0.01), cwd=tmp_path) as chat:
-        assert "llama: a conversation." in chat.began and "/help" in chat.began
+        assert f"{model.name}: a conversation." in chat.began and "/help" in chat.began
         chat.type("first\r")
         chat.until("\x1b[?2004l")
         chat.child.expect(r"\w\w")

@@ -56,6 +56,14 @@ class Checkpoint(ABC):
         self._architecture = architecture
 
     @property
+    def name(self) -> str:
+        """What a person calls it: the hub id of what was downloaded, else the name of its file or folder."""
+        *_, repository, snapshots, _ = ("", "", *self.path.parts)
+        if snapshots == "snapshots" and repository.startswith("models--"):
+            return repository.removeprefix("models--").replace("--", "/")
+        return self.path.name
+
+    @property
     @abstractmethod
     def config(self) -> dict[str, Any]:
         """The values of its config.json, or what amounts to one."""

@@ -54,7 +54,7 @@ def compare(
     differs in block diagrams and facts. The differences from the first model follow in words. With one name, --html
     writes the page of that model.
     """
-    from zoo.cli.show import diagrams_of, print_diagrams, write_file
+    from zoo.cli.show import diagrams_of, presets_meant, print_diagrams, write_file
     from zoo.describe import aligned, common_context, describe, fields_of
     from zoo.describe import compare as compare_sheets
     from zoo.describe.diagram import to_svg
@@ -87,7 +87,7 @@ def compare(
         record |= {"measured": [one.as_json() for one in figures]} if measured else {}
         click.echo(json.dumps(record, default=lambda one: one.to_json(), ensure_ascii=False, indent=1))
         return
-    print_diagrams(diagrams)
+    print_diagrams(diagrams, presets_meant(names, found))
     _print_rows([row for row in rows if everything or not row.detail], "", titles)
     for each in different:
         heading = wrapped(f"{each['to']}, compared with {each['from']}:")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from zoo.architecture import Corpus
@@ -48,10 +47,11 @@ def parse_token_ids(text: str) -> list[int] | None:
 
 
 def model_name(loaded: Loaded) -> str:
-    """The name of a model: "llama:pocket" for an embedded checkpoint, otherwise its architecture's name."""
-    name = loaded.architecture.name
-    presets = (p.name for p in loaded.architecture.presets if p.embedded and p.folder == loaded.folder)
-    return ":".join([name, *islice(presets, 1)])
+    """The name of a model: "llama:pocket" for an embedded checkpoint, otherwise its own, or its architecture's."""
+    architecture = loaded.architecture
+    presets = (p.name for p in architecture.presets if p.embedded and p.folder == loaded.folder)
+    preset = next(presets, None)
+    return f"{architecture.name}:{preset}" if preset else loaded.name or architecture.name
 
 
 def truncation_notice(settings: Mapping[str, Any], change: str) -> str:

@@ -133,7 +133,7 @@ def show(
         }
         _print_json(_about(found, registry) | sheet.to_json() | {k: v for k, v in optional.items() if v})
         return
-    print_diagrams(diagrams)
+    print_diagrams(diagrams, presets_meant([name], [found]))
     sections = [_head(found, registry), _sheet(sheet, everything), *_lists(found, base and base[0], words)]
     if fields:
         sections.append(table([[row.label, row.texts[0]] for row in aligned([fields])], ["field", "value"]))
@@ -268,10 +268,25 @@ def diagrams_of(found: Sequence[Any], registry: Any) -> Any:
     return marked([diagram_of(one.recipe, one.origin, registry) for one in found])
 
 
-def print_diagrams(diagrams: Sequence[Any]) -> None:
+def presets_meant(names: Sequence[str], found: Sequence[Described]) -> str:
+    """A line for each architecture's name that stands for one preset where it is described and another where it is run."""
+    from zoo.describe.described import command_of
+
+    lines = []
+    for name, one in zip(names, found, strict=True):
+        architecture, run = one.architecture, one.architecture.preset()
+        plain = name.rpartition("::")[2].lower()
+        if run is not None and one.preset not in (None, run) and plain == architecture.name.lower():
+            command = f"`zoo {command_of(architecture.task)} {name}` runs {architecture.name}:{run.name}"
+            lines.append(wrapped(f"{name} is {one.origin} here; {command}") + "\n")
+    return "".join(lines)
+
+
+def print_diagrams(diagrams: Sequence[Any], before: str = "") -> None:
     """Print diagrams side by side where they fit; in colours on a terminal, unless NO_COLOR or TERM=dumb is set."""
     from zoo.describe.diagram.terminal import to_spans
 
+    write(before)
     styled = coloured()
     lines = []
     for line in to_spans(diagrams, columns() or PIPE.get(len(diagrams), OTHERS)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo.cli.generation import typed_prompt
+from zoo.cli.generation import model_name, typed_prompt
 from zoo.cli.progress import Progress
 from zoo.cli.run import read_pipe
 from zoo.cli.setting_options import SettingsCommand
@@ -123,7 +123,7 @@ def trace(
     elif not written:
         from zoo.cli.trace_output import show
 
-        show(view, chosen, layers)
+        show(model_name(found.loaded), view, chosen, layers)
     if written:
         click.echo("wrote " + ", ".join(map(str, written)), err=True)
 

@@ -24,9 +24,11 @@ LENS_CELL = 12
 NAME = 16  # cells of a candidate's text
 
 
-def show(view: TraceView, maps: Sequence[tuple[AttentionPattern, int]], layers: Sequence[int]) -> None:
-    """Print a view: pieces, vectors, layers, the attention maps, the lens, each choice, the text."""
-    _Printer(view).print(maps, layers)
+def show(
+    model: str, view: TraceView, maps: Sequence[tuple[AttentionPattern, int]], layers: Sequence[int]
+) -> None:
+    """Print a model's name and a view: pieces, vectors, layers, the attention maps, the lens, each choice, the text."""
+    _Printer(view).print(model, maps, layers)
 
 
 class _Printer:
@@ -39,10 +41,10 @@ class _Printer:
         self.console = Console(file=sys.stdout, width=self.room, highlight=False)
         self.names = {t.name: [written(piece) for piece in t.pieces] for t in view.tracks}
 
-    def print(self, maps: Sequence[tuple[AttentionPattern, int]], layers: Sequence[int]) -> None:
+    def print(self, model: str, maps: Sequence[tuple[AttentionPattern, int]], layers: Sequence[int]) -> None:
         """Print everything, in the order of the journey."""
         view = self.view
-        self.line(facts([view.architecture, *(self.counted(t.name) for t in view.tracks)], self.room))
+        self.line(facts([model, *(self.counted(t.name) for t in view.tracks)], self.room))
         for note in view.notes:
             self.line(wrapped(note, self.room))
         for track in view.tracks:

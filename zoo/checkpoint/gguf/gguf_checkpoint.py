@@ -51,6 +51,7 @@ SAMPLING = {
     "min_p": "general.sampling.min_p",
 }
 POOLINGS = {None: None, 0: None, 1: "mean", 2: "first", 3: "last"}
+LONGEST_NAME = 100  # characters
 PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 
 
@@ -77,6 +78,12 @@ class GGUFCheckpoint(Checkpoint):
         self._entries = list(self.header.tensors.values())
         check_kinds(self._entries)
         self._repack, self._losses = repack, Requantized(repack or 0)
+
+    @property
+    def name(self) -> str:
+        name, part = self.header.metadata.get("general.name"), PART.fullmatch(self.path.name)
+        own = " ".join(name.split()) if isinstance(name, str) else ""
+        return own[:LONGEST_NAME] or (part[1] if part else self.path.stem)
 
     @cached_property
     def architecture(self) -> Architecture:

@@ -1,0 +1,50 @@
+"""What models are called where they are run and described."""
+
+import pytest
+
+import zoo
+from tests.helpers import gguf_files
+from zoo.cli.generation import model_name
+from zoo.host.registry import default_registry
+
+
+@pytest.fixture
+def pocket():
+    return default_registry().architecture("llama").preset("pocket").folder
+
+
+@pytest.mark.parametrize(
+    ("written", "called"),
+    [("My Model\n 7B", "My Model 7B"), ("  ", "file.Q8_0"), (None, "file.Q8_0"), ("x" * 500, "x" * 100)],
+)
+def test_a_gguf_file_is_called_as_it_says_else_by_its_name(pocket, tmp_path, written, called):
+    def named(writer):
+        if written is not None:
+            writer.add_name(written)
+
+    path = gguf_files.write(tmp_path / "file.Q8_0.gguf", pocket, extra=named)
+    assert zoo.load(path).name == called
+
+
+def test_parts_of_a_gguf_file_are_called_without_their_numbers(pocket, tmp_path):
+    gguf_files.write(tmp_path / "file.gguf", pocket, most=20)
+    assert zoo.load(min(tmp_path.glob("*.gguf"))).name == "file"
+
+
+def test_a_folder_is_called_by_its_name_and_a_download_by_its_id(folder, tmp_path, monkeypatch):
+    path = folder()
+    assert model_name(zoo.load(path)) == path.name
+    snapshot = tmp_path / "models--owner--my-model" / "snapshots" / ("0" * 40)
+    snapshot.parent.mkdir(parents=True)
+    path.rename(snapshot)
+    assert model_name(zoo.load(snapshot)) == "owner/my-model"
+    assert model_name(zoo.load("llama")) == "llama:pocket"
+
+
+def test_the_first_line_says_which_preset_a_name_stands_for(command):
+    line = "llama is llama:8b here; `zoo run llama` runs llama:pocket\n"
+    assert command("show", "llama").stdout.startswith(f"{line}llama:8b\n")
+    compared = command("compare", "llama", "bert").stdout
+    assert compared.startswith(f"{line}bert is bert:base here; `zoo run bert` runs bert:pocket\nllama:8b  ")
+    for names in (["llama:8b", "gpt2:pocket"], ["smollm2"], ["gemma3"]):
+        assert " here; " not in command("compare", *names).stdout
