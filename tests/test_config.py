@@ -176,6 +176,26 @@ def test_values_that_do_not_count_are_replaced_and_the_ones_that_do_are_the_defa
     assert other.count("width") == 3 and config.unread() == [] and config.defaults() == {"scale": 1.0}
 
 
+def test_a_key_replaced_by_none_is_absent():
+    config = Config({"width": 3, "rope": {"base": 1e4, "odd": 1}})
+    other = config.replaced(width=None, rope=dict(config["rope"], odd=None))
+    assert "width" not in other and other.count("width", 5) == 5 and not other.nested("rope").get("odd")
+    assert config["width"] == 3 and not config.unread()
+    with pytest.raises(ConfigError, match="width is missing"):
+        other.count("width")
+
+
+def test_an_error_about_a_value_has_its_key():
+    for make, key in (
+        (lambda: Config({"width": "a"}).count("width"), "width"),
+        (lambda: Config({"rope": {"factor": 0}}).nested("rope").refuse("factor", 0), "rope.factor"),
+        (lambda: Config({}).count("width"), ""),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            make()
+        assert caught.value.key == key
+
+
 def test_the_shape_of_a_tensor_is_that_of_the_first_with_the_word_in_its_name():
     shapes = {"a.weight": SimpleNamespace(shape=(2, 3)), "b.conv.weight": SimpleNamespace(shape=(4, 1, 3))}
     config = Config({}, tensors=shapes)

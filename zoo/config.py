@@ -136,14 +136,15 @@ class Config(Mapping[str, Any]):
         return other
 
     def replaced(self, **values: Any) -> Config:
-        """This config with other values, which count in the place of its own; keys that the copy reads count as read here.
+        """This config with other values, which count in the place of its own; None removes a key.
 
-        For a checkpoint whose tensors say something else than its config; `defaults` has the values.
+        For a checkpoint whose tensors say something else than its config; `defaults` has the values. Keys that the copy
+        reads count as read here.
         """
         other = copy.copy(self)
-        other._values = self._values | values
+        other._values = {key: value for key, value in (self._values | values).items() if value is not None}
         self._read.update(values)
-        self._defaults |= values
+        self._defaults |= {key: value for key, value in values.items() if value is not None}
         return other
 
     def is_null(self, key: str) -> bool:
@@ -265,7 +266,9 @@ class Config(Mapping[str, Any]):
 
     def error(self, key: str, why: str) -> ConfigError:
         """A ConfigError about `key`'s value, to be raised."""
-        return ConfigError(f"{self._named(key)} {_shown(self._values.get(key))} {why}")
+        error = ConfigError(f"{self._named(key)} {_shown(self._values.get(key))} {why}")
+        error.key = f"{self._where}{key}" if key in self._values else ""
+        return error
 
     def _key(self, key: str) -> str:
         return self.origin.key(f"{self._where}{key}")

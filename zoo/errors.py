@@ -42,7 +42,12 @@ class DoesNotFit(SourceError):
 
 
 class ConfigError(ZooError):
-    """A `config.json` with a missing, malformed or unsupported value; the message names its key."""
+    """A `config.json` with a missing, malformed or unsupported value; the message names its key.
+
+    `key` has the key of a value that is there and is refused, "rope_parameters.factor"; otherwise it is "".
+    """
+
+    key = ""
 
 
 class RecipeError(ZooError):

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from zoo.architecture import Architecture
 from zoo.config import Config, harmless_keys
 from zoo.errors import ZooError
 from zoo.host.registry import Registry, default_registry
@@ -21,7 +20,7 @@ from zoo.host.resolve import resolve
 from zoo.weights import Split
 from zoo_new.checkpoint_fit import Fit, SourceCheckpoint, fit, guess, kinds, read_source
 from zoo_new.parts import KINDS, BaseParts, Names, ScaffoldError, named, parts_of, refuse_taken
-from zoo_new.search_plan import ChangePlan, is_identifier, nearest, nested
+from zoo_new.search_plan import ChangePlan, is_identifier, nearest, nested, without
 from zoo_new.write_plugin import free_folder, imports, literal, registered, shown, template_values, write
 
 NEAR = 0.5  # share of parameters and tensors that fit, from which a family is near
@@ -59,7 +58,8 @@ def create_from(
     )
     write(target, names, files, values, parts)
     with registered(target, names, parts) as new:
-        made = fit(new.architecture(names.name), source, new)
+        # A plugin whose base refuses a key reads nothing until that is done.
+        made = best if plan.refused else fit(new.architecture(names.name), source, new)
     return "\n".join(report(target, names, source, made, found, values))
 
 
@@ -93,6 +93,7 @@ def values_for(
     ignored = [pair for pair in unread if any(word in pair[0] for word in TRAINING)]
     off = [pair for pair in unread if not pair[1] and pair not in ignored]
     unknown = [pair for pair in unread if pair not in ignored and pair not in off]
+    refused = [(key, _value(source.values, key)) for key in plan.refused]
     todo = list(todo_lines(best))
     used = {type(rule).__name__ for rule in plan.rules} | {"Architecture", "Preset", "hookimpl"}
     specs = [spec for spec in ("JointRMSNorm", "LayerNorm") if f"{spec}(" in code]
@@ -106,6 +107,8 @@ def values_for(
         "ignored": ignored,
         "off": off,
         "unknown": unknown,
+        "refused": refused,
+        "refused_lines": [line for key, value in refused for line in refused_lines(key, value)],
         "defaults": plan.defaults,
         "layer_fields": layers,
         "model_fields": model,
@@ -114,7 +117,7 @@ def values_for(
         "todo": todo,
         "todo_lines": wrapped((f"TODO: {line}" for line in todo), 100),
         "unknown_lines": wrapped(unknown_lines(unknown), 95),
-        "numbers": tiny_numbers(source, plan.applied(), parts),
+        "numbers": tiny_numbers(source, plan, parts),
     }
 
 
@@ -175,6 +178,20 @@ def unknown_lines(pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
         yield f"{shown(key)}: {shown(value)}{meaning}"
 
 
+def refused_lines(key: str, value: Any) -> Iterator[str]:
+    """A key that the base refuses, with its value, and the line that leaves it out of what the base reads."""
+    yield from wrapped(unknown_lines([(key, value)]), 95)
+    outer, _, inner = key.partition(".")
+    rest = f"dict(config[{literal(outer)}], {inner}=None)" if inner else "None"
+    yield f"config = config.replaced({outer}={rest})"
+
+
+def _value(values: Mapping[str, Any], key: str) -> Any:
+    for step in key.split("."):
+        values = values[step]
+    return values
+
+
 def wrapped(lines: Iterable[str], width: int) -> list[str]:
     """Lines wrapped at `width`, continuation lines indented."""
     return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="  ")]
@@ -191,13 +208,15 @@ def code_of(values: Mapping[str, Any], indent: int = 8) -> str:
     return "\n".join(lines)
 
 
-def tiny_numbers(source: SourceCheckpoint, architecture: Architecture, parts: BaseParts) -> dict[str, Any]:
+def tiny_numbers(source: SourceCheckpoint, plan: ChangePlan, parts: BaseParts) -> dict[str, Any]:
     """The numbers of a small model: the checkpoint's where it is small, else with sizes of the base's small model."""
-    config = Config(source.values, tensors=source.tensors.arrays)
+    config, architecture = Config(source.values, tensors=source.tensors.arrays), plan.applied()
+    for key in plan.refused:
+        config = without(config, key)
     architecture.recipe_of(config)
     own = {
         key: value
-        for key, value in source.values.items()
+        for key, value in config.items()
         if is_identifier(key)
         and not keyword.iskeyword(key)
         and is_plain(value)
@@ -244,12 +263,14 @@ def report(
     if made.share < NEAR:
         yield f"  No family of the zoo is near {source.folder}: most of the recipe is yours to write."
     code = target / names.module / "__init__.py"
-    left = len(values["todo"]) + len(values["unknown"])
+    left = len(values["todo"]) + len(values["unknown"]) + len(values["refused"])
     if left:
         yield f"  Left to do, marked TODO in {code}:"
         yield from (f"    {line}" for line in values["todo"])
         for line in unknown_lines(values["unknown"]):
             yield f"    {family} does not read {line}"
+        for line in unknown_lines(values["refused"]):
+            yield f"    {family} refuses {line}"
     else:
         yield f"  Every tensor has its parameter and every key is read. Look at {code}:"
         yield "    names and shapes do not tell everything that a model computes."

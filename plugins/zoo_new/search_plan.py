@@ -14,6 +14,7 @@ from typing import Any
 
 from zoo.architecture import Architecture
 from zoo.config import Config
+from zoo.errors import ConfigError
 from zoo.host.registry import Registry
 from zoo.recipe import JointRMSNorm, LayerNorm, RMSNorm
 from zoo.weights import Rule
@@ -28,6 +29,8 @@ REPAIRED = 4  # families, the nearest ones, that are changed to fit
 class ChangePlan:
     """Changes to the family `base`: its config's defaults, its recipe's fields, and rules before its own.
 
+    The base does not see the keys that it `refused`, "rope_parameters.factor" for one in an object.
+
     Values are Python expressions, as the new plugin's code has them, of its `config` and of the base's first `layer`. Of
     the checkpoint they hold whole numbers, and keys that are ASCII identifiers, in quotes; they are evaluated without
     Python's builtins, so that nothing of a checkpoint can be more than a literal. `fields` are of every layer where their
@@ -38,6 +41,7 @@ class ChangePlan:
     defaults: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
+    refused: tuple[str, ...] = ()
 
     def applied(self) -> Architecture:
         """The base with these changes."""
@@ -49,6 +53,8 @@ class ChangePlan:
                 "JointRMSNorm": JointRMSNorm,
                 "LayerNorm": LayerNorm,
             }
+            for key in self.refused:
+                config = without(config, key)
             if self.defaults:
                 config = config.with_defaults(
                     **{key: eval(code, names) for key, code in self.defaults.items()}
@@ -63,6 +69,14 @@ class ChangePlan:
             return made.change(**nested(values, of_layers=False))
 
         return replace(self.base, recipe=recipe, weights=(*self.rules, *self.base.weights))
+
+
+def without(config: Config, key: str) -> Config:
+    """The config without a key, or without a key of an object in it."""
+    outer, _, inner = key.partition(".")
+    held = config.get(outer) if inner else None
+    left = {name: value for name, value in held.items() if name != inner} if held else None
+    return config.replaced(**{outer: left})
 
 
 Trial = Callable[[ChangePlan], Fit | None]  # a plan's fit, None when the family's code fails on the config
@@ -100,9 +114,9 @@ def nearest(
         architecture = registry.architecture(base)
         if architecture not in families(registry):
             raise ScaffoldError(f'`base="{base}"`: it has no pocket or tiny preset, or is another library\'s')
-        plain = ChangePlan(architecture), fit(architecture, source, registry)
-        return [improved(*_renamed(*plain, tried), tried)]
-    plans = map(ChangePlan, families(registry))
+        plain = _plan_of(architecture, source)
+        return [improved(*_renamed(plain, fit(plain.applied(), source, registry), tried), tried)]
+    plans = (_plan_of(family, source) for family in families(registry))
     readable = [(plan, best) for plan in plans if (best := tried(plan)) is not None]
     if not readable:
         raise ScaffoldError(
@@ -112,10 +126,34 @@ def nearest(
     return sorted((improved(*pair, tried) for pair in found[:REPAIRED]), key=_rank)
 
 
+def _plan_of(family: Architecture, source: SourceCheckpoint) -> ChangePlan:
+    """The plan without changes, but for keys whose values the family refuses where it can read the rest of the config."""
+    plan = ChangePlan(family)
+    for _ in range(MOST):
+        try:
+            plan.applied().recipe_of(Config(source.values, tensors=source.tensors.arrays))
+        except ConfigError as error:
+            steps = error.key.split(".")
+            if error.key in plan.refused or len(steps) > 2 or not all(map(is_identifier, steps)):
+                break
+            plan = replace(plan, refused=(*plan.refused, error.key))
+        except Exception:  # the family's code fails on the config
+            break
+        else:
+            return plan
+    return ChangePlan(family)
+
+
 def _rank(pair: tuple[ChangePlan, Fit]) -> tuple[float, ...]:
     """Sort key of plans and their fits, the nearest first."""
     plan, best = pair
-    odd = len(best.config.unread()) + len(plan.defaults) + len(plan.fields) + len(plan.rules)
+    odd = (
+        len(plan.refused)
+        + len(best.config.unread())
+        + len(plan.defaults)
+        + len(plan.fields)
+        + len(plan.rules)
+    )
     return -best.share, len(kinds(best.ignored)), odd, len(best.config.defaults())
 
 

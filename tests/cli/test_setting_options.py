@@ -77,7 +77,7 @@ def test_a_strategys_own_settings_are_options_of_the_command(echo, command):
     refused = command(*asked, "--times", "10", **how)
     assert refused.returncode == 2 and refused.stdout == ""
     assert refused.stderr == (
-        "zoo: error: Invalid value for '--times': expected a whole number of at least 1 and at most 9, got '10'\n"
+        "zoo: error: Invalid value for '--times': expected a whole number of at least 1 and at most 9, got 10\n"
     )
     with using(Registry(load_plugins({}))):
         for options, words in (

@@ -15,7 +15,7 @@ import zoo
 from zoo.assemble import assemble
 from zoo.checkpoint.parameters import export
 from zoo.config import Config
-from zoo.errors import CheckpointError, ZooError
+from zoo.errors import CheckpointError, ConfigError, ZooError
 from zoo.host.registry import default_registry, isolated
 from zoo_new.from_checkpoint import create_from, key_meanings
 from zoo_new.search_plan import ChangePlan
@@ -274,3 +274,36 @@ def test_the_expressions_of_a_plan_have_no_builtins():
     plan = ChangePlan(default_registry().architecture("llama"), defaults={"rope_theta": "__import__('os')"})
     with pytest.raises(NameError):
         plan.applied().recipe(Config(LLAMA))
+
+
+REFUSED = {
+    "rope_parameters.llama_4_scaling_beta": (
+        dict(rope_parameters=dict(rope_type="default", rope_theta=1e4, llama_4_scaling_beta=0.1)),
+        'config = config.replaced(rope_parameters=dict(config["rope_parameters"], llama_4_scaling_beta=None))',
+    ),
+    "hidden_act": (dict(hidden_act="mystery"), "config = config.replaced(hidden_act=None)"),
+}
+
+
+@pytest.mark.parametrize("base", [None, "llama"])
+@pytest.mark.parametrize("key", REFUSED)
+def test_a_family_that_refuses_a_key_is_near_and_the_key_is_left_to_do(tmp_path, key, base):
+    more, line = REFUSED[key]
+    folder = checkpoint(
+        tmp_path / "checkpoint", LLAMA | more | dict(model_type="odd"), tensors_of("llama", LLAMA)
+    )
+    told = create_from("child", folder, where=tmp_path, base=base)
+    code = code_in(tmp_path)
+    assert "from the family llama: 12 of 12 kinds" in told and f'llama refuses "{key}": ' in told
+    assert "TODO: llama refuses these keys." in code and f"    # {line}\n" in code
+    with pytest.raises(ConfigError, match=key):
+        loads(tmp_path, folder)
+    written = tmp_path / "child" / "zoo_child" / "__init__.py"
+    written.write_text(code.replace(f"# {line}", line))
+    assert loads(tmp_path, folder) == "child"
+
+
+def test_a_key_that_is_wrong_in_every_family_is_named(tmp_path):
+    folder = checkpoint(tmp_path / "checkpoint", LLAMA | dict(hidden_size="a"), tensors_of("llama", LLAMA))
+    with pytest.raises(ConfigError, match="hidden_size 'a' expected a whole number"):
+        create_from("child", folder, where=tmp_path, base="llama")

@@ -88,7 +88,7 @@ def test_sigterm_lets_answers_finish_refuses_others_and_exits_with_zero():
         stream = begin(made.port, {**LONG, "stream": True})
         stream.readline()
         made.send_signal(signal.SIGTERM)
-        assert "finishing 1 requests" in _line(made, "finishing")
+        assert "finishing 1 request for" in _line(made, "finishing")
         with suppress(ConnectionRefusedError):
             wait_until(lambda: not socket.create_connection(("127.0.0.1", made.port)))
         assert stream.read().endswith(b"data: [DONE]\n\n")
