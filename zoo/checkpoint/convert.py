@@ -39,7 +39,6 @@ from zoo.checkpoint.quantized_tensors import GLOBAL_SCALE, is_mlx, warn_of_dequa
 from zoo.checkpoint.requantized import requantizations
 from zoo.checkpoint.safetensors import INDEX, SINGLE
 from zoo.checkpoint.source import suffixes_of
-from zoo.checkpoint.weight_map import fused
 from zoo.errors import PluginError, SourceError, ZooError, deferred_warnings
 from zoo.files.writing import new_folder, replacing, write_json
 from zoo.frozen import Frozen, frozen

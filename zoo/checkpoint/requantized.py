@@ -16,8 +16,8 @@ from zoo.checkpoint.open import Opened
 from zoo.checkpoint.parameters import Choice, is_packed_as, quantizations
 from zoo.checkpoint.quantization_settings import AFFINE_GROUPS
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, quantize_matrix
+from zoo.checkpoint.weight_map import fused
 from zoo.errors import warn
-from zoo.weights import fused
 
 SAMPLE, ROWS = 8, 256  # matrices on which the second rounding is measured, and rows of each
 NOTABLE = 0.01  # a relative error below which nothing is said; that of 8 bits is smaller
