@@ -388,7 +388,7 @@ class OfBlock(Rule):
 
 @frozen()
 class OutputHead(Rename):
-    """The head's matrix and bias; where the recipe ties it to the embedding, the checkpoint's copy of the matrix is dropped.
+    """The head's matrix and bias; where the recipe ties it to the embedding, or has no head, the checkpoint's matrix is dropped.
 
     A copy that differs has made the recipe's head untied. One that stands alone is the embedding's table: a writer that
     keeps one name of a shared matrix may keep this one. The bias of a tied head is `head.bias`, that of a head with a matrix
@@ -406,7 +406,7 @@ class OutputHead(Rename):
     def _rules(self, recipe: Model, alone: bool = False) -> Iterator[Rule]:
         """What it does for the head of this recipe; `alone`: no tensor has become the embedding's table."""
         head = recipe.head
-        if head is None or not head.ties_embedding:
+        if head is not None and not head.ties_embedding:
             yield Rename(self.source, self.target)
             return
         if getattr(head, "bias", False) and self.source.endswith(".*") and self.target.endswith(".output.*"):

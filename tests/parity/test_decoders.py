@@ -278,6 +278,22 @@ def test_logits_equal_transformers_and_each_tensor_comes_back(tmp_path, name, va
     compared(model, tmp_path, name, VOCAB, respelled=respelled, lengths=(1, 24, 40))
 
 
+@pytest.mark.filterwarnings("error:config.json")
+@pytest.mark.parametrize("name", ["olmo2", "olmo3", "glm4-moe", "smollm3", "cohere2"])
+def test_attention_that_is_not_causal_gives_transformers_vectors(tmp_path, name):
+    model = made(name, FAMILIES[name].variants[-1] | dict(is_causal=False))
+    model.save_pretrained(tmp_path)
+    loaded = zoo.load(tmp_path)
+    tokens = texts(VOCAB, 2, 24)
+    mask = torch.ones(tokens.shape, dtype=torch.long)
+    mask[1, 15:] = 0
+    with torch.no_grad():
+        expected = model.model(torch.tensor(tokens), attention_mask=mask).last_hidden_state
+    found = loaded.model.encode(mx.array(tokens), mx.array(mask.numpy()))
+    assert difference(found[0], expected[0]) <= TOLERANCE
+    assert difference(found[1, :15], expected[1, :15]) <= TOLERANCE
+
+
 @pytest.mark.parametrize("name", ["olmo3", "gemma3", "glm4-moe", "minimax-m2", "smollm3", "cohere2"])
 def test_decoding_from_the_cache_equals_transformers(tmp_path, name):
     model = made(name, FAMILIES[name].variants[-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -13,11 +14,11 @@ from typing import Any
 import pluggy
 
 from zoo.config import Config
-from zoo.errors import PluginError, contained, in_words
+from zoo.errors import PluginError, RecipeError, contained, in_words
 from zoo.frozen import Frozen, frozen
 from zoo.gguf import GGUF
 from zoo.recipe import Spec
-from zoo.recipe.models import CAUSALITIES
+from zoo.recipe.models import CAUSALITIES, Decoder, two_sided
 from zoo.recipe.spec import KINDS, undeclared_fields
 from zoo.weights import Rule
 
@@ -212,7 +213,11 @@ class Architecture(Record):
             raise PluginError(f"{label}: api is a whole number, not {self.api!r}")
 
     def recipe_of(self, config: Config) -> Any:
-        """The recipe of a config; PluginError, with the function's name, where `recipe` returns none."""
+        """The recipe of a config; PluginError, with the function's name, where `recipe` returns none.
+
+        Keys that transformers reads for every family are followed or refused here.
+        """
+        config.refuse("per_layer_config")  # by which transformers gives layers settings of their own
         found = self.recipe(config)
         if not isinstance(found, Spec):
             function = getattr(self.recipe, "__qualname__", type(self.recipe).__name__)
@@ -221,7 +226,12 @@ class Architecture(Record):
                 f"architecture {self.name}: its recipe function {function} returned "
                 f"{type(found).__name__}, not a recipe{hint}"
             )
-        return found
+        return _with_causality(found, config)
+
+    def with_causality(self, config: Mapping[str, Any]) -> Architecture:
+        """The architecture of a checkpoint with this config: of a decoder without causal attention, one that encodes."""
+        encodes = config.get("is_causal") is False and self.task == "generate"
+        return replace(self, task="encode", causality="full") if encodes else self
 
     @property
     def bridged(self) -> bool:
@@ -255,6 +265,25 @@ class Architecture(Record):
     def aliases(self) -> tuple[Alias, ...]:
         """The aliases of all its presets."""
         return tuple(Alias(name, self, preset) for preset in self.presets for name in preset.aliases)
+
+
+def is_same(given: Record, record: Record | None) -> bool:
+    """Whether a plugin gave this very record, or the architecture that it is `with_causality`."""
+    if not (isinstance(given, Architecture) and isinstance(record, Architecture)):
+        return given is record
+    return given.name == record.name and given.recipe is record.recipe and given.weights is record.weights
+
+
+def _with_causality(recipe: Spec, config: Config) -> Spec:
+    """The recipe with attention as `is_causal` says; ConfigError where its layers cannot attend both ways."""
+    if "is_causal" not in config or config.flag("is_causal") or getattr(recipe, "causality", "") == "full":
+        return recipe
+    if not isinstance(recipe, Decoder):
+        raise config.error("is_causal", f"is not implemented for a {recipe.title}")
+    try:
+        return two_sided(recipe)
+    except RecipeError as error:
+        raise config.error("is_causal", f"is not implemented for such layers: {error}") from None
 
 
 @frozen()

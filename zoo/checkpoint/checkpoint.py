@@ -83,7 +83,8 @@ class Checkpoint(ABC):
     @cached_property
     def architecture(self) -> Architecture:
         """The architecture asked for, else the one that the config is of."""
-        return self._architecture or resolve(self.registry, self.config, self.origin)
+        found = self._architecture or resolve(self.registry, self.config, self.origin)
+        return found.with_causality(self.config)
 
     @property
     def origin(self) -> Origin:

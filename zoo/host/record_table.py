@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Generic, TypeVar
 
-from zoo.architecture.architecture import Record
+from zoo.architecture.architecture import Record, is_same
 from zoo.errors import PluginError
 from zoo.host.plugins import Plugin
 
@@ -95,8 +95,8 @@ class RecordTable(Generic[T]):
         return dict(sorted(found.items()))
 
     def plugin_of(self, record: T | None) -> Plugin | None:
-        """The plugin that gave this very record, None for none."""
-        return next((plugin for plugin, given in self.pairs() if given is record), None)
+        """The plugin that gave this record, None for none."""
+        return next((plugin for plugin, given in self.pairs() if is_same(given, record)), None)
 
     def spelling(self, name: str) -> str:
         """The name that differs from this one in nothing but case; `name` itself where it is claimed, or none is like it."""

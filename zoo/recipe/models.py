@@ -335,6 +335,22 @@ class EncoderDecoder(Model):
         return self.encoder.flops(dim, keys, True) + sources
 
 
+def two_sided(decoder: Decoder) -> Encoder:
+    """The encoder that a decoder becomes where attention is not causal. It gives vectors, and has no head.
+
+    A window of W tokens reaches so far on both sides. RecipeError for layers that an encoder cannot have.
+    """
+
+    def reach(layer: Any) -> Spec:
+        window = getattr(getattr(layer, "mixer", None), "window", None)
+        return layer if window is None else layer.change(mixer={"window": 2 * window})
+
+    layers = tuple(map(reach, decoder.layers))
+    return Encoder(
+        decoder.embedding, layers, decoder.norm, context=decoder.context, relative=decoder.relative
+    )
+
+
 def repeat(layer: Spec, count: int) -> tuple[Spec, ...]:
     """The same layer `count` times."""
     return (layer,) * count
