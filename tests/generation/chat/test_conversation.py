@@ -11,7 +11,7 @@ from zoo.errors import PromptError, TokenizerError
 from zoo.generation.chat.conversation import Conversation, load_conversation
 from zoo.generation.chat.session import ChatSession
 from zoo.generation.loop.prompt import encode_messages
-from zoo.generation.loop.step import ToolCall
+from zoo.generation.loop.step import Step, ToolCall
 
 TEMPLATE = (
     "{% for m in messages %}{% if m.content == 'refuse' %}{{ raise_exception('no') }}{% endif %}{{ m.content }} "
@@ -176,18 +176,61 @@ def test_what_came_of_a_stopped_answer_stays(loaded):
     assert [m["role"] for m in talk.conversation.messages] == ["user", "assistant"] * 2
 
 
-def test_thinking_is_kept_beside_the_answer():
+def test_thinking_is_kept_beside_the_answer(loaded):
+    talk = ChatSession(loaded)
+    talk._steps = lambda *_: iter_steps(Step(1, "", thinking="Hm."), Step(2, "Paris."))
+    list(talk.answer("The capital of France is"))
+    assert talk.conversation.messages[-1] == {
+        "role": "assistant",
+        "content": "Paris.",
+        "reasoning_content": "Hm.",
+    }
+
+
+def iter_steps(*steps):
+    yield from steps
+
+
+def test_thinking_alone_is_no_answer():
     made = zoo.load("llama")
     made.tokenizer.chat_template = TEMPLATE + "{# </think> #}<think>"
     talk = ChatSession(made, settings={"max_tokens": 3})
     steps = list(talk.answer("The capital of France is"))
-    thought = "".join(step.thinking for step in steps)
-    assert thought and not "".join(step.text for step in steps)
-    assert talk.conversation.messages[-1] == {
-        "role": "assistant",
-        "content": "",
-        "reasoning_content": thought,
-    }
+    assert any(step.thinking for step in steps) and not any(step.text for step in steps)
+    assert [message["role"] for message in talk.conversation.messages] == ["user"]
+
+
+@pytest.mark.parametrize("text", ["", "\n"])
+def test_an_answer_without_text_is_not_kept(loaded, tmp_path, text):
+    """Ctrl-C before the first token, or an answer that ends at once: its question can be asked again."""
+    talk = ChatSession(loaded, made(1), settings={"max_tokens": 3})
+    plain = talk._steps
+
+    def interrupted(*_):
+        yield Step(None, text)
+        raise KeyboardInterrupt
+
+    def stop(question=None):
+        talk._steps = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            list(talk.answer(question))
+        talk._steps = plain
+
+    stop("The capital city of France is")
+    assert contents(talk.conversation.messages) == "q0 a0 The capital city of France is"
+    talk.conversation.save(tmp_path / "talk.json")
+    assert load_conversation(tmp_path / "talk.json")[0].messages == talk.conversation.messages
+    assert "".join(step.text for step in talk.answer()) == talk.conversation.messages[-1]["content"] != ""
+    whole = list(talk.conversation.messages)
+    stop()  # /retry
+    assert talk.conversation.messages == whole, "the former answer is still there"
+    stop("What?")
+    list(talk.answer("The capital city of China is"))
+    roles = [message["role"] for message in talk.conversation.messages]
+    assert roles == ["user", "assistant"] * 3 and "What?" not in contents(talk.conversation.messages)
+    talk._steps = lambda *_: iter_steps(Step(1, text, finish_reason="stop"))
+    list(talk.answer("Nothing?"))
+    assert talk.conversation.undo() == "Nothing?" and len(talk.conversation.messages) == 6
 
 
 def test_a_question_that_cannot_be_answered_is_taken_back(loaded):
@@ -195,6 +238,10 @@ def test_a_question_that_cannot_be_answered_is_taken_back(loaded):
     with pytest.raises(TokenizerError, match="no"):
         list(talk.answer("refuse"))
     assert contents(talk.conversation.messages) == "q0 a0"
+    talk.conversation.messages[-2]["content"] = "refuse"
+    with pytest.raises(TokenizerError, match="no"):
+        list(talk.answer())
+    assert contents(talk.conversation.messages) == "refuse a0", "the former answer is still there"
 
 
 @pytest.mark.slow

@@ -111,12 +111,14 @@ class Conversation:
         self.dropped = min(self.dropped, max(self.turns - 1, 0))
         return question
 
-    def remove_answer(self) -> None:
-        """Remove the answer to the last question, so that it can be answered again. PromptError without a question."""
+    def remove_answer(self) -> list[Message]:
+        """Remove the answer to the last question, so that it can be answered again, and return it. PromptError without a question."""
         starts = self._starts()
         if not starts:
             raise PromptError("there is no question to answer again")
+        answer = self.messages[starts[-1] + 1 :]
         del self.messages[starts[-1] + 1 :]
+        return answer
 
     def save(self, path: Path, settings: Mapping[str, Any] | None = None) -> None:
         """Write the messages, and settings beside them, as JSON.

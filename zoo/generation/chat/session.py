@@ -86,6 +86,7 @@ class ChatSession:
         self.multi_turn = has_chat_template(loaded) and not raw
         self.prompt_cache = prompt_cache
         self.last_prompt: PromptRead | None = None  # what a prompt cache had of it, and its log-probabilities
+        self._unanswered: Message | None = None  # a question whose answer said nothing
         self._transcript = Transcript(loaded.tokenizer) if loaded.tokenizer else None
         if self.conversation.system and not self.multi_turn:
             raise no_template(loaded, raw)
@@ -154,13 +155,17 @@ class ChatSession:
         """Ask a question, or the last one again, and yield the steps of the answer.
 
         After the last step the answer is part of the conversation. Where the iterator is closed or interrupted before,
-        the part that came is. `report` is that of `zoo.stream`; `dropped` is called when turns are left out. ZooError
-        where generation fails: a new question is then removed again.
+        the part that came is. An answer without text or tool calls is not kept: the question can be answered again, and the
+        next question takes its place. `report` is that of `zoo.stream`; `dropped` is called when turns are left out. ZooError
+        where generation fails. A new question is then removed again, and an answer to an old one is kept.
         """
+        conversation, former = self.conversation, list[Message]()
         if question is None:
-            self.conversation.remove_answer()
+            former = conversation.remove_answer()
         else:
-            self.conversation.add_question(question)
+            if conversation.messages and conversation.messages[-1] is self._unanswered:
+                conversation.undo()  # many templates refuse two questions in a row
+            conversation.add_question(question)
         answer, prompt = Parsed(), None
         tokens: list[int] = []
         try:
@@ -173,17 +178,28 @@ class ChatSession:
                     yield step
         except ZooError:
             if question is not None:
-                self.conversation.undo()
+                conversation.undo()
+            conversation.messages += former
             raise
         except BaseException:  # stopped
             if prompt is not None and prompt.parser is not None:
                 answer += prompt.parser.finish()
-            self.conversation.add_answer(answer.text, answer.thinking, answer.calls)
+            self._add_answer(answer, former)
             raise
         finally:
             if prompt is not None and tokens and self._transcript is not None:
                 self._transcript.add([*prompt.ids, *tokens])
-        self.conversation.add_answer(answer.text, answer.thinking, answer.calls)
+        self._add_answer(answer, former)
+
+    def _add_answer(self, answer: Parsed, former: list[Message]) -> None:
+        """Add an answer that says something; without one, keep the former answer to the same question, if any."""
+        messages = self.conversation.messages
+        if answer.text.strip() or answer.calls:
+            self.conversation.add_answer(answer.text, answer.thinking, answer.calls)
+        elif former:
+            messages += former
+        else:
+            self._unanswered = messages[-1]
 
     def _prompt(self, dropped: Callable[[DroppedTurns], None] | None) -> ChatPrompt:
         """The prompt of the last question; the oldest turns are left out if the context is full."""
