@@ -16,7 +16,7 @@ from zoo.machine import preload_blas
 from zoo.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from zoo.generation import Generated, Step, generate, stream
+    from zoo.generation import Generated, Step, batch, generate, stream
     from zoo.generation.chat.conversation import chat
     from zoo.generation.loop.engine import Engine
     from zoo.generation.prefix_cache import PromptCache

@@ -293,8 +293,8 @@ def _as_json(generated: Generated, reason: str | None, statistics: Statistics) -
         "candidates": generated.candidates or None,
         "logprobs": generated.logprobs,
         "alternatives": generated.alternatives,
-        "prompt_logprobs": generated.prompt and generated.prompt.logprobs,
-        "prompt_alternatives": generated.prompt and generated.prompt.alternatives,
+        "prompt_logprobs": generated.prompt.logprobs,
+        "prompt_alternatives": generated.prompt.alternatives,
     }
     asked = {name: value for name, value in optional.items() if value is not None}
     return values | statistics.as_json() | asked

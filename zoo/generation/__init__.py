@@ -7,13 +7,16 @@ architecture's task.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from html import escape
+from typing import Any, Unpack
 
 from zoo import runtime
 from zoo.architecture import Strategy
+from zoo.describe.html_table import html_table
 from zoo.errors import PluginError, PromptError, ZooError, did_you_mean
 from zoo.frozen import Frozen, frozen
 from zoo.generation.loop.step import PromptRead, Step, check_step, kind_of
+from zoo.generation.setting_types import GenerateSettings, StreamSettings
 from zoo.generation.settings import warn_of_ignored
 from zoo.loading import Loaded
 
@@ -23,7 +26,7 @@ class Generated(Frozen):
     """All of a generation: the new ids and their text; `candidates` of a task with several answers, best first.
 
     `logprobs` (nats) and `alternatives` have an entry a token, as `Step` does, when they were asked for; `finish_reason` is
-    "stop", "length" or "time"; `prompt` says how the prompt was read, `error`, of an engine's text alone, what ended it.
+    "stop", "length" or "time"; `prompt` says how the prompt was read, with 0 tokens where the strategy does not say it, `error`, of an engine's text alone, what ended it.
     `thinking` is the reasoning before an answer, of steps that `zoo.chat` yields.
 
     >>> answer = zoo.generate(zoo.load("llama"), "The capital city of China is")
@@ -37,9 +40,17 @@ class Generated(Frozen):
     finish_reason: str | None
     candidates: Sequence[Mapping[str, Any]] = ()
     alternatives: Sequence[Mapping[int, float]] | None = None
-    prompt: PromptRead | None = None
+    prompt: PromptRead = PromptRead(0)
     error: ZooError | None = None
     thinking: str = ""
+
+    def _repr_html_(self) -> str:
+        """The text, or a table of the candidates, as a notebook shows it."""
+        thinking = f"<details><pre>{escape(self.thinking)}</pre></details>" if self.thinking else ""
+        columns = list(dict.fromkeys(name for candidate in self.candidates for name in candidate))
+        rows = [[candidate.get(name, "") for name in columns] for candidate in self.candidates]
+        text = f'<div style="white-space:pre-wrap">{escape(self.text)}</div>'
+        return thinking + (html_table(rows, columns) if rows else text)
 
 
 def stream(
@@ -48,7 +59,7 @@ def stream(
     *,
     strategy: str | None = None,
     report: Callable[[int, int], None] | None = None,
-    **settings: Any,
+    **settings: Unpack[StreamSettings],
 ) -> Iterator[Step]:
     """Run `loaded` on `prompt`, text or token ids, yielding a `Step` a token as they come.
 
@@ -151,7 +162,7 @@ def _released(steps: Iterator[Any], label: str | None = None) -> Iterator[Any]:
         runtime.release_memory()
 
 
-def generate(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Generated:
+def generate(loaded: Loaded, prompt: str | Sequence[int], **settings: Unpack[GenerateSettings]) -> Generated:
     """Run `loaded` on `prompt` to the end; the settings are those of `stream`, and so are the errors.
 
     PromptError for a prompt or a setting that cannot be.
@@ -169,7 +180,7 @@ def generate(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Ge
 def collect(steps: Iterable[Step]) -> Generated:
     """All of a generation: its steps put together."""
     steps = list(steps)
-    first = next((step.prompt for step in steps if step.prompt is not None), None)
+    first = next((step.prompt for step in steps if step.prompt is not None), PromptRead(0))
     return Generated(
         tokens=[step.token for step in steps if step.token is not None],
         text="".join(step.text for step in steps),
@@ -189,7 +200,7 @@ def batch(
     *,
     strategy: str | None = None,
     report: Callable[[int, int], None] | None = None,
-    **settings: Any,
+    **settings: Unpack[StreamSettings],
 ) -> list[Generated]:
     """Run `loaded` on several prompts at once: what `generate` gives for each of them, in their order.
 
@@ -218,7 +229,11 @@ def batch(
 
 
 def batch_stream(
-    loaded: Loaded, prompts: Sequence[str | Sequence[int]], *, strategy: str | None = None, **settings: Any
+    loaded: Loaded,
+    prompts: Sequence[str | Sequence[int]],
+    *,
+    strategy: str | None = None,
+    **settings: Unpack[StreamSettings],
 ) -> Iterator[tuple[int, Step]]:
     """The steps of several prompts as they come, each with the index of its prompt; otherwise as `batch`."""
     runtime.check_not_forked()

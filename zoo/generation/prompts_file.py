@@ -251,8 +251,8 @@ def _record(line: Line, prompt: ChatPrompt, steps: list[Step]) -> dict[str, Any]
         "error": answer.error and str(answer.error),
         "logprobs": answer.logprobs,
         "alternatives": answer.alternatives,
-        "cached_tokens": answer.prompt and answer.prompt.cached_tokens,
-        "prompt_logprobs": answer.prompt and answer.prompt.logprobs,
+        "cached_tokens": answer.prompt.cached_tokens if answer.prompt.tokens else None,
+        "prompt_logprobs": answer.prompt.logprobs,
         "candidates": list(answer.candidates) or None,
     }
     return _repeated(line.values) | {key: value for key, value in values.items() if value is not None}

@@ -55,6 +55,10 @@ class Tokenizer:
         self.kind = backend.kind
         self._visible: dict[int, str] = {}
 
+    def __repr__(self) -> str:
+        template = ", with a chat template" if self.chat_template else ""
+        return f"<Tokenizer{f' ({self.kind})' if self.kind else ''}, {self.vocab_size:,} tokens{template}>"
+
     def encode(self, text: str, special_tokens: bool = True) -> list[int]:
         """The ids of a text; TokenizerError for text that no UTF-8 file could hold.
 

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from zoo.describe.facts.counts import stacks
+from zoo.describe.html_table import html_table
 from zoo.describe.language import SIZES, Message, joined, message
 from zoo.errors import ZooError
 from zoo.frozen import Frozen, frozen
@@ -102,6 +103,10 @@ class Sheet(Frozen):
         """The value of the fact of that name, None where it is not known."""
         found = self.get(name)
         return None if found is None else found.value
+
+    def _repr_html_(self) -> str:
+        """The facts as a table, as a notebook shows it."""
+        return html_table(((fact.label, fact.text) for fact in self), ("", self.title))
 
     def to_json(self) -> dict[str, Any]:
         """All facts by name, and the numbers behind those of cache and weights."""
@@ -277,7 +282,18 @@ class FactRow(Frozen):
         return set(self.texts) <= {ABSENT}
 
 
-def compare(sheets: Sequence[Sheet]) -> list[FactRow]:
+class Comparison(list[FactRow]):
+    """The rows of several sheets, whose `titles` are the heads of their columns."""
+
+    titles: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """The rows as a table, as a notebook shows it; ≠ marks those whose values differ."""
+        rows = ((f"{row.label}{' ≠' if row.differs else ''}", *row.texts) for row in self)
+        return html_table(rows, ("", *self.titles))
+
+
+def compare(sheets: Sequence[Sheet]) -> Comparison:
     """The rows of several sheets, in the order of their facts.
 
     Facts of a decoder stand beside those of a decoder, of an encoder beside those of an encoder. Where no model has both,
@@ -289,7 +305,9 @@ def compare(sheets: Sequence[Sheet]) -> list[FactRow]:
     >>> next(row.texts for row in rows if row.name == "norm")
     ('RMSNorm', 'LayerNorm')
     """
-    return aligned([sheet.facts for sheet in sheets])
+    found = Comparison(aligned([sheet.facts for sheet in sheets]))
+    found.titles = tuple(sheet.title for sheet in sheets)
+    return found
 
 
 def aligned(columns: Sequence[Iterable[Fact]]) -> list[FactRow]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from copy import deepcopy
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from zoo.errors import PromptError, SourceError, TokenizerError
 from zoo.files.reading import parse_json, read_user_text
@@ -27,6 +27,7 @@ from zoo.generation.chat.tools import Tool, declarations
 from zoo.generation.loop.prompt import encode_messages, encode_prompt, has_chat_template, render_messages
 from zoo.generation.loop.step import Step, ToolCall
 from zoo.generation.prefix_cache.tree import common_prefix
+from zoo.generation.setting_types import GenerateSettings
 from zoo.generation.settings import ONE_OF
 from zoo.loading import Loaded
 from zoo.tokenizer import chat_messages
@@ -187,7 +188,7 @@ def chat(
     tools: Iterable[Tool] = (),
     tool_choice: ToolChoice | None = None,
     variables: Mapping[str, Any] | None = None,
-    **settings: Any,
+    **settings: Unpack[GenerateSettings],
 ) -> Iterator[Step]:
     """Answer the last of `messages`, yielding a `Step` a token as `stream` does, whose settings it takes.
 

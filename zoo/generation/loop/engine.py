@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 from threading import RLock, current_thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
@@ -24,6 +24,7 @@ from zoo.generation.loop.failure import failure, is_of_sequences
 from zoo.generation.loop.prefill_queue import PrefillQueue, PrefillShare
 from zoo.generation.loop.prompt import Report, each_prompt
 from zoo.generation.loop.step import Step
+from zoo.generation.setting_types import EngineSettings
 from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
 
@@ -112,13 +113,17 @@ class Engine:
         """The number of sequences that get a token a step."""
         return len(self._sequences) - self.waiting - self.prefilling
 
+    def __repr__(self) -> str:
+        name, running, waiting = self.loaded.architecture.name, self.running, self.waiting
+        return f"<Engine of {name}, {running} texts running of at most {self.most}, {waiting} waiting>"
+
     def add(
         self,
         prompt: str | abc.Sequence[int],
         *,
         checkpoints: Iterable[int] = (),
         report: Report | None = None,
-        **settings: Any,
+        **settings: Unpack[EngineSettings],
     ) -> int:
         """Add a sequence and return its handle; its settings are those of `zoo.stream`.
 

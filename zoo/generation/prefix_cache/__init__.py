@@ -109,6 +109,10 @@ class PromptCache:
         self._counts = Counter[str]()
         self._now = 0
 
+    def __repr__(self) -> str:
+        name, held, most = self.loaded.architecture.name, self.nbytes / 1e6, self.budget / 1e6
+        return f"<PromptCache of {name}, {held:,.1f} MB held of at most {most:,.1f} MB>"
+
     @property
     def nbytes(self) -> int:
         """The bytes of all ids and arrays that are held."""

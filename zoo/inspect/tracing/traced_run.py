@@ -8,9 +8,10 @@ sees, its own tokens included), H heads, D width, V vocabulary.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 from zipfile import ZipFile
 
 import mlx.core as mx
@@ -26,6 +27,7 @@ from zoo.generation import check_loaded, stream
 from zoo.generation.loop.prompt import encode_prompt
 from zoo.generation.loop.step import Step
 from zoo.generation.sampling.logits import logprobs, observed
+from zoo.generation.setting_types import StrategySettings
 from zoo.generation.settings import Settings
 from zoo.inspect.tracing.choices import Choice, ChoiceRecorder, choice_of
 from zoo.inspect.tracing.intervention import resolve
@@ -110,6 +112,12 @@ class Trace(Mapping[str, np.ndarray]):
     def __repr__(self) -> str:
         name, read, made = self.loaded.architecture.name, len(self.prompt), len(self.tokens)
         return f"<Trace of {name}, {pluralize(read, 'token')} read, {made} generated, {pluralize(len(self), 'value')}>"
+
+    def _repr_html_(self) -> str:
+        """The page of the trace in a frame, as a notebook shows it."""
+        view = import_target("zoo.inspect.trace_view.build_view:build_view")(self)
+        page = escape(import_target("zoo.inspect.trace_view.page:page")(view))
+        return f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="width:100%;height:40em;border:0"></iframe>'
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._about)
@@ -302,13 +310,20 @@ def _aligned(
     return found
 
 
+class TraceSettings(StrategySettings, total=False):
+    """The settings of `trace`, beside its other arguments."""
+
+    strategy: str | None
+    report: Callable[[int, int], None] | None
+
+
 def trace(
     loaded: Loaded,
     prompt: str | Sequence[int],
     *,
     max_tokens: int | None = None,
     only: str | Sequence[str] = (),
-    **settings: Any,
+    **settings: Unpack[TraceSettings],
 ) -> Trace:
     """Run `loaded` on `prompt` as `zoo.stream` does, and keep the values that it computes, by address.
 
@@ -326,24 +341,25 @@ def trace(
     check_loaded(loaded, "trace")
     patterns = (only,) if isinstance(only, str) else tuple(only)
     recorder = Recorder(patterns)
+    given: dict[str, Any] = dict(settings)
     takes = loaded.registry.strategy(
-        loaded.architecture.task, settings, name=settings.get("strategy"), architecture=loaded.architecture
+        loaded.architecture.task, given, name=given.get("strategy"), architecture=loaded.architecture
     ).setting_names
     if "max_tokens" in takes:
-        settings["max_tokens"] = TOKENS if max_tokens is None else max_tokens
+        given["max_tokens"] = TOKENS if max_tokens is None else max_tokens
     elif max_tokens is not None:
         raise PromptError(f"`max_tokens`: {loaded.architecture.task} has no such setting")
     if "beams" in takes:
-        settings.setdefault("beams", 1)
+        given.setdefault("beams", 1)
     steps: list[Step] = []
     chosen = ChoiceRecorder()
     with hooked(loaded.model, recorder, loaded.registry), observed(chosen.sequence):
         try:
-            for step in stream(loaded, prompt, **settings):
+            for step in stream(loaded, prompt, **given):
                 steps.append(step)
                 recorder.evaluate()
         except NothingToPredict:
-            ids = encode_prompt(loaded, prompt, settings.get("special_tokens", True))
+            ids = encode_prompt(loaded, prompt, given.get("special_tokens", True))
             with runtime.eager():
                 loaded.model(mx.array([ids]))  # an encoder reads the prompt in one pass
             recorder.evaluate()
