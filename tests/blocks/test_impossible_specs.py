@@ -31,8 +31,6 @@ TABLE = Embedding(vocab=32, dim=16)
 @pytest.mark.parametrize(
     "make, problem",
     [
-        (lambda: Attention(4, query_norm=NORM), "key_norm: is missing"),
-        (lambda: Attention(4, key_norm=NORM), "query_norm: is missing"),
         (lambda: Attention(4, scale=0.0), "scale: must be positive"),
         (lambda: Attention(4, kv_heads=3), "kv_heads: 3 does not divide heads"),
         (lambda: RoPE(dims=3), "dims: 3 is odd"),

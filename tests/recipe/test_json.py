@@ -119,8 +119,6 @@ LEARNED = {"block": "position/learned", "context": 64}
         ((*MIXER, "head_dim"), 31, "layers.0.mixer.rope.dims: 31 is odd"),
         ((*MIXER, "rope", "dims"), 40, "layers.0.mixer.rope.dims: 40 of a head that has only 32"),
         ((*MIXER, "rope", "theta"), 1, "layers.0.mixer.rope.theta: must be greater than 1"),
-        ((*MIXER, "query_norm"), {"block": "norm/rmsnorm"}, "layers.0.mixer.key_norm: is missing"),
-        ((*MIXER, "key_norm"), {"block": "norm/rmsnorm"}, "layers.0.mixer.query_norm: is missing"),
         ((*LAYER, "mixer"), None, "layers.0.mixer: expected a block, got None"),
         ((*LAYER, "mixer"), {"block": "norm/rmsnorm"}, "layers.0.mixer: norm/rmsnorm is no mixer"),
         ((*LAYER, "placement"), "both", "layers.0.placement: 'both' is neither 'pre' nor 'post'"),

@@ -15,6 +15,7 @@ import mlx.nn as nn
 from zoo import recipe
 from zoo.blocks.position import AngleRanges
 from zoo.cache import CachePolicy, flatten_caches, refused
+from zoo.errors import RecipeError
 from zoo.recipe.models import Needs, needs
 
 Inputs = Literal["tokens", "source and target"]
@@ -93,7 +94,12 @@ class Tower(Model, nn.Module):
         self.spec = spec
         self.embedding, self.layers = embedding, layers
         self.norm, self.head, self.relative = norm, head, relative  # None is no part
-        if head is not None:
+        if head is not None and spec.head.ties_embedding:
+            if not hasattr(head, "tie"):
+                block = f"{spec.head.block()} says that it is tied"
+                raise RecipeError(
+                    f"head: {block}: its module needs a method `tie(embedding)`, as zoo.blocks.head.Head has"
+                )
             head.tie(embedding)
 
     @cached_property

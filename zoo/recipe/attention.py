@@ -101,7 +101,7 @@ class Attention(MultiHead):
     """Multi-head attention, grouped when `kv_heads` < `heads` (Vaswani et al., 2017; Ainslie et al., 2023).
 
     `bias` is of the query, key and value projections, `output_bias` of the output's. `query_norm` and
-    `key_norm` normalise each head. `window`: a token sees itself and the `window` − 1 before it; in
+    `key_norm` normalise each head; either may stand alone. `window`: a token sees itself and the `window` − 1 before it; in
     an encoder itself and `window` // 2 on each side (ModernBERT). Scores are multiplied by `scale` (None:
     head_dim^−½).
     """
@@ -118,11 +118,6 @@ class Attention(MultiHead):
         if isinstance(self.rope, AddedPositions):
             raise RecipeError(
                 f"rope: {self.rope.block()} is added to embeddings and turns no queries and keys"
-            )
-        if (self.query_norm is None) != (self.key_norm is None):
-            here, there = ("key_norm", "query_norm") if self.key_norm is None else ("query_norm", "key_norm")
-            raise RecipeError(
-                f"{here}: is missing where there is a {there}: queries and keys are normalised alike"
             )
 
     def width(self, part: str, dim: int) -> int:

@@ -110,8 +110,16 @@ def attention(subject: DrawnSpec) -> Box:
     if scene.relative is not None:
         notes.append(Note(f"shared {scene.relative.name.replace('-', ' ')}", "relative"))
     rows: list[Any] = [[("Query", "query"), ("Key", "key"), ("Value", "value")]]
-    if spec.query_norm is not None:
-        rows.append([*((subject.title(norm), norm) for norm in ("query_norm", "key_norm")), ""])
+    if norms := [name for name in ("query_norm", "key_norm") if getattr(spec, name) is not None]:
+        rows.append(
+            [
+                *(
+                    (subject.title(name), name) if name in norms else ""
+                    for name in ("query_norm", "key_norm")
+                ),
+                "",
+            ]
+        )
     if spec.rope is not None:
         word = "RoPE" if spec.rope.name == "rope" else spaced(spec.rope.name)
         rows.append([(word, "rope"), (word, "rope"), ""])

@@ -141,6 +141,12 @@ UNTOLD = (
 )
 
 
+LONE_NORMS: dict[str, Callable[..., str]] = {
+    "query_norm": lambda _, new: (
+        message("{norm} on queries", norm=new.title) if new else "no norm on queries"
+    ),
+    "key_norm": lambda _, new: message("{norm} on keys", norm=new.title) if new else "no norm on keys",
+}
 PARTS = {"mixer": "mixer", "feedforward": "feed-forward", "cross": "cross-attention"}
 
 
@@ -255,11 +261,12 @@ def field_changes(
     for name, (old, new) in changed.items():
         fields = (vars(spec) for spec in (before, after))
         as_many = name == "kv_heads" and all(one.get("heads") == one.get("kv_heads") for one in fields)
-        if as_many or (after.kind, name) in UNTOLD:
+        apart = name in LONE_NORMS and (_normalises_one(before) or _normalises_one(after))
+        if as_many or ((after.kind, name) in UNTOLD and not apart):
             continue
         if name == "rope" and not sizes and isinstance(old, RoPE) and isinstance(new, RoPE):
             old = old.change(theta=new.theta, scaling=new.scaling)
-        if (phrase := FIELDS.get((after.kind, name))) is not None:
+        if (phrase := LONE_NORMS[name] if apart else FIELDS.get((after.kind, name))) is not None:
             if text := phrase(old, new):
                 yield _sentence(place, text)
         elif isinstance(old, Spec) and isinstance(new, Spec) and old.kind == new.kind:
@@ -272,6 +279,12 @@ def field_changes(
             if old is not None or name in vars(before):
                 template += " instead of " + ("none" if old is None else "{old}")
             yield _sentence(place, message(template, old=value_text(old), new=value_text(new)))
+
+
+def _normalises_one(attention: Spec) -> bool:
+    """Whether attention has a norm of its queries or of its keys, and not of both."""
+    fields = vars(attention)
+    return "key_norm" in fields and (fields.get("query_norm") is None) != (fields["key_norm"] is None)
 
 
 def field_word(name: str) -> str:

@@ -283,6 +283,8 @@ TOGETHER: dict[str, dict[str, str]] = {
         "kv_heads": "{} key/value",
         "head_width": "width {}",
         "head_norm": "{} on each query and key",
+        "query_norm": "{} on each query",
+        "key_norm": "{} on each key",
     },
     "feed-forward": {"feedforward": "{}", "hidden": "width {}"},
     "experts": {

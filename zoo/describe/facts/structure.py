@@ -64,7 +64,13 @@ def _layer_facts(layer: Spec, dim: int) -> list[tuple[str, str, Scalar]]:
         ("heads", "heads", first(lambda mixer: vars(mixer).get("heads"))),
         ("kv_heads", "key/value heads", first(_kv_heads)),
         ("head_width", "head width", first(lambda mixer: _head_width(mixer, dim))),
-        ("head_norm", "query and key norm", first(_head_norm)),
+        (
+            "head_norm",
+            "query and key norm",
+            first(lambda mixer: _norm_title(mixer, "query_norm", "key_norm")),
+        ),
+        ("query_norm", "query norm", first(lambda mixer: _norm_title(mixer, "query_norm"))),
+        ("key_norm", "key norm", first(lambda mixer: _norm_title(mixer, "key_norm"))),
         ("latent", "latent width", first(lambda mixer: vars(mixer).get("kv_rank"))),
         ("state", "state numbers a layer", sum(mixer.state_size(dim) for mixer in mixers) or None),
         ("window", "window", first(lambda mixer: mixer.attention_window or None)),
@@ -93,9 +99,13 @@ def _head_width(mixer: Spec, dim: int) -> Scalar:
     return int(width(dim)) if width is not None else vars(mixer).get("head_dim") or None
 
 
-def _head_norm(mixer: Spec) -> Scalar:
-    query, key = (vars(mixer).get(name) for name in ("query_norm", "key_norm"))
-    return key.title if query is not None and key is not None else None
+def _norm_title(mixer: Spec, *names: str) -> Scalar:
+    """The title of the norms of these names, where attention has them and no other of its two."""
+    fields = vars(mixer)
+    if "key_norm" not in fields:
+        return None
+    there = tuple(name for name in ("query_norm", "key_norm") if fields[name] is not None)
+    return fields[names[-1]].title if there == names else None
 
 
 def positions(stack: Model) -> str | None:
