@@ -86,19 +86,13 @@ STRINGS = [
         {"type": "string", "format": name, "maxLength": 60}
         for name in ("date", "time", "date-time", "uuid", "ipv4")
     ),
-    *(
-        {"type": "string", "format": name, "maxLength": 60}
-        for name in ("ipv6", "hostname", "uri", "iri-reference")
-    ),
+    *({"type": "string", "format": name, "maxLength": 60} for name in ("ipv6", "hostname", "uri")),
     *(
         {"type": "string", "format": name}
         for name in ("date", "time", "date-time", "uuid", "ipv4", "hostname")
     ),
-    *(
-        {"type": "string", "format": name, "maxLength": 9}
-        for name in ("json-pointer", "relative-json-pointer")
-    ),
-    {"type": "string", "format": "uri-reference", "minLength": 1, "maxLength": 20},
+    {"type": "string", "format": "uri", "minLength": 1, "maxLength": 20},
+    {"type": "string", "format": "base64", "maxLength": 16},
     {"type": "string", "contentEncoding": "base64", "maxLength": 16},
     {"type": "string", "pattern": "^\\S.\\s$"},
     {"type": "string", "pattern": "^[[\\]&&~]{2}$"},
@@ -264,39 +258,15 @@ REFERENCES += [
         "$defs": {"b": {"$id": "/b", "$ref": "#/$defs/c", "$defs": {"c": FLAG}}},
     },
     {"$id": "https://example.com/a/", "$ref": "#word", "$defs": {"word": {"$anchor": "word", **WORD}}},
-    {"$dynamicRef": "#word", "$defs": {"word": {"$dynamicAnchor": "word", **WORD}}},
-    {"$ref": "#/components/schemas/Word", "components": {"schemas": {"Word": {"not": {"const": 1}, **WORD}}}},
-    {"$ref": "#/$defs/word", "$defs": {"word": {"enum": ["a", 1]}}, "not": {"type": "number"}},
+    {
+        "$ref": "#/components/schemas/Word",
+        "components": {"schemas": {"Word": {"type": "string", "format": "date"}}},
+    },
 ]
 
-KIND = {"enum": ["a", "b", "c"]}
 # Keywords that llguidance lacks.
 REWRITTEN = [
     True,
-    {"not": {"type": ["string", "object", "array"]}},
-    {"enum": ["a", "ab", "b", 1, 2, True, None], "not": {"enum": ["a", "abc", 2, True]}},
-    {"type": "string", "maxLength": 3, "not": {"enum": ["", "a", "é", "0"]}},
-    {"type": "integer", "minimum": 0, "maximum": 9, "not": {"enum": [0, 4, 5]}},
-    {**closed([], a=DIGIT, b=DIGIT), "not": {"required": ["a", "b"]}},
-    {**closed(a=DIGIT), "not": {"properties": {"a": {"minimum": 5}}}},
-    {"type": "array", "items": FLAG, "maxItems": 4, "not": {"minItems": 2}},
-    {**closed([], a=DIGIT, b=FLAG), "dependentRequired": {"a": ["b"]}},
-    {**closed([], a=DIGIT, b=FLAG), "dependentSchemas": {"a": {"properties": {"b": {"const": True}}}}},
-    {**closed([], a=DIGIT, b=FLAG), "dependencies": {"b": ["a"]}},
-    {
-        **closed(["kind"], kind=KIND, x=DIGIT),
-        "if": {"properties": {"kind": {"const": "a"}}},
-        "then": {"required": ["x"]},
-    },
-    {
-        "type": ["integer", "string"],
-        "maxLength": 2,
-        "if": {"type": "string"},
-        "then": {"minLength": 1},
-        "else": {"minimum": 5},
-    },
-    {**closed([], a=DIGIT, b=FLAG), "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
-    {"type": "integer", "minimum": 0, "maximum": 9, "oneOf": [{"minimum": 3}, {"maximum": 6}]},
     {
         "type": "object",
         "additionalProperties": FLAG,
@@ -310,47 +280,32 @@ REWRITTEN = [
         "propertyNames": {"minLength": 2, "maxLength": 3},
     },
     {"type": "object", "propertyNames": {"enum": ["a", "b"]}, "additionalProperties": DIGIT},
-    {"type": "object", "properties": {"a": DIGIT}, "unevaluatedProperties": False},
-    {
-        "allOf": [closed(a=DIGIT) | {"additionalProperties": True}],
-        "type": "object",
-        "unevaluatedProperties": FLAG,
-        "maxProperties": 2,
-    },
-    {"type": "array", "prefixItems": [DIGIT], "unevaluatedItems": False},
-    {
-        "type": "array",
-        "allOf": [{"prefixItems": [DIGIT, FLAG]}],
-        "unevaluatedItems": {"type": "null"},
-        "maxItems": 3,
-    },
-    {"type": "array", "items": DIGIT, "minItems": 1.0, "maxItems": 2.0, "uniqueItems": False},
-    {"type": "array", "items": DIGIT, "maxItems": 1, "uniqueItems": True, "contains": {}, "minContains": 0},
+    {"type": "array", "items": DIGIT, "maxItems": 2, "uniqueItems": False},
+    {"type": "array", "items": DIGIT, "maxItems": 1, "uniqueItems": True},
 ]
 
 WRITTEN = [*TYPES, *VALUES, *STRINGS, *NUMBERS, *ARRAYS, *OBJECTS, *COMBINED, *REFERENCES, *REWRITTEN]
 
 # What a grammar cannot promise: each must be refused.
 REFUSED = [
-    {"type": "array", "uniqueItems": True},
     False,
-    {"not": {}},
+    {"not": {"type": "string"}},
+    {"if": {"type": "string"}, "then": {"maxLength": 3}, "else": {"minimum": 5}},
     {"$schema": "http://json-schema.org/draft-03/schema#", "divisibleBy": 2},
-    {"not": {"pattern": "a"}},
-    {"not": {"$ref": "#/$defs/a"}, "$defs": {"a": {}}},
-    {"if": {"items": DIGIT}, "then": {"maxItems": 3}},
-    {"not": 3},
-    {"dependentRequired": ["a"]},
-    {"required": 3, "not": {"required": 3}},
+    {"dependentRequired": {"a": ["b"]}},
+    {"dependentSchemas": {"a": {"required": ["b"]}}},
+    {"dependencies": {"a": ["b"]}},
     {"type": "array", "contains": {"const": 1}},
     {"type": "object", "propertyNames": {"pattern": "a", "maxLength": 3}},
-    {"anyOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False},
-    {"$ref": "#/$defs/a", "$defs": {"a": {}}, "unevaluatedItems": False},
-    {"oneOf": [{"pattern": "a"}, {"pattern": "b"}]},
-    {"$dynamicRef": "#a", "$defs": {"b": {"$id": "b", "$dynamicAnchor": "a"}, "a": {"$dynamicAnchor": "a"}}},
+    {"type": "object", "propertyNames": {"$ref": "#/$defs/missing"}},
+    {"properties": {"a": {}}, "unevaluatedProperties": False},
+    {"prefixItems": [{}], "unevaluatedItems": False},
+    {"oneOf": [{"minimum": 3}, {"maximum": 6}]},
+    {"$dynamicRef": "#a", "$defs": {"a": {"$dynamicAnchor": "a"}}},
+    {"allOf": 3, "format": "date", "pattern": "a"},
     {"type": "string", "contentEncoding": "quoted-printable"},
     {"type": "string", "contentMediaType": "application/json"},
-    *({"format": name} for name in ("unknown", "regex", "idn-hostname", "idn-email", 3)),
+    *({"format": name} for name in ("unknown", "regex", "iri", "json-pointer", "uuid4", 3)),
     {"type": "string", "pattern": "\\Aa"},
     {"type": "string", "pattern": 3},
     {"type": "string", "pattern": "(?=a)b"},
@@ -514,26 +469,19 @@ def _need(holds):
         raise ValueError
 
 
-def _uri(text, *, ascii=True, relative=False):
+def _uri(text):
     parts = urllib.parse.urlsplit(text)
-    _need(relative or parts.scheme)
-    _need((text.isascii() or not ascii) and not re.search(r'[\s<>"{}|\\^`]|%(?![0-9A-Fa-f]{2})', text))
-    _need(parts.port is None or parts.port >= 0 or relative)
+    _need(parts.scheme and text.isascii() and not re.search(r'[\s<>"{}|\\^`]|%(?![0-9A-Fa-f]{2})', text))
 
 
 def _hostname(text):
     labels = text.split(".")
-    _need(len(text) <= 253 and text.isascii())
     _need(all(re.fullmatch(r"[A-Za-z0-9-]{1,63}", label) for label in labels))
-    _need(not any(label[0] == "-" or label[-1] == "-" or label[2:4] == "--" for label in labels))
+    _need(not any(label[0] == "-" or label[-1] == "-" for label in labels))
 
 
 _format("hostname", _hostname)
 _format("uri", _uri)
-_format("uri-reference", lambda text: _uri(text, relative=True))
-_format("iri-reference", lambda text: _uri(text, ascii=False, relative=True))
-_format("json-pointer", lambda text: _need(re.fullmatch(r"(/([^~/]|~0|~1)*)*", text, re.DOTALL)))
-_format("relative-json-pointer", lambda text: _need(re.match(r"(0|[1-9]\d*)(#$|/|$)", text)))
 FORMATS.checkers["int32"] = (
     lambda value: not isinstance(value, Decimal | int) or -(2**31) <= value < 2**31,
     (),
@@ -576,26 +524,22 @@ class WildDraw(random.Random):
                 {self.choice(["minProperties", "maxProperties"]): self.randrange(2)},
                 {"pattern": self.choice(["a", "^a", "b$", "."])},
                 {"required": names},
-                {"dependentRequired": {names[0]: names}},
                 {
                     "propertyNames": self.choice(
-                        [{"pattern": "^[ab]$"}, {"enum": ["a", "b"]}, {"minLength": 2}, False]
+                        [{"pattern": "^[ab]$"}, {"enum": ["a", "b"]}, {"minLength": 2}]
                     )
                 },
             ]
         )
 
     def node(self, depth):
-        one = self.choice(
-            ["not", "items", "additionalProperties", "unevaluatedProperties", "unevaluatedItems"]
-        )
+        one = self.choice(["items", "additionalProperties"])
         several = self.choice(["anyOf", "allOf", "oneOf", "prefixItems"])
-        named = self.choice(["properties", "dependentSchemas", "patternProperties"])
+        named = self.choice(["properties", "patternProperties"])
         return self.choice(
             [
                 {one: self.schema(depth)},
                 {several: [self.schema(depth) for _ in range(self.randrange(1, 3))]},
                 {named: {name: self.schema(depth) for name in self.sample("abc", self.randrange(1, 3))}},
-                {"if": self.schema(depth), "then": self.schema(depth), "else": self.schema(depth)},
             ]
         )

@@ -174,8 +174,8 @@ def test_a_regex_and_a_grammar_are_constrained_the_same(answer):
 
 
 def test_a_constraint_that_cannot_be_is_named_as_it_was_given(answer):
-    with pytest.raises(PromptError, match="`json_schema`: uniqueItems is not supported"):
-        answer("qwen-3").constrained({"json_schema": {"type": "array", "uniqueItems": True}})
+    with pytest.raises(PromptError, match="`json_schema`: contains is not supported"):
+        answer("qwen-3").constrained({"json_schema": {"type": "array", "contains": {}}})
     both = {"regex": "a", "json_schema": {}}
     assert answer("qwen-3").constrained(both) == both  # which the settings refuse
 
@@ -255,8 +255,8 @@ def test_a_choice_that_cannot_be_is_refused(choice, tools, words):
 
 
 def test_what_no_grammar_can_hold_to_is_refused_with_the_tool(answer):
-    odd = declared("odd", items={"type": "array", "uniqueItems": True})
-    with pytest.raises(PromptError, match="`tools`: odd: uniqueItems is not supported"):
+    odd = declared("odd", items={"type": "array", "contains": {}})
+    with pytest.raises(PromptError, match="`tools`: odd: contains is not supported"):
         call_grammar(answer("qwen-2-5"), [odd], several=False)
     with pytest.raises(PromptError, match="`tools`: nested: data: lists and objects are not written as JSON"):
         call_grammar(answer("gemma-4"), [NESTED], several=False)

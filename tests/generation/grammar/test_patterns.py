@@ -1,13 +1,10 @@
 """Regular expressions of ECMAScript in the syntax of Rust's."""
 
-import re
-
 import pytest
 
 from tests.helpers.schema_language import allows
 from zoo.errors import PromptError
 from zoo.generation.grammar.compile import compile_grammar
-from zoo.generation.grammar.patterns import pattern_of_others
 
 
 @pytest.mark.parametrize(
@@ -37,12 +34,3 @@ def test_a_control_escape_is_its_character():
 def test_an_escape_that_ecmascript_lacks_is_refused(pattern):
     with pytest.raises(PromptError, match=r"^`json_schema`: \\[AzQ] in the pattern .* is not ECMAScript's"):
         compile_grammar(json_schema={"type": "string", "pattern": pattern})
-
-
-def test_the_pattern_of_other_texts_leaves_out_only_these():
-    texts = ["", "a", "ab", "b.c", "é", "]"]
-    pattern = re.sub(
-        r"\\x\{([0-9a-f]+)\}", lambda code: rf"\U{int(code[1], 16):08x}", pattern_of_others(texts)
-    )
-    for text in [*texts, "abc", "b", "b.", "bxc", "c", "\n", "[", "éa"]:
-        assert bool(re.fullmatch(pattern, text)) == (text not in texts), text

@@ -332,6 +332,6 @@ def test_grammars_are_compiled_before_the_worker_sees_them(monkeypatch):
         schema = {"type": "object", "properties": {"a": {"enum": ["b"]}}, "required": ["a"]}
         assert made.text({**body, "json_schema": schema})[0] == "{"
         assert threads == ["prompts", "prompts"]
-        status, _, answer = made.ask({**body, "json_schema": {"type": "array", "uniqueItems": True}})
+        status, _, answer = made.ask({**body, "json_schema": {"type": "array", "contains": {}}})
         assert (status, answer["error"]["param"]) == (400, None)
-        assert "uniqueItems" in answer["error"]["message"]
+        assert "contains" in answer["error"]["message"]

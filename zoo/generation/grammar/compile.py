@@ -25,6 +25,7 @@ NO_TOKEN = "no token of the vocabulary goes on with a text that fits"
 ONE_OF = "oneOf is supported only where it is certain that no document fits two of its schemas"
 # Plainer wording of llguidance's messages, by how these begin.
 PLAIN_MESSAGES = {"NoExtension": NO_TOKEN, "oneOf constraints": ONE_OF}
+UNSUPPORTED = re.compile(r"Unimplemented keys: (\[.*\])$")
 PLACE = re.compile(r"^line \d+, column \d+: ")
 
 
@@ -52,15 +53,19 @@ def compile_grammar(
     >>> compile_grammar(regex="[0-9")
     Traceback (most recent call last):
     zoo.errors.PromptError: `regex`: unclosed character class
-    >>> compile_grammar(json_schema={"type": "array", "uniqueItems": True})
+    >>> compile_grammar(json_schema={"type": "array", "contains": {}})
     Traceback (most recent call last):
-    zoo.errors.PromptError: `json_schema`: uniqueItems is not supported
+    zoo.errors.PromptError: `json_schema`: contains is not supported
     """
     if json_schema is not None:
         try:
-            return _of_schema(json_schema)
+            text = prepare_schema(json_schema)
         except RecursionError:
             raise PromptError("`json_schema`: nested too deeply") from None
+        from llguidance import LLMatcher
+
+        plain = LLMatcher.grammar_from_json_schema(text)
+        return _checked("json_schema", f"{NO_FORCING}\nstart: %json {text}", plain)
     if regex is not None:
         from llguidance import LLMatcher
 
@@ -108,28 +113,13 @@ def error_line(message: str) -> str:
     for start, told in PLAIN_MESSAGES.items():
         if lines[0].startswith(start):
             return told
+    if (unsupported := UNSUPPORTED.match(lines[0])) is not None:
+        keywords = json.loads(unsupported[1])
+        return f"{', '.join(keywords)} {'is' if len(keywords) == 1 else 'are'} not supported"
     first = re.sub(r"^(?:at )?(\d+)\((\d+)\): ", r"line \1, column \2: ", lines[0])
     wrong = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), None)
     place = PLACE.match(first)
     return first if wrong is None else f"{place[0] if place else ''}{wrong}"
-
-
-def _of_schema(schema: Mapping[str, Any] | str | bool) -> Grammar:
-    """The grammar of a schema, with its `oneOf` as it is or, where llguidance refuses that, written with negations."""
-    from llguidance import LLMatcher
-
-    refused = None
-    for exclusive in (False, True):
-        try:
-            text = prepare_schema(schema, exclusive=exclusive)
-            plain = LLMatcher.grammar_from_json_schema(text)
-            return _checked("json_schema", f"{NO_FORCING}\nstart: %json {text}", plain)
-        except PromptError as error:
-            refused = refused or error
-            if ONE_OF not in str(error):
-                break
-    assert refused is not None
-    raise refused
 
 
 def _check_text(name: str, text: Any) -> None:

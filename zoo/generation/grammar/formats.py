@@ -1,7 +1,6 @@
-"""JSON Schema's `format`s, each expressed by keywords that enforce it.
+"""JSON Schema's `format`s, each expressed by keywords that llguidance enforces.
 
-Sources: RFC 3339 (dates and times), RFC 1123 and 5891 (host names), RFC 4291 (IPv6), RFC 3986 and 3987 (URI, IRI), RFC 6570
-(URI templates), RFC 6901 (JSON pointers), OpenAPI's format registry (`int32` to `password`).
+Sources: RFC 3339 (dates and times), OpenAPI's format registry (`byte` to `password`), pydantic (`binary`, `base64`, `path`).
 """
 
 from __future__ import annotations
@@ -25,86 +24,24 @@ _TIME = (
     rf"|23:59:60{_FRACTION}(?:[Zz]|[+\-]00:00))"
 )
 
-_ALNUM, _INNER = "[A-Za-z0-9]", r"[A-Za-z0-9\-]"
-# At most 63 characters. "--" as the third and fourth marks an encoded international label, which is not allowed.
-_LABEL = (
-    rf"{_ALNUM}(?:{_INNER}{{0,2}}{_ALNUM}|{_INNER}(?:{_ALNUM}{_INNER}|-{_ALNUM}){_INNER}{{0,58}}{_ALNUM})?"
-)
 
-_BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-_HEX = "[0-9A-Fa-f]"
-_GROUP = f"{_HEX}{{1,4}}"
-_LAST = rf"(?:{_GROUP}:{_GROUP}|(?:{_BYTE}\.){{3}}{_BYTE})"  # the last 32 bits
-_IPV6 = "|".join(
-    [
-        f"(?:{_GROUP}:){{6}}{_LAST}",
-        f"::(?:{_GROUP}:){{5}}{_LAST}",
-        *(f"(?:(?:{_GROUP}:){{0,{n}}}{_GROUP})?::(?:{_GROUP}:){{{4 - n}}}{_LAST}" for n in range(5)),
-        f"(?:(?:{_GROUP}:){{0,5}}{_GROUP})?::{_GROUP}",
-        f"(?:(?:{_GROUP}:){{0,6}}{_GROUP})?::",
-    ]
-)
-
-_UNRESERVED = r"A-Za-z0-9._~\-"
-_DELIMITERS = "!$&'()*+,;="
-_PERCENT = f"%{_HEX}{{2}}"
-_INTERNATIONAL = r"\x{a0}-\x{d7ff}\x{f900}-\x{fdcf}\x{fdf0}-\x{ffef}" + "".join(
-    rf"\x{{{plane:x}0000}}-\x{{{plane:x}fffd}}" for plane in range(1, 15)
-)
+def _text(pattern: str) -> dict[str, Any]:
+    return {"pattern": f"^(?:{pattern})$"}
 
 
-def _reference(beyond_ascii: str = "", *, relative: bool = False) -> str:
-    """A URI, or a reference that may be relative; with characters `beyond_ascii` an IRI."""
-
-    def of(characters: str) -> str:
-        return f"(?:[{characters}{beyond_ascii}]|{_PERCENT})"
-
-    name = _UNRESERVED + _DELIMITERS
-    segment = of(name + ":@")
-    host = rf"(?:\[(?:{_IPV6}|v{_HEX}+\.[{name}:]+)\]|{of(name)}*)"
-    authority = f"//(?:{of(name + ':')}*@)?{host}(?::[0-9]*)?(?:/{segment}*)*"
-    absolute = f"/(?:{segment}+(?:/{segment}*)*)?"
-    end = rf"(?:\?{of(name + ':@/?')}*)?(?:#{of(name + ':@/?')}*)?"
-    uri = rf"[A-Za-z][A-Za-z0-9+.\-]*:(?:{authority}|{absolute}|{segment}+(?:/{segment}*)*)?"
-    if not relative:
-        return uri + end
-    return f"(?:{uri}|(?:{authority}|{absolute}|{of(name + '@')}+(?:/{segment}*)*)?){end}"
-
-
-_POINTER = "(?:/(?:[^~/]|~[01])*)*"
-_NAME = f"(?:[A-Za-z0-9_]|{_PERCENT})"
-_VARIABLE = rf"{_NAME}(?:\.?{_NAME})*(?::[1-9][0-9]{{0,3}}|\*)?"
-_TEMPLATE = (
-    rf"(?:[!#$&(-;=?-\[\]_a-z~{_INTERNATIONAL}]|{_PERCENT}|\{{[+#./;?&]?{_VARIABLE}(?:,{_VARIABLE})*\}})*"
-)
-BASE64 = "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
-
-
-def _text(pattern: str, **more: Any) -> dict[str, Any]:
-    return {"pattern": f"^(?:{pattern})$", **more}
-
-
+BASE64 = _text("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+# llguidance's own dates have 29 February in every year.
 FORMATS = {
     "date": _text(_DATE),
     "time": _text(_TIME),
     "date-time": _text(f"{_DATE}[Tt]{_TIME}"),
-    "hostname": _text(rf"{_LABEL}(?:\.{_LABEL})*", maxLength=253),
-    "ipv6": _text(_IPV6),
-    "uri": _text(_reference()),
-    "uri-reference": _text(_reference(relative=True)),
-    "iri": _text(_reference(_INTERNATIONAL)),
-    "iri-reference": _text(_reference(_INTERNATIONAL, relative=True)),
-    "uri-template": _text(_TEMPLATE),
-    "json-pointer": _text(_POINTER),
-    "relative-json-pointer": _text(f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})"),
-    "byte": _text(BASE64),
+    **dict.fromkeys(("base64", "byte"), BASE64),
     "int32": {"minimum": -(2**31), "maximum": 2**31 - 1},
-    "int64": {
-        "minimum": -(10**15) + 1,
-        "maximum": 10**15 - 1,
-    },  # all 64 bits have more digits than can be kept
-    **{name: {"format": name} for name in ("duration", "email", "ipv4", "uuid")},  # llguidance has these
-    **{name: {} for name in ("float", "double", "password")},  # these constrain nothing
+    # All 64 bits have more digits than can be kept.
+    "int64": {"minimum": -(10**15) + 1, "maximum": 10**15 - 1},
+    **{name: {"format": name} for name in ("duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid")},
+    # These constrain nothing.
+    **{name: {} for name in ("binary", "double", "float", "password", "path")},
 }
 
 

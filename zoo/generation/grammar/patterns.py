@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable
+from typing import Any
 
 from zoo.errors import PromptError
 
 _SPACE = r"\t-\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}"
 _TOKEN = re.compile(r"\\c[A-Za-z]|\\.|[^\\]", re.DOTALL)
 _ESCAPES = frozenset("dDwWnrtfvxupPkbB0123456789")
-_ANY = r"[\x{0}-\x{10ffff}]"
+_NOT_ONLY = re.compile(r"\^\(\?!\^?\[((?:[^\]\\^]|\\.)+)\]\*\$\)")
 
 
 def rust_pattern(pattern: str) -> str:
@@ -42,25 +41,13 @@ def rust_pattern(pattern: str) -> str:
     return "".join(found)
 
 
-def pattern_of_others(texts: Iterable[str]) -> str:
-    """An expression that matches every text but these.
+def pattern_keywords(pattern: str) -> dict[str, Any]:
+    r"""The keywords of a pattern. pydantic's for `Decimal` begin by `(?!^[-+.]*$)`: not of these characters alone.
 
-    >>> pattern_of_others(["a"])
-    '^(?:|[^a][\\\\x{0}-\\\\x{10ffff}]*|a(?:[\\\\x{0}-\\\\x{10ffff}]+))$'
+    >>> pattern_keywords(r"^(?!^[-+.]*$)[+-]?\d*\.?\d*$")
+    {'pattern': '^[+-]?\\d*\\.?\\d*$', 'allOf': [{'pattern': '[^-+.]'}]}
     """
-    return f"^{_others(list(texts))}$"
-
-
-def _others(texts: list[str]) -> str:
-    following = defaultdict(list)
-    for text in texts:
-        if text:
-            following[text[0]].append(text[1:])
-    firsts = {
-        first: first if first.isascii() and first.isalnum() else rf"\x{{{ord(first):x}}}"
-        for first in following
-    }
-    found = [] if "" in texts else [""]
-    found.append(f"[^{''.join(firsts.values())}]{_ANY}*" if firsts else f"{_ANY}+")
-    found += [firsts[first] + _others(rest) for first, rest in following.items()]
-    return f"(?:{'|'.join(found)})"
+    if (found := _NOT_ONLY.match(pattern)) is None:
+        return {"pattern": rust_pattern(pattern)}
+    rest, other = f"^{pattern[found.end() :]}", f"[^{found[1]}]"
+    return {"pattern": rust_pattern(rest), "allOf": [{"pattern": rust_pattern(other)}]}
