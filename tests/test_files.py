@@ -9,7 +9,7 @@ import socket
 import pytest
 
 import zoo
-from zoo.checkpoint.folder import pooling_of
+from zoo.checkpoint.sentence_vectors import pooling_of
 from zoo.errors import CheckpointError, ConfigError, ZooError
 from zoo.files.reading import MAX_JSON_DEPTH, file_in_folder, parse_json, read_bytes, read_json, read_object
 

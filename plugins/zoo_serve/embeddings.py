@@ -6,32 +6,37 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import mlx.core as mx
-
-from zoo.checkpoint.checkpoint import open_checkpoint
+from zoo.checkpoint.checkpoint import Pooling, open_checkpoint
+from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
-from zoo.generation.strategies.embedding import embed, encode_text
+from zoo.generation.strategies.embedding import embed, encode_text, prompt_of, unit
 from zoo.loading import Loaded
 from zoo_serve.prepare import MOST_TOKENS, check_length, too_long
 from zoo_serve.requests import RequestError
 
 
 def encoded(loaded: Loaded, texts: Sequence[str | tuple[int, ...]]) -> list[list[int]]:
-    """The ids of texts as `zoo.embed` reads and cuts them. For any thread.
+    """The ids of texts as `zoo.embed` reads and cuts them, after the folder's default prompt. For any thread.
 
-    PromptError for one that cannot be encoded, RequestError for one beyond the context that is not cut.
+    PromptError for a text that cannot be encoded, and for a folder whose prompt is not pooled: ids do not tell it apart.
+    RequestError for a text beyond the context that is not cut.
     """
-    limit = open_checkpoint(loaded.folder, loaded.registry, loaded.architecture).pooling().length
+    settings = open_checkpoint(loaded.folder, loaded.registry, loaded.architecture).pooling()
+    prompt = prompt_of(settings)
+    if prompt and not settings.include_prompt:
+        raise PromptError(
+            "the folder's Pooling has include_prompt false, which is not served with a default prompt"
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # texts that are cut
-        return [_encoded(loaded, text, limit) for text in texts]
+        return [_encoded(loaded, text, settings, prompt) for text in texts]
 
 
-def _encoded(loaded: Loaded, text: str | tuple[int, ...], limit: int | None) -> list[int]:
+def _encoded(loaded: Loaded, text: str | tuple[int, ...], settings: Pooling, prompt: str) -> list[int]:
     most = loaded.recipe.context or MOST_TOKENS
-    if limit is None:
+    if settings.length is None:
         check_length(loaded, text, most, "input")
-    ids = encode_text(loaded, text, limit)
+    ids = encode_text(loaded, text, settings, prompt)
     if len(ids) > most:
         raise too_long(str(len(ids)), most, "input")
     return ids
@@ -59,5 +64,5 @@ def vectors_of(loaded: Loaded, texts: Sequence[Any], dimensions: int | None) -> 
         if dimensions > found.shape[1]:
             raise RequestError(400, f"`dimensions` must be at most {found.shape[1]}", param="dimensions")
         found = found[:, :dimensions]
-        found = found / mx.maximum(mx.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
+        found = unit(found)
     return found.tolist()  # type: ignore[no-any-return]

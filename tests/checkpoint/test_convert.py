@@ -133,10 +133,22 @@ def test_what_belongs_to_a_model_comes_along_and_no_link_out(tmp_path):
     shutil.copytree(default_registry().architecture("bert").preset("pocket").folder, source)
     (source / "1_Pooling").mkdir()
     (source / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
-    (source / "modules.json").write_text("[]")
+    places = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
+    modules = [
+        {"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in places.items()
+    ]
+    (source / "modules.json").write_text(json.dumps(modules))
+    (source / "2_Dense").mkdir()
+    dim = zoo.load(source).recipe.dim
+    dense = {"in_features": dim, "out_features": 3, "activation_function": "torch.nn.Tanh"}
+    (source / "2_Dense" / "config.json").write_text(json.dumps(dense))
+    weights = {"linear.weight": mx.random.normal((3, dim)), "linear.bias": mx.zeros(3)}
+    mx.save_safetensors(str(source / "2_Dense" / "model.safetensors"), weights)
+    prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
+    (source / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     convert(source, tmp_path / "out")
-    assert (tmp_path / "out" / "1_Pooling" / "config.json").is_file()
-    assert (tmp_path / "out" / "modules.json").is_file()
+    vectors = [zoo.embed(zoo.load(folder), ["a text"]) for folder in (source, tmp_path / "out")]
+    assert vectors[0].shape == (1, 3) and mx.allclose(*vectors, atol=1e-5)
     (tmp_path / "secret.txt").write_text("secret")
     (source / "notes.txt").symlink_to(tmp_path / "secret.txt")
     with pytest.raises(CheckpointError, match=r"notes\.txt: is a link out of the folder"):

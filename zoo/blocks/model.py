@@ -94,7 +94,7 @@ class Tower(Model, nn.Module):
         self.spec = spec
         self.embedding, self.layers = embedding, layers
         self.norm, self.head, self.relative = norm, head, relative  # None is no part
-        if head is not None and spec.head.ties_embedding:
+        if head is not None and spec.head is not None and spec.head.ties_embedding:
             if not hasattr(head, "tie"):
                 block = f"{spec.head.block()} says that it is tied"
                 raise RecipeError(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,19 +22,28 @@ from zoo.host.registry import Registry
 from zoo.host.resolve import resolve
 from zoo.tokenizer import Tokenizer
 
-POOLINGS = ("mean", "first", "last")
+POOLINGS = ("mean", "first", "last", "max", "weighted-mean", "mean-sqrt-length")
 
 
 @frozen()
 class Pooling(Frozen):
-    """Pooling of a text's hidden states to one vector: their mean, or the first or last token's.
+    """How a text's hidden states become one vector.
 
-    `normalise` to length 1. Texts are cut to `length` tokens (None: never).
+    `mode` is one of POOLINGS, or several joined by "+", whose vectors are put one after the other. `modules` then change
+    the vectors (N, D) in their order, `normalise` scales them to length 1, and `width` keeps their first numbers.
+    `prompts` by name may stand before a text, the one named `prompt_name` does so by default; `include_prompt` False
+    leaves its tokens out of the pooling. Texts are cut to `length` tokens (None: never), and `lower_case` before.
     """
 
     mode: str = "mean"
     normalise: bool = False
     length: int | None = None
+    lower_case: bool = False
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    prompt_name: str | None = None
+    include_prompt: bool = True
+    modules: tuple[Callable[[mx.array], mx.array], ...] = ()
+    width: int | None = None
 
 
 class Checkpoint(ABC):

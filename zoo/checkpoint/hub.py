@@ -6,6 +6,7 @@ One request asks what the repository holds now; only what the cache lacks is fet
 from __future__ import annotations
 
 import errno
+import re
 import shutil
 import sys
 import warnings
@@ -30,8 +31,12 @@ CONVERTER, CONVERTED = "SFconvertbot", "`safetensors` variant of this model"
 
 CONFIG = "config.json"
 DATA = (".jsonl", ".json")  # endings of a dataset's files that are fetched
-POOLING = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")
-BESIDE = (CONFIG, "generation_config.json", INDEX, *SETTINGS, *POOLING)
+# The files of sentence-transformers, whose modules have numbered folders of their own.
+SENTENCES = re.compile(
+    r"modules\.json|config_sentence_transformers\.json|sentence_[\w-]+_config\.json|"
+    r"\d+_\w+/(config\.json|model\.safetensors)"
+)
+BESIDE = (CONFIG, "generation_config.json", INDEX, *SETTINGS)
 
 
 class Listing:
@@ -193,6 +198,7 @@ def wanted(hub_id: str, names: Collection[str], registry: Registry, suffixes: tu
     quantized = [format.settings_file for format in registry.table(QuantizedFormat).listed().values()]
     files = [
         *(*BESIDE, *filter(None, quantized)),
+        *sorted(filter(SENTENCES.fullmatch, names)),
         *(file for files in tokenizers if all(name in names for name in files) for file in files),
         *vocabulary_files(names.__contains__),
     ]

@@ -26,8 +26,14 @@ from zoo.cli.source_options import (
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
 @click.option(
     "--pooling",
-    type=click.Choice(["mean", "first", "last"]),
-    help="Pooling of hidden states (default: what the checkpoint says, else mean).",
+    metavar="MODE[+MODE]...",
+    help="Pooling of hidden states: mean, first, last, max, weighted-mean or mean-sqrt-length; several are joined "
+    "(default: what the checkpoint says, else mean).",
+)
+@click.option(
+    "--prompt-name",
+    metavar="NAME",
+    help="The folder's prompt before each text (default: what the folder says).",
 )
 @click.option(
     "--normalise/--no-normalise", default=None, help="Scale to length 1 (default: what the folder says)."
@@ -39,6 +45,7 @@ def embed(
     source: str,
     texts: tuple[str, ...],
     pooling: str | None,
+    prompt_name: str | None,
     normalise: bool | None,
     out: Path | None,
     overwrite: bool,
@@ -61,7 +68,8 @@ def embed(
         raise PromptError("there is no text to embed")
     from zoo.generation.strategies.embedding import embed as vectors_of
 
-    vectors = vectors_of(options.load(source), lines, pooling=pooling, normalise=normalise)
+    loaded = options.load(source)
+    vectors = vectors_of(loaded, lines, pooling=pooling, normalise=normalise, prompt_name=prompt_name)
     rows = [{"text": t, "embedding": v} for t, v in zip(lines, vectors.tolist(), strict=True)]
     if out is None:
         for row in rows:

@@ -53,12 +53,16 @@ def contrastive(loaded: Loaded, temperature: float) -> ExampleObjective:
             raise ZooError(f"{loaded.folder}: has no tokenizer")
         limit = min(length, pooling.length or length)
         texts = [pair.anchor, pair.positive, *([] if pair.negative is None else [pair.negative])]
+        texts = [text.lower() for text in texts] if pooling.lower_case else texts
         ids, cuts = zip(*(cut_text(loaded.tokenizer, text, limit) for text in texts), strict=True)
         return [PairRow(ids, sum(cuts))]
 
     def loss(model: Any, tokens: mx.array, targets: mx.array, mask: mx.array) -> mx.array:
         states = hidden_states(model, causality, tokens, mask)  # (N, S, D)
-        return info_nce(pool(states, mask, pooling.mode), targets, temperature)
+        vectors = pool(states, mask, pooling.mode)
+        for module in pooling.modules:
+            vectors = module(vectors)
+        return info_nce(vectors, targets, temperature)
 
     return ExampleObjective((SentencePair,), encode, collate, loss, examples_in=lambda batch: 1)
 

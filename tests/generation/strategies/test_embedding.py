@@ -10,8 +10,8 @@ import pytest
 import zoo
 from tests.helpers.parameters import ordinary
 from zoo.checkpoint.checkpoint import Pooling
-from zoo.checkpoint.folder import pooling_of
-from zoo.errors import ConfigError, PromptError
+from zoo.checkpoint.sentence_vectors import pooling_of
+from zoo.errors import CheckpointError, ConfigError, PromptError
 from zoo.loading import Loaded
 from zoo.testing import same, subject
 from zoo.tokenizer import load_tokenizer
@@ -39,15 +39,28 @@ def alone(loaded, text):
     return (model.encode(tokens) if hasattr(model, "encode") else model.backbone(tokens))[0]
 
 
-POOLED = {"mean": lambda x: x.mean(axis=0), "first": lambda x: x[0], "last": lambda x: x[-1]}
+def weighted_mean(x):
+    weights = mx.arange(1, len(x) + 1)[:, None]
+    return (x * weights).sum(axis=0) / weights.sum()
+
+
+POOLED = {
+    "mean": lambda x: x.mean(axis=0),
+    "first": lambda x: x[0],
+    "last": lambda x: x[-1],
+    "max": lambda x: x.max(axis=0),
+    "weighted-mean": weighted_mean,
+    "mean-sqrt-length": lambda x: x.sum(axis=0) / len(x) ** 0.5,
+}
+JOINED = "first+weighted-mean+max"
+POOLED[JOINED] = lambda x: mx.concatenate([POOLED[part](x) for part in JOINED.split("+")])
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "llada", "prefix-lm"])
-@pytest.mark.parametrize("pooling", ordinary(POOLED, "mean"))
+@pytest.mark.parametrize("pooling", ordinary(POOLED, "mean", JOINED))
 def test_each_text_is_as_if_alone_in_its_batch(made, name, pooling):
     loaded = made(name)
     found = zoo.embed(loaded, TEXTS, pooling=pooling)
-    assert found.shape == (4, loaded.recipe.dim)
     expected = mx.stack([POOLED[pooling](alone(loaded, text)) for text in TEXTS])
     same(found, expected, "vectors", 1e-5)
 
@@ -69,16 +82,23 @@ def test_normalised_vectors_have_length_one(made):
 
 
 def written(
-    folder, kinds=("Transformer", "Pooling", "Normalize"), pooling=(), settings=None, path="1_Pooling"
+    folder,
+    kinds=("Transformer", "Pooling", "Normalize"),
+    pooling=(),
+    settings=None,
+    path="1_Pooling",
+    prompts=None,
 ):
     """The files of sentence-transformers in a folder."""
-    places = {"Pooling": path}
+    places = {"Pooling": path, "Dense": "2_Dense", "LayerNorm": "3_LayerNorm"}
     modules = [{"type": f"sentence_transformers.models.{k}", "path": places.get(k, "")} for k in kinds]
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir(exist_ok=True)
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(dict(pooling)))
     if settings:
         (folder / "sentence_bert_config.json").write_text(json.dumps(settings))
+    if prompts:
+        (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     return pooling_of(folder)
 
 
@@ -96,9 +116,13 @@ def test_a_folder_says_how_it_pools(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        (dict(kinds=("Transformer", "Pooling", "Dense"), pooling=MEAN), "Dense"),
-        (dict(pooling={"pooling_mode_max_tokens": True}), "pooling_mode_max_tokens"),
-        (dict(pooling=MEAN | {"pooling_mode_cls_token": True}), "first and mean|mean and first"),
+        (dict(kinds=("Transformer", "Pooling", "WordWeights"), pooling=MEAN), "WordWeights"),
+        (dict(pooling={"pooling_mode_new_tokens": True}), "pooling_mode_new_tokens"),
+        (dict(pooling={"pooling_mode": "newest"}), "newest"),
+        (dict(pooling=MEAN, settings={"do_lower_case": "no"}), "do_lower_case"),
+        (dict(pooling=MEAN, settings={"transformer_task": "fill-mask"}), "transformer_task"),
+        (dict(pooling=MEAN, prompts={"default_prompt_name": "query"}), "default_prompt_name"),
+        (dict(pooling=MEAN, prompts={"prompts": ["query: "]}), "prompts"),
         (dict(pooling={}), "nothing"),
         (dict(pooling=MEAN, path="../1_Pooling"), "not a folder beside it"),
         (dict(pooling=MEAN, settings={"max_seq_length": "long"}), "max_seq_length"),
@@ -107,6 +131,114 @@ def test_a_folder_says_how_it_pools(tmp_path):
 def test_what_is_not_implemented_is_refused_by_name(tmp_path, changes, word):
     with pytest.raises(ConfigError, match=word):
         written(tmp_path, **changes)
+
+
+def module(folder, name, config, **tensors):
+    (folder / name).mkdir()
+    (folder / name / "config.json").write_text(json.dumps(config))
+    if tensors:
+        mx.save_safetensors(
+            str(folder / name / "model.safetensors"), {k.replace("__", "."): v for k, v in tensors.items()}
+        )
+
+
+ACTIVATED = {"Tanh": np.tanh, "Identity": lambda x: x, "ReLU": lambda x: np.maximum(x, 0)}
+
+
+@pytest.mark.parametrize("activation", ACTIVATED)
+@pytest.mark.parametrize("residual", [False, True])
+def test_the_modules_after_pooling_change_the_vectors(made, activation, residual):
+    loaded = made()
+    plain = np.array(zoo.embed(loaded, TEXTS))  # (N, D)
+    dim = plain.shape[1]
+    draw = np.random.default_rng(0)
+    weight, bias, project = (draw.normal(size=s).astype("float32") for s in ((5, dim), (5,), (5, dim)))
+    config = {"in_features": dim, "out_features": 5, "bias": True, "use_residual": residual}
+    config["activation_function"] = f"torch.nn.modules.activation.{activation}"
+    tensors = {"linear__weight": mx.array(weight), "linear__bias": mx.array(bias)}
+    module(
+        loaded.folder,
+        "2_Dense",
+        config,
+        **tensors | ({"residual__weight": mx.array(project)} if residual else {}),
+    )
+    scale, shift = draw.normal(size=(2, 5)).astype("float32")
+    module(
+        loaded.folder,
+        "3_LayerNorm",
+        {"dimension": 5},
+        norm__weight=mx.array(scale),
+        norm__bias=mx.array(shift),
+    )
+    written(loaded.folder, ("Transformer", "Pooling", "Dense", "LayerNorm", "Normalize"), MEAN)
+    dense = ACTIVATED[activation](plain @ weight.T + bias) + (plain @ project.T if residual else 0)
+    normed = (dense - dense.mean(-1, keepdims=True)) / np.sqrt(dense.var(-1, keepdims=True) + 1e-5)
+    expected = normed * scale + shift
+    same(zoo.embed(loaded, TEXTS, normalise=False), mx.array(expected), "vectors", 1e-4)
+    length = np.linalg.norm(expected, axis=-1, keepdims=True)
+    same(zoo.embed(loaded, TEXTS), mx.array(expected / length), "vectors", 1e-4)
+    written(
+        loaded.folder, ("Transformer", "Pooling", "Dense", "LayerNorm"), MEAN, prompts={"truncate_dim": 3}
+    )
+    same(zoo.embed(loaded, TEXTS), mx.array(expected[:, :3]), "vectors", 1e-4)
+
+
+def test_a_module_without_its_weights_or_with_others_is_refused(made):
+    loaded = made()
+    dim = loaded.recipe.dim
+    config = {"in_features": dim, "out_features": 5, "bias": False, "activation_function": "torch.nn.Tanh"}
+    module(loaded.folder, "2_Dense", config)
+    (loaded.folder / "2_Dense" / "pytorch_model.bin").write_bytes(b"")
+    written(loaded.folder, ("Transformer", "Pooling", "Dense"), MEAN)
+    with pytest.raises(CheckpointError, match=r"2_Dense: has no model\.safetensors.*pytorch_model\.bin"):
+        zoo.embed(loaded, TEXTS)
+    weights = {"linear.weight": mx.zeros((5, dim)), "linear.bias": mx.zeros(5)}
+    mx.save_safetensors(str(loaded.folder / "2_Dense" / "model.safetensors"), weights)
+    with pytest.raises(CheckpointError, match=r"linear\.bias"):
+        zoo.embed(loaded, TEXTS)
+    for key, value in {
+        "activation_function": "torch.nn.Mish",
+        "module_input_name": "tokens",
+        "heads": 2,
+    }.items():
+        (loaded.folder / "2_Dense" / "config.json").write_text(json.dumps(config | {key: value}))
+        with pytest.raises(ConfigError, match=rf"2_Dense/config\.json: {key}"):
+            zoo.embed(loaded, TEXTS)
+
+
+def test_a_folder_s_prompts_stand_before_texts(made):
+    loaded = made()
+    plain = zoo.embed(loaded, ["query: " + text for text in TEXTS])
+    prompts = {"prompts": {"query": "query: ", "document": None}, "default_prompt_name": "query"}
+    written(loaded.folder, ("Transformer", "Pooling"), MEAN, prompts=prompts | {"similarity_fn_name": "dot"})
+    same(zoo.embed(loaded, TEXTS), plain, "vectors", 1e-5)
+    same(zoo.embed(loaded, TEXTS, prompt_name="query"), plain, "vectors", 1e-5)
+    without = zoo.embed(loaded, TEXTS, prompt_name="document")
+    assert not mx.allclose(without, plain, atol=1e-3)
+    with pytest.raises(PromptError, match=r"`prompt_name` 'title'.* query, document"):
+        zoo.embed(loaded, TEXTS, prompt_name="title")
+    assert loaded.tokenizer is not None
+    written(loaded.folder, ("Transformer", "Pooling"), MEAN, {"do_lower_case": True}, prompts=prompts)
+    same(zoo.embed(loaded, ["PARIS"]), zoo.embed(loaded, ["paris"]), "vectors", 1e-5)
+
+
+@pytest.mark.parametrize("pooling", POOLED)
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_a_prompt_is_left_out_of_the_pooling_where_the_folder_says_so(made, name, pooling):
+    loaded = made(name)
+    prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
+    written(loaded.folder, ("Transformer", "Pooling"), MEAN | {"include_prompt": False}, prompts=prompts)
+    texts = TEXTS[1:3]  # shorter ones may be one token with the end of the prompt
+    left_out = len(loaded.tokenizer.encode("query: "))
+    found = zoo.embed(loaded, texts, pooling=pooling)
+    states = [alone(loaded, "query: " + text) for text in texts]
+    if "weighted" in pooling:  # the places of the tokens stay those after the prompt
+        places = [mx.arange(1, len(x) + 1)[left_out:, None] for x in states]
+        mean = [(x[left_out:] * p).sum(axis=0) / p.sum() for x, p in zip(states, places, strict=True)]
+        split = loaded.recipe.dim if pooling == JOINED else 0
+        same(found[:, split : split + loaded.recipe.dim], mx.stack(mean), "vectors", 1e-5)
+    else:
+        same(found, mx.stack([POOLED[pooling](x[left_out:]) for x in states]), "vectors", 1e-5)
 
 
 def test_modules_that_are_no_list(tmp_path):
@@ -131,7 +263,12 @@ def test_a_long_text_is_cut_between_the_tokens_around_it(made):
 
 @pytest.mark.parametrize(
     ("texts", "settings", "word"),
-    [([], {}, "no text"), (["a", ""], {}, "empty"), (["a"], {"pooling": "max"}, "max")],
+    [
+        ([], {}, "no text"),
+        (["a", ""], {}, "empty"),
+        (["a"], {"pooling": "mean+most"}, "most"),
+        (["a"], {"prompt_name": "query"}, "query"),
+    ],
 )
 def test_bad_input_is_refused(made, texts, settings, word):
     with pytest.raises(PromptError, match=word):

@@ -8,7 +8,7 @@ import pytest
 
 import zoo
 from tests.helpers.tuning import batch_of, check_ranks_divide_a_batch, loss_of, losses_of_steps, rows_of
-from zoo.checkpoint.folder import save_pooling
+from zoo.checkpoint.sentence_vectors import save_pooling
 from zoo.errors import PromptError, ZooError
 from zoo.training.examples import SentencePair
 from zoo.training.objective import example_objective

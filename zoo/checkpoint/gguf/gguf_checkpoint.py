@@ -13,7 +13,6 @@ import mlx.core as mx
 from zoo.architecture import Architecture
 from zoo.checkpoint.checkpoint import Checkpoint, Pooling
 from zoo.checkpoint.finite import finite
-from zoo.checkpoint.folder import save_pooling
 from zoo.checkpoint.gguf.config import (
     architecture_of,
     config_of,
@@ -37,6 +36,7 @@ from zoo.checkpoint.gguf.tensors import (
     warn_of_dequantized,
 )
 from zoo.checkpoint.safetensors import Tensors
+from zoo.checkpoint.sentence_vectors import save_pooling
 from zoo.checkpoint.stored_tensor import reading_pool
 from zoo.config import Origin
 from zoo.errors import CheckpointError, ConfigError

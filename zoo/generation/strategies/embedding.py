@@ -12,7 +12,8 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.checkpoint.checkpoint import POOLINGS, open_checkpoint
+from zoo.checkpoint.checkpoint import POOLINGS, Pooling, open_checkpoint
+from zoo.checkpoint.sentence_vectors import unit
 from zoo.errors import PromptError
 from zoo.generation import check_loaded
 from zoo.generation.loop.prompt import encode_prompt, in_batches, padded, split_special_ids
@@ -24,13 +25,20 @@ BATCH = 32  # texts a pass
 
 
 def embed(
-    loaded: Loaded, texts: Sequence[str], *, pooling: str | None = None, normalise: bool | None = None
+    loaded: Loaded,
+    texts: Sequence[str],
+    *,
+    pooling: str | None = None,
+    normalise: bool | None = None,
+    prompt_name: str | None = None,
 ) -> mx.array:
     """The vectors (N, D) of N texts, float32.
 
-    `pooling` ("mean", "first", "last") and `normalise` default to what the folder's sentence-transformers files
-    say (`modules.json`, `1_Pooling/config.json`), else to the mean, as it is. A text longer than their
-    `max_seq_length` is cut. PromptError for an empty text, ConfigError for a module or mode that is not implemented.
+    What the folder's sentence-transformers files say is followed: prompts, pooling, the modules after it, and the longest
+    text, which is cut. `pooling` ("mean", "first", "last", "max", "weighted-mean", "mean-sqrt-length", or several joined
+    by "+") and `normalise` replace theirs; without such files they are the mean, as it is. `prompt_name` names another of
+    the folder's prompts than its default. PromptError for an empty text or an unknown prompt, ConfigError for what is not
+    implemented.
 
     >>> loaded = zoo.load("bert")
     >>> vectors = zoo.embed(loaded, ["Paris is in France.", "Paris is the capital of France.", "一"], normalise=True)
@@ -56,36 +64,59 @@ def embed(
         raise PromptError(f"`normalise` must be true or false, got {normalise!r:.60}")
     settings = open_checkpoint(loaded.folder, loaded.registry, loaded.architecture).pooling()
     mode = pooling or settings.mode
-    if mode not in POOLINGS:
-        raise PromptError(f"`pooling` {mode!r} is not one of {', '.join(POOLINGS)}")
-    ids = [encode_text(loaded, text, settings.length) for text in texts]
+    for part in str(mode).split("+"):
+        if part not in POOLINGS:
+            raise PromptError(f"`pooling` {part!r} is not one of {', '.join(POOLINGS)}")
+    prompt = prompt_of(settings, prompt_name)
+    ids = [encode_text(loaded, text, settings, prompt) for text in texts]
+    left_out = 0 if settings.include_prompt else prompt_length(loaded, settings, prompt)
     vectors: dict[int, mx.array] = {}
     for chosen in in_batches(loaded, list(map(len, ids)), BATCH):
         tokens, mask = padded_texts(loaded, [ids[text] for text in chosen])  # (B, S)
         with runtime.eager():
             states = hidden_states(loaded.model, loaded.architecture.causality, tokens, mask)  # (B, S, D)
-        pooled = pool(states, mask, mode)  # (B, D)
+        pooled = pool(states, mask, mode, left_out)  # (B, D)
+        for module in settings.modules:
+            pooled = module(pooled)
         mx.eval(pooled)
         check_numbers(pooled.max().item(), "a text's vector")
         vectors |= zip(chosen, pooled, strict=True)
     found = mx.stack([vectors[text] for text in range(len(ids))])  # (N, D)
     if settings.normalise if normalise is None else normalise:
         found = unit(found)
+    if settings.width is not None:
+        found = found[:, : settings.width]
+        found = unit(found) if normalise else found
     return found
 
 
-def unit(vectors: mx.array) -> mx.array:
-    """Vectors scaled to length 1, (N, D) -> (N, D)."""
-    return vectors / mx.maximum(mx.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+def prompt_of(settings: Pooling, name: str | None = None) -> str:
+    """The prompt of a name, of the default one for None; "" for none. PromptError for an unknown name."""
+    if name is not None and name not in settings.prompts:
+        known = ", ".join(settings.prompts) or "it has none"
+        raise PromptError(f"`prompt_name` {name!r} is not one of the folder's prompts: {known}")
+    name = name or settings.prompt_name
+    return "" if name is None else settings.prompts[name]
 
 
-def encode_text(loaded: Loaded, text: str | Sequence[int], limit: int | None) -> list[int]:
-    """The ids of a text, at most `limit` of them; the tokens that the tokenizer puts around a text stay.
+def prompt_length(loaded: Loaded, settings: Pooling, prompt: str) -> int:
+    """The number of tokens that a prompt puts before a text, what the tokenizer puts before both included."""
+    if not prompt or loaded.tokenizer is None:
+        return 0
+    before, own, _ = split_special_ids(loaded.tokenizer, prompt.lower() if settings.lower_case else prompt)
+    return len(before) + len(own)
+
+
+def encode_text(loaded: Loaded, text: str | Sequence[int], settings: Pooling, prompt: str = "") -> list[int]:
+    """The ids of a text after a prompt, no more than the settings say; the tokens that the tokenizer puts around it stay.
 
     Ids are kept as they are. PromptError for an empty text.
     """
     if not text:
         raise PromptError("a text to embed is empty")
+    limit = settings.length
+    if isinstance(text, str):
+        text = (prompt + text).lower() if settings.lower_case else prompt + text
     if limit is None or loaded.tokenizer is None or not isinstance(text, str):
         return encode_prompt(loaded, text)
     ids, cut = cut_text(loaded.tokenizer, text, limit)
@@ -117,12 +148,26 @@ def hidden_states(model: Any, causality: str, tokens: mx.array, mask: mx.array) 
     return model.backbone(tokens, mask=mask, **prefix)  # type: ignore[no-any-return]
 
 
-def pool(states: mx.array, mask: mx.array, mode: str) -> mx.array:
-    """One vector a text, (B, S, D) -> (B, D), in float32."""
-    states, width = states.astype(mx.float32), mask.shape[1]
-    if mode == "mean":
-        kept = mask[..., None].astype(mx.float32)  # (B, S, 1)
-        return (states * kept).sum(axis=1) / kept.sum(axis=1)
-    first = mx.argmax(mask, axis=1)
-    index = first if mode == "first" else width - 1 - mx.argmax(mask[:, ::-1], axis=1)  # (B,)
-    return states[mx.arange(states.shape[0]), index]
+def pool(states: mx.array, mask: mx.array, mode: str, left_out: int = 0) -> mx.array:
+    """One vector a text, (B, S, D) -> (B, D) in float32; of several modes joined by "+", one after the other (B, n·D).
+
+    `left_out`: the first tokens of each text that are not pooled, its prompt.
+    """
+    states = states.astype(mx.float32)
+    places = mx.cumsum(mask, axis=1) * mask  # (B, S), from 1; 0 for padding
+    mask = mx.where(places > left_out, mask, 0)
+    return mx.concatenate([_pool(states, mask, places, part) for part in mode.split("+")], axis=-1)
+
+
+def _pool(states: mx.array, mask: mx.array, places: mx.array, mode: str) -> mx.array:
+    """The vectors (B, D) of one mode; `places` (B, S) count the tokens of each text from 1."""
+    kept = mask[..., None].astype(mx.float32)  # (B, S, 1)
+    if mode == "max":
+        return mx.where(kept > 0, states, -mx.inf).max(axis=1)
+    if mode in ("first", "last"):
+        first = mx.argmax(mask, axis=1)
+        index = first if mode == "first" else mask.shape[1] - 1 - mx.argmax(mask[:, ::-1], axis=1)  # (B,)
+        return states[mx.arange(states.shape[0]), index]
+    weights = kept * places[..., None] if mode == "weighted-mean" else kept
+    total = mx.maximum(weights.sum(axis=1), 1e-9)
+    return (states * weights).sum(axis=1) / (mx.sqrt(total) if mode == "mean-sqrt-length" else total)
