@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 MOST = 2000  # characters of a message, which may quote a damaged file
+MOST_NAME = 200  # characters of a name that may resemble another
 
 
 class ZooError(Exception):
@@ -100,7 +101,7 @@ def did_you_mean(
     """The end of a message about an unknown name: "; did you mean top_k?", or `otherwise` when no name resembles it."""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, list(known), most, alike)
+    near = get_close_matches(name, list(known), most, alike) if len(name) <= MOST_NAME else []
     return f"; did you mean {' or '.join(near)}?" if near else otherwise
 
 

@@ -11,7 +11,7 @@ from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.strategies.embedding import embed, encode_text, prompt_of, unit
 from zoo.loading import Loaded
-from zoo_serve.prepare import MOST_TOKENS, check_length, too_long
+from zoo_serve.prepare import check_length, too_long
 from zoo_serve.requests import RequestError
 
 
@@ -33,12 +33,12 @@ def encoded(loaded: Loaded, texts: Sequence[str | tuple[int, ...]]) -> list[list
 
 
 def _encoded(loaded: Loaded, text: str | tuple[int, ...], settings: Pooling, prompt: str) -> list[int]:
-    most = loaded.recipe.context or MOST_TOKENS
+    context = loaded.recipe.context
     if settings.length is None:
-        check_length(loaded, text, most, "input")
+        check_length(loaded, text, context, "input")
     ids = encode_text(loaded, text, settings, prompt)
-    if len(ids) > most:
-        raise too_long(str(len(ids)), most, "input")
+    if context is not None and len(ids) > context:
+        raise too_long(str(len(ids)), context, "input")
     return ids
 
 

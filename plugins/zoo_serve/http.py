@@ -31,6 +31,7 @@ MOST_BODIES = 16 * MOST_BODY  # of all requests under way
 SMALL_BODY = 2**16  # bytes that are parsed in the event loop
 MOST_VALUES = 2**18  # in a body's JSON
 BODY_SECONDS = 30  # for all of a body
+MOST_DISCARDED = 4 * MOST_BODY  # bytes of a refused body
 DISCARD_SECONDS = 2  # in which the rest of a refused body is read, so that its client sees why
 HEARTBEAT_SECONDS = 10  # of silence in a stream, after which a comment is sent
 HEARTBEAT = b": waiting\n\n"
@@ -226,7 +227,7 @@ class Exchange:
         size = 0
         with suppress(TimeoutError):
             async with asyncio.timeout(DISCARD_SECONDS):
-                while size <= MOST_BODY and (message := await self._receive()).get("more_body"):
+                while size <= MOST_DISCARDED and (message := await self._receive()).get("more_body"):
                     size += len(message["body"])
 
     async def _send(self, message: Any) -> None:

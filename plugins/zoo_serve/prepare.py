@@ -53,9 +53,9 @@ def _prompts(
     settings = {**model.settings, **request.settings}
     context = _context(model, settings)
     if request.messages is not None:
-        return [lay_out(model, request, context or MOST_TOKENS, encode)]
+        return [lay_out(model, request, context, encode)]
     for prompt in request.prompts:
-        check_length(model.loaded, prompt, context or MOST_TOKENS, "prompt")
+        check_length(model.loaded, prompt, context, "prompt")
     special = settings.get("special_tokens") is not False
     languages = (settings.get("source_language"), settings.get("target_language"))
     return [
@@ -71,26 +71,28 @@ def _context(model: ServedModel, settings: Mapping[str, Any]) -> int | None:
     return model.loaded.recipe.context
 
 
-def check_length(loaded: Loaded, text: str | Sequence[int], most: int, param: str) -> None:
-    """RequestError, before it is encoded, for a text that surely has more than so many tokens."""
-    tokenizer = loaded.tokenizer if isinstance(text, str) else None
-    if tokenizer is not None and tokenizer.beginning(str(text), most) != text:
-        raise too_long(f"over {most}", most, param)
+def check_length(loaded: Loaded, text: str | Sequence[int], context: int | None, param: str) -> None:
+    """RequestError, before it is encoded, for a text that surely has more tokens than the context, or than are read."""
+    tokenizer, most = loaded.tokenizer, context or MOST_TOKENS
+    if isinstance(text, str) and tokenizer is not None and tokenizer.beginning(text, most) != text:
+        raise too_long(f"over {most}", context, param)
 
 
-def too_long(tokens: str, context: int, param: str) -> RequestError:
-    """The error for a prompt that leaves no room in the context for an answer."""
-    message = f"the prompt has {tokens} tokens, and the model's context is {context}"
-    return RequestError(400, message, param=param, code="context_length_exceeded")
+def too_long(tokens: str, context: int | None, param: str) -> RequestError:
+    """The error for a prompt that leaves no room in the context for an answer, or where it is None, that is not read."""
+    why = f"and the model's context is {context}" if context else "more than this server reads"
+    return RequestError(
+        400, f"the prompt has {tokens} tokens, {why}", param=param, code="context_length_exceeded"
+    )
 
 
 def lay_out(
     model: ServedModel,
     request: GenerationRequest | TokenizeRequest,
-    most: int,
+    context: int | None,
     encode: Encode | None = None,
 ) -> ChatPrompt:
-    """The prompt of a conversation; RequestError for one that surely has more than `most` tokens."""
+    """The prompt of a conversation; RequestError for one that surely has more tokens than the context, or than are read."""
     assert request.messages is not None
     asked = request if isinstance(request, GenerationRequest) else GenerationRequest()
     known, tokenizer = model.conversations, model.loaded.tokenizer
@@ -100,7 +102,7 @@ def lay_out(
         encode = partial(tokenizer.encode, special_tokens=False)
 
     def encode_checked(text: str) -> list[int]:
-        check_length(model.loaded, text, most, "messages")
+        check_length(model.loaded, text, context, "messages")
         assert encode is not None
         return encode(text)
 
@@ -118,16 +120,19 @@ def lay_out(
 def tokenized(model: ServedModel, request: TokenizeRequest) -> tuple[int | None, list[int], list[str] | None]:
     """The model's context, the token ids of a text or of a conversation, and their texts if those are asked for."""
     loaded = model.loaded
-    most = max(loaded.recipe.context or 0, MOST_TOKENS)
-    check_length(loaded, request.text or "", most, "prompt")
+    context = loaded.recipe.context
+    bound = context if context is not None and context > MOST_TOKENS else None
+    check_length(loaded, request.text or "", bound, "prompt")
     if request.messages is not None:
-        ids = lay_out(model, request, most).ids
+        ids = lay_out(model, request, bound).ids
     elif request.text or request.special_tokens:
         ids = encode_prompt(loaded, request.text or "", request.special_tokens)
     else:
         ids = []
+    if len(ids) > (bound or MOST_TOKENS):
+        raise too_long(str(len(ids)), bound, "prompt" if request.messages is None else "messages")
     texts = [token_of(loaded, id).text for id in ids] if request.token_texts else None
-    return loaded.recipe.context, ids, texts
+    return context, ids, texts
 
 
 def detokenized(model: ServedModel, request: DetokenizeRequest) -> str:

@@ -5,6 +5,7 @@ import datetime
 import pytest
 
 from zoo.errors import TokenizerError
+from zoo.tokenizer import chat
 from zoo.tokenizer.chat import render_chat
 
 pytestmark = pytest.mark.filterwarnings("ignore:the chat template leaves out")
@@ -113,3 +114,13 @@ def test_messages_are_checked(messages, reason):
 
 def test_half_a_character_gets_through_unharmed():
     assert render("{{ messages[0].content }}", [{"role": "user", "content": "a\ud83d"}]) == "a\ud83d"
+
+
+def test_each_text_of_a_conversation_is_looked_for_from_the_one_before():
+    messages = [{"role": "user", "content": str(number)} for number in range(1000)]
+    assert render("{% for message in messages %}{{ message.content }} {% endfor %}", messages).endswith(
+        "999 "
+    )
+    moved = [*messages[1:], messages[0]]
+    assert chat._has_all(" ".join(m["content"] for m in messages), moved)
+    assert not chat._has_all("0 1", [{"role": "user", "content": "2"}])

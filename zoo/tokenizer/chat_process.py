@@ -56,7 +56,7 @@ def check_size(value: object) -> None:
     """TokenizerError for plain data with more text than a template may write, before any of it is copied."""
     size, level = 0, [value]
     while level:
-        size += sum(len(text) for text in level if isinstance(text, str))
+        size += sum(len(text.encode("utf-8", "surrogatepass")) for text in level if isinstance(text, str))
         if size > OUTPUT:
             raise TokenizerError(
                 f"chat template: the messages and variables have more than {OUTPUT / 2**20:g} MiB of text"

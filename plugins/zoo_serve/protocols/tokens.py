@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo_serve.endpoint import Endpoint
-from zoo_serve.fields import FLAG, TEXT, TOKENS, WHOLE, Field, Fields, object_of, or_null
+from zoo_serve.fields import FLAG, LIST, TEXT, TOKENS, WHOLE, Field, Fields, object_of
 from zoo_serve.protocols import chat, openai
 from zoo_serve.requests import DetokenizeRequest, RequestError, TokenizeRequest
 
@@ -53,8 +53,8 @@ def parse(body: Mapping[str, Any]) -> TokenizeRequest:
 def respond(request: TokenizeRequest, result: tuple[Any, list[int], list[str] | None]) -> dict[str, Any]:
     """The response of the ids."""
     context, ids, texts = result
-    found = {"count": len(ids), "max_model_len": context, "tokens": ids}
-    return {**found, "token_strs": texts} if texts is not None else found
+    found = {"count": len(ids), "max_model_len": context, "tokens": ids, "token_strs": texts}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def parse_detokenize(body: Mapping[str, Any]) -> DetokenizeRequest:
@@ -69,10 +69,10 @@ TOKENIZE = Endpoint(
     fields=FIELDS,
     parse=parse,
     respond=respond,
-    response={
-        **object_of({"count": WHOLE, "max_model_len": or_null(WHOLE), "tokens": {**TOKENS, "minItems": 0}}),
-        "additionalProperties": {"type": "array", "items": TEXT},
-    },
+    response=object_of(
+        {"count": WHOLE, "tokens": {**TOKENS, "minItems": 0}},
+        {"max_model_len": WHOLE, "token_strs": {**LIST, "items": TEXT}},
+    ),
     error=openai.error,
 )
 DETOKENIZE = Endpoint(

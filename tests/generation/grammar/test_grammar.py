@@ -185,6 +185,7 @@ CHAIN = {f"d{i}": {"items": {"$ref": f"#/$defs/d{i + 1}"}} for i in range(3000)}
     [
         (dict(json_schema={"enum": list(range(20_000))}), "`json_schema` has more than 10000 values"),
         (dict(json_schema={"required": ["a"] * 10_001}), "`json_schema` has more than 10000 values"),
+        (dict(json_schema={"enum": ["a" * 2**19]}), "`json_schema` has more than 262144 characters"),
         (dict(json_schema={"$ref": "#/$defs/d0", "$defs": CHAIN}), "has more than 500 different \\$ref"),
         (dict(json_schema={"patternProperties": {f"^{i}": {} for i in range(300)}}), "more than 100 names"),
         (dict(grammar=f"start: %json {json.dumps({'$defs': CHAIN})}"), "`grammar` has more than 500"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import zoo
 from zoo.errors import PromptError, ZooError
-from zoo.generation.loop.text_stream import MOST_HELD, StopText
+from zoo.generation.loop.text_stream import MOST_HELD, StopText, expanded_length
 
 EXPRESSIONS = [
     r"END\d",
@@ -81,12 +81,33 @@ def test_what_is_kept_back_has_a_bound():
 
 
 @pytest.mark.parametrize(
+    ("expression", "length"),
+    [
+        *(
+            ("", 0),
+            ("a{5}", 5),
+            (r"\d{4}-\d{2}", 7),
+            ("(ab){3}x", 10),
+            ("(a(b{2}){3}){4}", 44),
+            ("[a{9}]{2,3}", 3),
+        ),
+        *((r"\({3}", 3), ("a{,7}", 7), ("{2}", 0), ("x{a}", 4), ("a{3", 3), ("((", 0)),
+    ],
+)
+def test_the_length_of_an_expression_with_its_counts_written_out(expression, length):
+    assert expanded_length(expression) == length
+
+
+@pytest.mark.parametrize(
     ("expression", "words"),
     [
         ("(a", r"missing \)"),
         ("a*", "matches an empty text"),
         ("", "matches an empty text"),
         ("[", "unterminated"),
+        ("(" * 1500 + ")" * 1500, "recursion"),
+        ("(a{300}){300}", "counts repeat more than 65536"),
+        ("a" * 5000, "characters, more than 4096"),
     ],
 )
 def test_an_expression_that_cannot_be_is_named(expression, words):

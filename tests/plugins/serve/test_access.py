@@ -167,3 +167,9 @@ def test_an_empty_key_is_refused_by_the_command(command):
     done = command("serve", "llama", "--api-key", "")
     assert done.returncode != 0
     assert "the key is empty" in done.stderr
+
+
+@pytest.mark.parametrize("path", ["/v1/models/llama", "/v1/models", "/health", "/"])
+def test_a_path_with_a_line_break_is_no_path(open_server, path):
+    assert open_server.ask(method="GET", path=path)[0] == 200
+    assert open_server.ask(method="GET", path=f"{path}%0A")[0] == 404

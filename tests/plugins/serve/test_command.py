@@ -14,6 +14,7 @@ from zoo.host.registry import default_registry
 from zoo.loading import load
 from zoo_serve import command
 from zoo_serve.command import ByteCount, model_name, serve, sources_of
+from zoo_serve.log import say
 
 
 def offered(sources, adapters=(), settings=None):
@@ -89,3 +90,38 @@ def test_a_library_that_is_missing_is_named_with_what_installs_it(tmp_path, monk
     assert result.returncode == 2 and result.stdout == ""
     [line] = [line for line in result.stderr.splitlines() if "mlx-zoo" in line]
     assert "it needs starlette, which the extra `serve` installs: pip install 'mlx-zoo[serve]'" in line
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "0", "x"])
+@pytest.mark.parametrize("option", ["--timeout", "--unload-after"])
+def test_a_time_is_a_finite_number_of_seconds(tmp_path, option, value):
+    if (option, value) == ("--unload-after", "0"):
+        return
+    result = invoke(tmp_path, ["serve", "llama", option, value])
+    assert result.returncode == 2 and option in result.stderr
+
+
+@pytest.mark.parametrize("key", ["", " x", "x\n", "a\tb", "half \udcff"])
+def test_a_key_that_no_client_could_send_is_refused_without_showing_it(tmp_path, key):
+    result = invoke(tmp_path, ["serve", "llama", "--api-key", key])
+    assert result.returncode == 2 and "--api-key" in result.stderr and "half" not in result.stderr
+
+
+def test_an_empty_variable_is_no_key(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZOO_API_KEY", "")
+    result = invoke(tmp_path, ["serve", "llama"])
+    assert result.returncode == 2 and "ZOO_API_KEY is empty" in result.stderr
+
+
+def test_an_adapter_whose_name_breaks_a_line_is_refused(tmp_path):
+    with pytest.raises(click.BadParameter, match="NAME=FOLDER"):
+        offered(("llama",), (f"a\nb={tmp_path}",))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a\nb", "a\\nb"), ("\x1b[2J", "\\x1b[2J"), ("a\u2028b", "a\\u2028b"), ("é 模", "é 模")],
+)
+def test_what_is_logged_is_one_line(capsys, text, shown):
+    say(text)
+    assert capsys.readouterr().err == f"{shown}\n"

@@ -4,80 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.helpers.full_requests import CHAT, FULL, SCHEMA
 from zoo_serve.app import ENDPOINTS
 from zoo_serve.requests import RequestError
 
-SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
-FUNCTION = {"name": "f", "description": "About.", "parameters": SCHEMA, "strict": True}
-CALL = {"id": "c1", "type": "function", "index": 0, "function": {"name": "f", "arguments": "{}"}}
-MARK = {"type": "ephemeral"}
-TEXT = {"type": "text", "text": "Hi", "cache_control": MARK}
-SAID = {"type": "text", "text": "Hi", "citations": []}
-USE = {"type": "tool_use", "id": "c1", "name": "f", "input": {}, "caller": {"type": "direct"}}
-RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": [TEXT], "is_error": False}
-TOOL = {"name": "f", "input_schema": SCHEMA, "description": "About.", "cache_control": MARK, "strict": True}
-CHAT = {
-    "messages": [
-        {"role": "user", "content": [TEXT], "name": "me"},
-        {"role": "assistant", "content": "x", "reasoning_content": "y", "refusal": "n", "tool_calls": [CALL]},
-        {"role": "tool", "tool_call_id": "c1", "content": "z"},
-    ],
-    "stream_options": {"include_usage": True},
-    "logit_bias": {"1": 2},
-    "response_format": {
-        "type": "json_schema",
-        "json_schema": {"name": "n", "schema": SCHEMA, "strict": True},
-    },
-    "tools": [{"type": "function", "function": FUNCTION}],
-    "tool_choice": {"type": "function", "function": {"name": "f"}},
-    "chat_template_kwargs": {"x": {}},
-    "metadata": {"a": "b"},
-}
-MESSAGES = {
-    "max_tokens": 5,
-    "messages": [
-        {"role": "user", "content": [TEXT]},
-        {"role": "assistant", "content": [{"type": "thinking", "thinking": "x", "signature": ""}, SAID, USE]},
-        {"role": "user", "content": [RESULT]},
-    ],
-    "system": [TEXT],
-    "tools": [TOOL],
-    "thinking": {"type": "enabled", "budget_tokens": 1024, "display": "summarized"},
-    "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}},
-    "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
-    "cache_control": MARK,
-    "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
-}
-RESPONSES = {
-    "input": [
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
-        {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "x"}]},
-        {"role": "assistant", "content": [{"type": "output_text", "text": "x", "annotations": []}]},
-        {
-            "type": "function_call",
-            "call_id": "c1",
-            "name": "f",
-            "arguments": "{}",
-            "caller": {"type": "direct"},
-        },
-        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "z"}]},
-    ],
-    "stream_options": {"include_obfuscation": False},
-    "text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}, "verbosity": "medium"},
-    "tools": [{"type": "function", **FUNCTION}],
-    "tool_choice": {"type": "function", "name": "f"},
-    "reasoning": {"effort": "low", "summary": "auto"},
-}
-FULL = {
-    "/v1/chat/completions": CHAT,
-    "/v1/completions": {"prompt": "Hi", "stream_options": {"include_usage": True}, "logit_bias": {"1": 2}},
-    "/v1/responses": RESPONSES,
-    "/v1/messages": MESSAGES,
-    "/v1/messages/count_tokens": {name: MESSAGES[name] for name in MESSAGES if name != "max_tokens"},
-    "/v1/embeddings": {"input": ["Hi"]},
-    "/tokenize": {name: CHAT[name] for name in ("messages", "tools", "chat_template_kwargs")},
-    "/detokenize": {"tokens": [1]},
-}
 # What is below these is a person's own: JSON schemas, arguments, a template's variables, marks without a meaning here. The
 # tokens of `logit_bias` are known once the model is.
 FREE = (

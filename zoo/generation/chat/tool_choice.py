@@ -15,6 +15,7 @@ from zoo.generation.chat.answer_grammar import ANY, KEY, LEAD, AnswerSyntax, nes
 from zoo.generation.chat.call_syntax import ID_PATTERNS, NEXT_KEY, Around, CallSyntax
 from zoo.generation.chat.tools import properties_of
 from zoo.generation.chat.values import kinds_of
+from zoo.generation.grammar.bounds import check_size
 from zoo.generation.grammar.compile import compile_grammar
 
 ToolChoice = str | Mapping[str, Any]
@@ -43,6 +44,8 @@ def chosen_tools(choice: ToolChoice | None, declared: Declared) -> tuple[Declare
     if not called:
         why = f"no tool is called {name!r:.60}" if declared else "there are no `tools`"
         raise PromptError(f"`tool_choice`: {why}")
+    functions = [tool["function"] for tool in called]
+    check_size("tools", [[function["name"], function.get("parameters")] for function in functions])
     return declared, called
 
 

@@ -82,7 +82,7 @@ def declarations(tools: Iterable[Tool]) -> list[dict[str, Any]]:
     """
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
         raise PromptError(f"`tools` must be a list of declarations or functions, got {tools!r:.60}")
-    found: list[dict[str, Any]] = []
+    found: dict[str, dict[str, Any]] = {}
     for number, tool in enumerate(tools, 1):
         made = declaration(tool) if not isinstance(tool, Mapping) and callable(tool) else tool
         is_declaration = isinstance(made, Mapping) and made.get("type") == "function"
@@ -92,10 +92,10 @@ def declarations(tools: Iterable[Tool]) -> list[dict[str, Any]]:
             raise PromptError(f"`tools`: tool {number} must be a function or {FORM}, got {tool!r:.60}")
         if not isinstance(function.get("parameters", {}), Mapping):
             raise PromptError(f"`tools`: {name}: parameters must be a JSON schema (an object)")
-        if name in names_of(found):
+        if name in found:
             raise PromptError(f"`tools`: two tools are called {name}")
-        found.append(dict(made))
-    return found
+        found[name] = dict(made)
+    return list(found.values())
 
 
 def names_of(declared: Sequence[Mapping[str, Any]]) -> frozenset[str]:

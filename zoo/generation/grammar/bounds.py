@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo.errors import PromptError
 
-MOST_CHARACTERS = 2**18  # of a regular expression or grammar
+MOST_CHARACTERS = 2**18  # of a regular expression, a grammar, or the texts and names of a JSON Schema
 MOST_RULES = 1000  # of a grammar, its terminals included
 MOST_VALUES = 10_000  # texts, numbers and flags in a JSON Schema
 MOST_REFERENCES = 500  # different $ref in it
@@ -39,18 +39,21 @@ def parts(value: Any, *, schema: bool = True) -> Iterator[Any]:
 
 def check_size(name: str, schema: Any) -> None:
     """PromptError that names the setting for a schema with more of something than llguidance is given."""
-    values = patterns = 0
+    values = patterns = characters = 0
     references = set()
     for part in parts(schema):
         if isinstance(part, Mapping):
+            characters += sum(map(len, part))
             references.add(str(part.get("$ref")))
             if isinstance(names := part.get("patternProperties"), Mapping):
                 patterns += len(names)
         else:
             values += 1
+            characters += len(part) if isinstance(part, str) else 0
         for what, number, most in (
             ("values", values, MOST_VALUES),
             ("names in patternProperties", patterns, MOST_PATTERNS),
+            ("characters", characters, MOST_CHARACTERS),
             ("different $ref", len(references), MOST_REFERENCES),
         ):
             if number > most:

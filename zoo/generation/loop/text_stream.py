@@ -5,6 +5,7 @@ Stop strings and stop expressions: output that could be the start of one is held
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,9 @@ from zoo.generation.loop.prompt import eos_ids_of
 from zoo.generation.loop.step import Step
 from zoo.loading import Loaded
 
+MOST_EXPRESSION = 4096  # characters: its library compiles slowly
+MOST_EXPANDED = 2**16  # characters, with those that counts repeat: its library writes each of them out
+_PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(\d+)?(?:,(\d+)?)?\}|.", re.DOTALL)
 MOST_HELD = 4096  # characters that an expression may keep back; a longer match of it is not found
 SECONDS = 2.0  # of processor time that looking for an expression may take in one text
 MORE_SECONDS = 0.002  # that each character adds to what is left of them
@@ -62,15 +66,38 @@ def partial_match(text: str, targets: Iterable[str]) -> int:
     return longest
 
 
+def expanded_length(expression: str) -> int:
+    """The length of a regular expression in which each part stands as often as a count, `{2,5}`, allows."""
+    groups, last = [0], 0  # the lengths of the open groups, and of the part before a count
+    for part in _PARTS.finditer(expression):
+        if part[0] == "(":
+            groups.append(0)
+        elif part[0] == ")" and groups[1:]:
+            last = groups.pop() + 1
+            groups[-1] += last
+        elif part[0].startswith("{") and part.lastindex:
+            more = last * (max(int(part[2] or part[1]), 1) - 1)
+            groups[-1] += more
+            last += more
+        else:
+            groups[-1] += 1
+            last = 1
+    return sum(groups)
+
+
 class Expression:
     """A regular expression of the `regex` library, looked for in text that is pending after text that was passed on."""
 
     def __init__(self, expression: str) -> None:
         import regex
 
+        if len(expression) > MOST_EXPRESSION:
+            raise PromptError(f"`stop_regex` has {len(expression)} characters, more than {MOST_EXPRESSION}")
+        if expanded_length(expression) > MOST_EXPANDED:
+            raise PromptError(f"`stop_regex`: its counts repeat more than {MOST_EXPANDED} characters")
         try:
             self._pattern: Any = regex.compile(expression)
-        except regex.error as error:
+        except (regex.error, RecursionError) as error:
             raise PromptError(f"`stop_regex`: {error}") from None
         self._seconds = SECONDS  # that are left
         if self._search("", 0, 0) is not None:
