@@ -8,14 +8,18 @@ from pathlib import Path
 from zoo.errors import CheckpointError
 from zoo.files.reading import file_in_folder
 
-START = 2**20  # bytes read of each file: the headers of weights, and whole configs
+WHOLE = (
+    2**26
+)  # bytes up to which a file is read from its beginning: the headers of weights, and whole configs
+BLOCKS, BLOCK = 256, 2**14  # of a longer file, how many blocks are read beside them, and the bytes of each
 SUFFIXES = (".safetensors", ".gguf", ".json", ".model", ".txt", ".jinja")
 
 
 def digest(path: Path) -> str:
-    """A digest of the names, sizes and first `START` bytes of a folder's weight, config and tokenizer files, or of one file.
+    """A digest of a folder's weight, config and tokenizer files, or of one file: of names, sizes and contents.
 
-    The numbers of a large weight file are not read: two checkpoints that differ in them alone have one digest.
+    Of a file longer than `WHOLE` bytes, the first `WHOLE` bytes and blocks throughout the rest are read, the last one
+    included: a model that was trained further has another digest, one in which a single tensor was changed may not.
     CheckpointError for a file that cannot be read.
     """
     from hashlib import blake2b
@@ -27,9 +31,13 @@ def digest(path: Path) -> str:
         for name in names:
             file = file_in_folder(folder, name) if name.endswith(SUFFIXES) else None
             if file is not None:
-                found.update(f"{name}\0{file.stat().st_size}\0".encode(errors="surrogateescape"))
+                size = file.stat().st_size
+                found.update(f"{name}\0{size}\0".encode(errors="surrogateescape"))
                 with file.open("rb") as opened:
-                    found.update(opened.read(START))
+                    found.update(opened.read(WHOLE))
+                    for block in range(1, BLOCKS + 1 if size > WHOLE else 1):
+                        opened.seek(max(WHOLE + (size - WHOLE) * block // BLOCKS - BLOCK, WHOLE))
+                        found.update(opened.read(BLOCK))
     except OSError as error:
         raise CheckpointError(f"{error.filename or path}: {error.strerror or error}") from error
     return found.hexdigest()
