@@ -72,7 +72,7 @@ def shares_make_up_the_whole(subject: Subject) -> None:
         counted = sum(part.spec.parameters(subject.recipe.dim) for part in parts)
         held = sum(math.prod(sizes[path]) * copies[path] for path in sizes)
         assert counted == held, (
-            f"{len(parts)} ranks: the recipes count {counted:,} parameters, {held:,} are held"
+            f"{len(parts)} ranks: the recipes count {counted:,} parameters, {int(held):,} are held"
         )
         check_sums(subject.recipe, [part.spec for part in parts], subject.recipe.dim, copies)
 
