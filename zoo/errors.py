@@ -82,7 +82,9 @@ class PluginError(ZooError):
 def in_words(error: BaseException, most: int = 300) -> str:
     """An error in one line of at most `most` characters: its message, after its type unless it is the zoo's."""
     message = " ".join(message_of(error).split())
-    kind = type(error).__name__
+    kind = type.__dict__["__name__"].__get__(
+        type(error)
+    )  # which the class of a class may give in another way
     line = message if isinstance(error, ZooError) and message else f"{kind}: {message}" if message else kind
     return line if len(line) <= most else line[: most - 1] + "…"
 

@@ -132,6 +132,12 @@ BROKEN = {
         HOOK + "def zoo_quantizers():\n    yield Quantizer('q', 'm:f', budget=4)",
         "quantization method q: budget is True or False, not 4",
     ),
+    "error whose class has no name": (
+        "class Nameless(type):\n    __name__ = property(lambda cls: 1 / 0)\n"
+        "class Odd(Exception, metaclass=Nameless):\n    pass\n"
+        "raise Odd('a reason')",
+        "Odd: a reason",
+    ),
     "objective without a target": (
         HOOK + "def zoo_objectives():\n    yield Objective('o', 'm', tasks=('generate',))",
         'objective o: expected "package.module:attribute"',
@@ -143,7 +149,9 @@ NEWER = {
 }
 # Those that load and can do harm later: none of them may.
 TREACHEROUS = {
-    "prints when imported": "print('hello from a plugin')",
+    "prints when imported": "import sys\nprint('hello from a plugin'); sys.__stdout__.write('hello once more')",
+    "program that prints": "import subprocess, sys\n"
+    "subprocess.run([sys.executable, '-c', 'print(\"hello from a program\")'])",
     "command that is not there": HOOK
     + "def zoo_commands():\n    yield Command('gone', 'nowhere:gone', 'Gone.')",
     "run that is not there": HOOK + "def zoo_commands():\n    yield Command('run', 'nowhere:run', 'Mine.')",
@@ -221,7 +229,8 @@ def test_the_others_are_loaded_beside_them(listed):
     assert "strategy/masked-diffusion" in rows["llada"]["gives"]
     assert {rows[module_of(kind)]["state"] for kind in TREACHEROUS} == {"loaded"}
     assert rows["bad_nameless"]["distribution"] == "" and rows["bad_nameless"]["state"] == "loaded"
-    assert "hello from a plugin" in errors
+    for words in ("hello from a plugin", "hello once more", "hello from a program"):
+        assert words in errors
 
 
 COMMANDS = [
@@ -269,7 +278,7 @@ def test_every_command_works_beside_them(wreck, folder):
 def test_a_command_that_is_not_there_is_one_line(wreck, command):
     done = command("gone", environment=wreck.environment)
     assert done.returncode == 1 and done.stdout == ""
-    errors = [line for line in done.stderr.splitlines() if "hello from a plugin" not in line]
+    errors = [line for line in done.stderr.splitlines() if "hello" not in line]
     assert len(errors) == 1 and "cannot import nowhere:gone" in errors[0]
 
 

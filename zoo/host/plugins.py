@@ -13,7 +13,7 @@ import reprlib
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
@@ -107,6 +107,25 @@ def _bare(name: str) -> str:
 
 def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
     """Every installed plugin, ordered by distribution and entry-point name, loaded or set aside with its error."""
+    with _output_to_errors():
+        return _load_plugins(environ)
+
+
+@contextlib.contextmanager
+def _output_to_errors() -> Iterator[None]:
+    """What plugins, and programs that they start, print when imported must not end up among a command's output."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # a process without standard streams
+            sys.__stdout__.flush()  # type: ignore[union-attr]
+            output = os.dup(1)
+            stack.callback(os.close, output)
+            os.dup2(2, 1)
+            stack.callback(os.dup2, output, 1)
+        yield
+
+
+def _load_plugins(environ: Mapping[str, str]) -> list[Plugin]:
     allowed, denied = _names(environ, "ZOO_PLUGINS"), _names(environ, "ZOO_BLOCK")
     plugins = []
     for point in sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p.dist)[0], p.name)):
@@ -153,16 +172,23 @@ def _distribution(distribution: Distribution | None) -> tuple[str, str]:
 def _load_plugin(plugin: Plugin, point: EntryPoint) -> None:
     """Import what the entry point names and collect what it gives; a failure is recorded in `plugin`."""
     try:
-        # What a plugin prints when imported must not end up among a command's output.
-        with contextlib.redirect_stdout(sys.stderr), contained():
+        with contained():
             plugin.records = collect(point.load())
     except Exception as error:
-        import traceback
-
         newer = _newer(plugin, error)
         plugin.state = "incompatible" if newer else "broken"
         plugin.error = newer or in_words(error)
-        plugin.traceback = "".join(traceback.format_exception(error))
+        plugin.traceback = _traceback_of(error)
+
+
+def _traceback_of(error: Exception) -> str | None:
+    """The traceback of an error; None where the class of the error fails to give it."""
+    import traceback
+
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:
+        return None
 
 
 def _newer(plugin: Plugin, error: BaseException) -> str | None:
