@@ -32,7 +32,7 @@ from zoo.training.examples import (
 from zoo_evaluate.generated import agrees, corpus_score, greedy_answers
 from zoo_evaluate.likelihood import TargetRow, likelihoods, target_logits
 from zoo_evaluate.rows import Answers, answered, named, rows_of
-from zoo_evaluate.sample import Sample, mean, of_sums, ratio
+from zoo_evaluate.sample import Sample, mean, of_sums, proportion, ratio
 
 Samples = dict[str, Sample]
 
@@ -157,7 +157,7 @@ class Judge:
         """The metrics of generated texts, of which the first `counts[0]` belong to the first item, and so on."""
         texts = greedy_answers(loaded, prompts, references, self.max_tokens, self.report("answering"))
         right = iter(agrees(*pair) for pair in zip(texts, references, strict=True))
-        found = {"accuracy": mean("higher", [sum(next(right) for _ in range(n)) / n for n in counts])}
+        found = {"accuracy": proportion([sum(next(right) for _ in range(n)) / n for n in counts])}
         return found | {name: corpus_score(name, texts, references) for name in SCORES if self.wants(name)}
 
     def preferences(self, loaded: Loaded) -> Samples:
@@ -170,8 +170,8 @@ class Judge:
         scored = likelihoods(loaded, rows, self.report("reading"))
         pairs = list(zip(scored[::2], scored[1::2], strict=True))
         return {
-            "preference": mean("higher", [chosen.total > rejected.total for chosen, rejected in pairs]),
-            "preference_per_token": mean("higher", [a.per_token > b.per_token for a, b in pairs]),
+            "preference": proportion([chosen.total > rejected.total for chosen, rejected in pairs]),
+            "preference_per_token": proportion([a.per_token > b.per_token for a, b in pairs]),
         }
 
     def ranks(self, loaded: Loaded) -> Samples:
@@ -185,10 +185,10 @@ class Judge:
         own = mx.array([[candidates.index(pair.positive)] for pair in pairs])  # (N, 1)
         ahead = (cosines > mx.take_along_axis(cosines, own, axis=1)).sum(axis=1)  # (N,)
         ranks = [rank + 1 for rank in ahead.tolist()]
-        values = {f"recall@{most}": [rank <= most for rank in ranks] for most in (1, 5, 10)}
-        values |= {"mrr": [1 / rank for rank in ranks], "mean_rank": ranks}
-        return {
-            name: mean("lower" if name == "mean_rank" else "higher", each) for name, each in values.items()
+        recalls = {f"recall@{k}": proportion([rank <= k for rank in ranks]) for k in (1, 5, 10)}
+        return recalls | {
+            "mrr": mean("higher", [1 / rank for rank in ranks]),
+            "mean_rank": mean("lower", ranks),
         }
 
     def divergence(self, first: Loaded, other: Loaded) -> Sample:

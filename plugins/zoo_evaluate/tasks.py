@@ -14,7 +14,7 @@ import numpy
 from zoo.checkpoint.open import Report
 from zoo.errors import SourceError, ZooError
 from zoo.loading import Loaded
-from zoo_evaluate.sample import Better, Sample, mean
+from zoo_evaluate.sample import Better, Sample, mean, proportion
 
 SLOW = {"bleu", "chrf", "ter"}  # metrics of a whole corpus that take long; lm-eval resamples them as seldom
 FEW = 100
@@ -106,7 +106,8 @@ def _samples(name: str, task: Any, items: Sequence[dict[str, Any]]) -> dict[str,
         better: Better = "higher" if task.higher_is_better()[metric] else "lower"
         label = f"{name} {metric}{f' ({filtered})' if several else ''}"
         if getattr(aggregate, "__name__", "") == "mean":
-            found[label] = mean(better, [float(value) for value in own])
+            numbers = [float(value) for value in own]
+            found[label] = proportion(numbers) if better == "higher" else mean(better, numbers)
         elif metric != "bypass":
             found[label] = _aggregated(better, own, aggregate, FEW if metric in SLOW else None)
     return found

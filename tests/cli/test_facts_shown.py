@@ -42,9 +42,13 @@ def test_a_card_says_how_a_preset_is_run(name, line):
     assert lines[lines.index("Run it:") + 1] == line
 
 
-@pytest.mark.parametrize("columns", [40, 80, 120])
-def test_the_list_of_presets_fits(columns):
-    assert max(map(width, at(columns, "list", "--presets").splitlines())) <= columns
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_the_list_of_presets_fits_and_its_names_are_whole(columns):
+    lines = at(columns, "list", "--presets").splitlines()
+    assert max(map(width, lines)) <= columns
+    names = {line.split()[0] for line in lines if line.strip()}
+    assert {"deepseek-v3:moonlight-16b", "opus-mt-en-zh", "smollm2:360m"} <= names
+    assert columns < 80 or sum(line.startswith("name ") for line in lines) == 1
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])

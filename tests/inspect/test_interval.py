@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from zoo.inspect.interval import bootstrap, contrast, interval, student
+from zoo.inspect.interval import bootstrap, contrast, interval, share, student
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,20 @@ def test_the_bootstrap_counts_as_many_items_as_there_are_and_draws_the_same_each
 def test_the_bootstrap_of_one_item_has_no_interval():
     found = bootstrap(1, lambda times: float(times.sum()))
     assert (found.value, found.low, found.high) == (1.0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("hits", "count", "low", "high"),
+    # Newcombe (1998), "Two-sided confidence intervals for the single proportion", table I, method 3.
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_the_interval_of_a_share_is_the_published_one(hits, count, low, high):
+    found = share(hits, count)
+    assert (found.low, found.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+    other = share(count - hits, count)
+    assert (other.low, other.high) == (pytest.approx(1 - found.high), pytest.approx(1 - found.low))
+
+
+def test_a_share_of_no_items_is_refused():
+    with pytest.raises(ValueError, match="0 of 0 items is no share"):
+        share(0, 0)

@@ -101,10 +101,9 @@ def _print_presets(registry: Registry, as_json: bool) -> None:
         ]
         for row in rows
     ]
-    click.echo(table(cells, ["name", "what it does", "parameters", "download", "memory", "licence"]))
-    memory = (
-        f"Memory: weights and a cache of up to {CONTEXT:,} tokens, in the type that this machine computes in."
-    )
+    head = ["name", "what it does", "size", "download", "memory", "licence"]
+    click.echo(table(cells, head, repeated=1))
+    memory = f"Size: parameters. Memory: weights and a cache of up to {CONTEXT:,} tokens, in the type that this machine computes in."
     click.echo(wrapped(f"`zoo run NAME` asks before it downloads. {memory}", first="\n"))
 
 

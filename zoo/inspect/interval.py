@@ -2,6 +2,7 @@
 
 The interval of a mean is Student's: mean ± t · s/√n (Student, 1908). A weighted sum of the means of independent arms has
 the degrees of freedom of Welch and Satterthwaite (Welch, 1947). For paired arms the sum is computed item by item first.
+The interval of a share of items is Wilson's score interval (Wilson, 1927), which has a width where all items agree, too.
 The interval of another statistic is the bootstrap's, by percentiles (Efron and Tibshirani, 1993, section 13.3).
 Imports no mlx.
 """
@@ -12,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import fmean, variance
+from statistics import NormalDist, fmean, variance
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,6 +61,26 @@ def contrast(arms: Sequence[tuple[float, Sequence[float]]], paired: bool = False
     freedom = squared**2 / sum(part**2 / degrees for part, degrees in parts)
     half = student(freedom) * math.sqrt(squared)
     return Interval(mean, mean - half, mean + half, count)
+
+
+def share(hits: int, count: int) -> Interval:
+    """The share of `hits` among `count` independent items, and its interval; ValueError for no item.
+
+    Wilson (1927): those p whose normal approximation does not reject hits / count.
+
+    >>> found = share(8, 8)
+    >>> round(found.low, 3), found.high
+    (0.676, 1.0)
+    """
+    if not 0 <= hits <= count or not count:
+        raise ValueError(f"{hits} of {count} items is no share")
+    z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+    value, scale = hits / count, 1 + z**2 / count
+    centre = (value + z**2 / (2 * count)) / scale
+    half = z / scale * math.sqrt(value * (1 - value) / count + z**2 / (4 * count**2))
+    # The bounds at the ends are exact, but for rounding.
+    low, high = (0.0 if hits == 0 else centre - half), (1.0 if hits == count else centre + half)
+    return Interval(value, low, high, count)
 
 
 @cache

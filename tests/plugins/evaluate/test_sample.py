@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from zoo_evaluate.report import figures, shown
-from zoo_evaluate.sample import mean, of_sums, ratio
+from zoo_evaluate.sample import mean, of_sums, proportion, ratio
 
 
 def test_a_ratio_is_of_the_sums_not_the_mean_of_ratios():
@@ -43,3 +43,22 @@ def test_every_model_after_the_first_has_its_difference_from_the_first():
 
 def test_one_item_has_no_interval():
     assert "–" in shown(figures([("a", {"loss": mean("lower", [1.0])})]), several=False)
+
+
+def test_a_share_of_items_that_all_agree_has_an_interval():
+    found = proportion([True] * 8).interval()
+    assert (found.value, found.high, found.count) == (1.0, 1.0, 8) and found.low == pytest.approx(
+        0.6756, abs=1e-4
+    )
+    assert "0.6756 to 1" in shown(figures([("a", {"accuracy": proportion([1.0] * 8)})]), several=False)
+    assert proportion([0, 0, 0]).interval().high > 0.5
+
+
+def test_items_that_are_right_in_part_have_the_bootstraps_interval():
+    values = [1, 0.5, 0, 1]
+    assert proportion(values).interval() == mean("higher", values).interval()
+
+
+def test_a_difference_of_shares_is_paired_by_item():
+    first, other = proportion([1, 0, 1, 1]), proportion([1, 1, 1, 1])
+    assert other.minus(first).value == 0.25

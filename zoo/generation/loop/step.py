@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zoo.errors import PluginError, ZooError
@@ -106,6 +106,16 @@ def check_step(step: Any, before: Step | None, label: str) -> None:
         raise PluginError(
             f"{label} yielded a step after the one whose finish_reason is {before.finish_reason!r}"
         )
+
+
+def candidate(steps: Sequence[Step], score: float) -> dict[str, Any]:
+    """One of several texts, made of the steps of its tokens."""
+    return {
+        "text": "".join(step.text for step in steps),
+        "score": score,
+        "tokens": [step.token for step in steps],
+        "finish_reason": steps[-1].finish_reason,
+    }
 
 
 def kind_of(value: Any) -> str:

@@ -18,12 +18,13 @@ from zoo.errors import PromptError
 from zoo.generation.loop.batch_decoder import BatchDecoder
 from zoo.generation.loop.engine import Engine, run_prompts
 from zoo.generation.loop.prompt import BATCH, Report, each_prompt, in_batches, tokenize_prompt
-from zoo.generation.loop.step import Step
+from zoo.generation.loop.step import Step, candidate
 from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import LogitsProcessors, processors_of
 from zoo.generation.sampling.custom import filters_from
 from zoo.generation.sampling.logits import NEG_INF, check_numbers, logprobs
 from zoo.generation.settings import Settings, check_key, check_prefill, generation_config_of, settings_for
+from zoo.generation.strategies import best_of
 from zoo.loading import Loaded
 
 # What several beams have a use for: limits, penalties that look at a text alone, the prompt and the caches.
@@ -42,7 +43,7 @@ def stream(loaded: Loaded, prompt: str | Sequence[int], **settings: Any) -> Iter
     `candidate` is one of these texts, best first, with its `text`, `tokens`, `score` (Σ log p / length **
     `length_penalty`, in nats) and `finish_reason`; and at last the tokens of the best. `beam_groups` search one after
     the other, `diversity_penalty` keeping them apart. With one beam tokens come as they are chosen, greedily or by
-    sampling.
+    sampling; where texts are sampled, so many as `return_sequences` are, as by `best_of`, with all as candidates.
 
     Settings left None are those of `generation_config.json`, whose constraints hold in any case, else transformers'
     defaults: one beam, a length penalty of 1, no early stopping. `max_tokens` (256) and `min_tokens` count new tokens,
@@ -60,9 +61,13 @@ def batch(
     """
     report: Report | None = given.pop("report", None)
     own = {name: given.pop(name, None) for name in (name for name, _ in SETTINGS.values())}
-    beams = beam_config(generation_config_of(loaded), own)
     settings = settings_for(loaded, given)
+    samples: int = (settings.temperature and own.pop("return_sequences")) or 1
+    beams = beam_config(generation_config_of(loaded), own)
     check_prefill(loaded, settings)
+    if beams.count == 1 and samples > 1:
+        streams = [best_of.stream(loaded, p, best_of=samples, report=report, **given) for p in prompts]
+        return ((index, step) for index, steps in enumerate(streams) for step in steps)
     if beams.count == 1:
         return run_prompts(Engine(loaded, rows=batch_size), prompts, settings, report=report)
     if settings.temperature:
@@ -124,7 +129,8 @@ def beam_config(values: Mapping[str, Any], given: Mapping[str, Any]) -> BeamConf
     if asked.get("count", 1) == 1:
         for field, (name, _) in SETTINGS.items():
             if name in given and given[name] != getattr(BeamConfig(), field):
-                raise PromptError(f"`{name}` needs several `beams`")
+                or_sampled = ", or a `temperature` above 0" if field == "returned" else ""
+                raise PromptError(f"`{name}` needs several `beams`{or_sampled}")
         return BeamConfig()
     if "return_sequences" not in given and "returned" in asked:
         asked["returned"] = min(asked["returned"], asked["count"])  # those of fewer beams than the file has
@@ -145,16 +151,6 @@ def _found(loaded: Loaded, search: BeamSearch, settings: Settings) -> Iterator[S
         for text, steps in zip(found, answers, strict=True):
             yield Step(None, "", candidate=candidate(steps, text.score))
     yield from answers[0]
-
-
-def candidate(steps: Sequence[Step], score: float) -> dict[str, Any]:
-    """One of several texts, made of the steps of its tokens."""
-    return {
-        "text": "".join(step.text for step in steps),
-        "score": score,
-        "tokens": [step.token for step in steps],
-        "finish_reason": steps[-1].finish_reason,
-    }
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from zoo.generation.loop.batch import Batch, Prefilled, Sequence, sample, sequen
 from zoo.generation.loop.batch_decoder import BatchDecoder
 from zoo.generation.loop.prefill_queue import Prefilling
 from zoo.generation.loop.prompt import Report
-from zoo.generation.loop.step import Step
+from zoo.generation.loop.step import Step, candidate
 from zoo.generation.settings import check_prefill, settings_for
-from zoo.generation.strategies.beam import candidate
 from zoo.loading import Loaded
 
 
