@@ -51,5 +51,16 @@ def test_the_rules_of_a_family_are_listed_once_each_with_their_patterns():
 def test_the_rules_of_every_architecture_can_be_listed(name):
     architecture = default_registry().architecture(name)
     listed = weight_rules(architecture)
-    assert len(listed["hf"]) == len(set(architecture.weights))
+    rules = [one for rule in set(architecture.weights) for one in getattr(rule, "rules", (rule,))]
+    assert len(listed["hf"]) == len(rules)
     assert ("gguf" in listed) == (architecture.gguf is not None)
+
+
+def test_a_rule_that_holds_others_is_listed_as_these():
+    listed = weight_rules(default_registry().architecture("qwen3-next"))["hf"]
+    inside = [entry for entry in listed if entry.rule.startswith("OfBlock(spec=GatedDeltaNet): ")]
+    assert "[model.]layers.{i}.linear_attn.in_proj_ba.*" in {entry.source for entry in inside}
+    assert all(entry.targets for entry in inside)
+    for architecture in default_registry().architectures.values():
+        for entries in weight_rules(architecture).values():
+            assert all(len(entry.rule) < 200 for entry in entries), architecture.name

@@ -162,3 +162,28 @@ def test_commands_are_listed_in_groups(command):
     assert [line for line in shown.splitlines() if line in groups] == groups
     assert 'Example: zoo run llama "' in shown
     assert Command("mine", "my_plugin:mine").group == "Extend"
+
+
+def test_a_warning_is_printed_once_whatever_a_library_does_to_the_filters(site, command):
+    site.add(
+        "zoo-repeating",
+        "repeating_plugin",
+        """
+        import warnings
+        import click
+        from zoo.architecture import Command, hookimpl
+
+        @click.command()
+        def repeat():
+            for _ in range(3):
+                warnings.warn("once")
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+            warnings.warn("twice")
+
+        @hookimpl
+        def zoo_commands():
+            yield Command("repeat", "repeating_plugin:repeat")
+        """,
+    )
+    assert command("repeat", environment=site.environment).stderr == "zoo: once\nzoo: twice\n"

@@ -292,6 +292,23 @@ def test_the_table_shows_the_error_and_debug_its_traceback(site, command):
     assert "Traceback" in done.stdout and "bad_plugin.py" in done.stdout and "in fail" in done.stdout
 
 
+def test_a_broken_plugin_names_the_line_of_its_own_code(site):
+    site.add("zoo-bad", "bad_plugin", "import json\n\njson.loads('{')")
+    site.add("zoo-far", "far_plugin", HOOK + "def zoo_commands():\n    return 3")
+    found = loaded()
+    assert found["bad_plugin"].error.endswith("bad_plugin.py, line 3)")
+    assert found["far_plugin"].error == "zoo_commands gave int, not Command records"
+
+
+def test_a_plugin_that_is_slow_to_import_is_named(site):
+    site.add("zoo-slow", "slow_plugin", "import time\ntime.sleep(1.1)")
+    words = (
+        r"plugin slow_plugin: every command waits 1\.\d s for its import: .* skip it by ZOO_BLOCK=slow_plugin"
+    )
+    with pytest.warns(UserWarning, match=words):
+        assert loaded()["slow_plugin"].state == "loaded"
+
+
 def loaded(environ=None):
     return {plugin.name: plugin for plugin in loader.load_plugins(environ or {})}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, UserDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from zoo.architecture import Architecture
@@ -65,7 +65,8 @@ def _fewer_layers(recipe: Model) -> Model:
 class RuleEntry(Frozen):
     """One weight rule: what it is, the pattern of its tensors, and those of the parameters that they become.
 
-    `rule` is the name of its class with the other values that it was given: "Split(transpose=True)".
+    `rule` is the name of its class with the other values that it was given: "Split(transpose=True)". A rule that holds
+    others, such as those of one block, stands before the name of each: "OfBlock(spec=GatedDeltaNet): Split".
     """
 
     rule: str
@@ -79,13 +80,17 @@ def weight_rules(architecture: Architecture) -> dict[str, list[RuleEntry]]:
     Equal rules are listed once.
     """
     layouts = architecture.layouts | architecture.layouts_of("gguf")
-    found = {layout: list(dict.fromkeys(map(_entry, rules))) for layout, rules in layouts.items() if rules}
+    found = {
+        layout: list(dict.fromkeys(entry for rule in rules for entry in _entries(rule)))
+        for layout, rules in layouts.items()
+        if rules
+    }
     if found.get("mlx") == found.get("hf"):
         found.pop("mlx", None)
     return found
 
 
-def _entry(rule: Rule) -> RuleEntry:
+def _entries(rule: Rule) -> Iterator[RuleEntry]:
     # A plugin's rule without fields need not be a dataclass.
     fields = getattr(rule, "__dataclass_fields__", {})
     shown = [field for field in fields.values() if field.repr]
@@ -93,9 +98,23 @@ def _entry(rule: Rule) -> RuleEntry:
     defaults = {field.name: field.default for field in shown}
     source, target = values.pop("source", ""), values.pop("target", None)
     targets = values.pop("targets", ()) if target is None else (target,)
-    others = (f"{name}={value!r}" for name, value in values.items() if value != defaults[name])
+    held = [one for value in values.values() for one in _rules_in(value)]
+    others = (
+        f"{name}={value.__name__ if isinstance(value, type) else repr(value)}"
+        for name, value in values.items()
+        if value != defaults[name] and not _rules_in(value)
+    )
     name = type(rule).__name__
-    return RuleEntry(f"{name}({given})" if (given := ", ".join(others)) else name, source, targets)
+    name = f"{name}({given})" if (given := ", ".join(others)) else name
+    for one in held:
+        for entry in _entries(one):
+            yield RuleEntry(f"{name}: {entry.rule}", entry.source, entry.targets)
+    if not held:
+        yield RuleEntry(name, source, targets)
+
+
+def _rules_in(value: Any) -> list[Rule]:
+    return [one for one in value if isinstance(one, Rule)] if isinstance(value, tuple | list) else []
 
 
 def fused(rules: Sequence[Rule], paths: Iterable[str]) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import re
@@ -162,7 +163,7 @@ def ask(hub_id: str, nbytes: int) -> None:
         raise SourceError(f"{hub_id}: not downloaded")
 
 
-def notice(message: object, *_: object, **__: object) -> None:
+def notice(message: object) -> None:
     """Print one line to the error stream, with arguments of the library written as the command's options."""
     say(f"zoo: {_line(message)}")
 
@@ -249,7 +250,9 @@ def main() -> None:
         guard()
         listen()
         warnings.simplefilter("once", UserWarning)
-        warnings.showwarning = notice
+        # Each once: Python forgets which it has shown whenever a library changes its filters.
+        once = functools.cache(notice)
+        warnings.showwarning = lambda message, *_, **__: once(str(message))
         if "_ZOO_COMPLETE" in os.environ:
             from click.shell_completion import add_completion_class
 

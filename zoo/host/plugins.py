@@ -11,6 +11,7 @@ import contextlib
 import os
 import reprlib
 import sys
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -169,16 +170,27 @@ def _distribution(distribution: Distribution | None) -> tuple[str, str]:
         return "", ""
 
 
+SLOW = 1.0  # seconds of an import that every command waits for, from which on a third party's plugin is named
+
+
 def _load_plugin(plugin: Plugin, point: EntryPoint) -> None:
     """Import what the entry point names and collect what it gives; a failure is recorded in `plugin`."""
+    began = time.perf_counter()
     try:
         with contained():
             plugin.records = collect(point.load())
     except Exception as error:
         newer = _newer(plugin, error)
         plugin.state = "incompatible" if newer else "broken"
-        plugin.error = newer or in_words(error)
+        plugin.error = newer or in_words(error) + _place(error, plugin)
         plugin.traceback = _traceback_of(error)
+    seconds = time.perf_counter() - began
+    if seconds >= SLOW and not plugin.first_party:
+        warnings.warn(
+            f"plugin {plugin.name}: every command waits {seconds:.1f} s for its import: "
+            f"import what is heavy in the functions that need it, or skip it by ZOO_BLOCK={plugin.name}",
+            stacklevel=3,
+        )
 
 
 def _traceback_of(error: Exception) -> str | None:
@@ -189,6 +201,14 @@ def _traceback_of(error: Exception) -> str | None:
         return "".join(traceback.format_exception(error))
     except Exception:
         return None
+
+
+def _place(error: BaseException, plugin: Plugin) -> str:
+    """The innermost line of the plugin's own code that an error came through: " (/…/zoo_gptj/__init__.py, line 12)"."""
+    if isinstance(error, SyntaxError):  # it names its own
+        return ""
+    lines = [(frame, line) for frame, line in _frames(error) if _package_of(frame) == plugin.package]
+    return f" ({lines[-1][0].f_code.co_filename}, line {lines[-1][1]})" if lines and plugin.package else ""
 
 
 def _newer(plugin: Plugin, error: BaseException) -> str | None:
