@@ -55,6 +55,8 @@ def test_ranks_of_packed_models_write_what_one_does(tmp_path):
 def test_heads_that_do_not_divide_are_refused_in_one_line():
     done = launch(3, "-m", "zoo", "run", "llama", "text", "--parallel", "tensor")
     lines = zoo_lines(done)
-    assert lines and all("heads: 4 with 2 of keys and values cannot be divided" in line for line in lines)
+    assert lines and all(
+        "layers.0.mixer.heads: 4 does not divide evenly among 3 ranks" in line for line in lines
+    )
     assert set(exit_statuses(done)) == {0, 1, 2}  # of the ranks; the launcher's own is 0
     assert "Traceback" not in done.stderr

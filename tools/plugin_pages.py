@@ -248,11 +248,8 @@ def methods(name: str, thing: Any) -> list[str]:
         if key.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
             continue
         text = docstring(function)[0].rstrip()
-        shown = (
-            ""
-            if isinstance(value, property)
-            else signature(function).replace("(cls, ", "(").replace("(cls)", "()")
-        )
+        shown = "" if isinstance(value, property) else signature(function)
+        shown = re.sub(r"^\((?:cls|spec: Any)(?:, |(?=\)))", "(", shown)  # the class or object itself
         found.append(f"- `{name}.{key}{shown}`: {' '.join(text.split())}")
     return ["\n".join(found) + "\n"] if found else []
 

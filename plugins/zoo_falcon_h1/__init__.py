@@ -112,7 +112,7 @@ HALF_BILLION = sized(
     mlp_multipliers=[0.8838834764831844, 0.5859375],
     ssm_multipliers=[0.3535533905932738, 0.25, 0.3535533905932738, 0.5, 0.3535533905932738],
 )
-TINY = sized(layers=2, dim=64, heads=4, kv_heads=2, hidden=96, vocab_size=256) | dict(
+TINY = sized(layers=2, dim=64, heads=4, kv_heads=2, hidden=128, vocab_size=256) | dict(
     **dict(mamba_d_ssm=48, mamba_n_heads=6, mamba_d_state=6, mamba_n_groups=2),
     **dict(max_position_embeddings=128, key_multiplier=0.4, embedding_multiplier=3.0, lm_head_multiplier=0.5),
     **dict(mlp_multipliers=[0.9, 0.6], ssm_multipliers=[0.4, 0.3, 0.5, 0.6, 0.7]),

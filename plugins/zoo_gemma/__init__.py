@@ -152,7 +152,7 @@ POCKET = dict(
     vocab_size=2048,
 )
 
-TINY = POCKET | dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, head_dim=16, vocab_size=256)
+TINY = POCKET | dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, head_dim=16, vocab_size=256)
 
 GEMMA2_2B = dict(
     **sized(layers=26, dim=2304, heads=8, kv_heads=4, hidden=9216),

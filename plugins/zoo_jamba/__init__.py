@@ -138,7 +138,7 @@ FIRST = sized(layers=32, dim=4096, heads=32, kv_heads=8, hidden=14336, vocab_siz
     **dict(num_experts=16, num_experts_per_tok=2, max_position_embeddings=262144),
     **dict(mamba_d_state=16, mamba_d_conv=4, mamba_expand=2, mamba_dt_rank=256),
 )
-TINY = sized(layers=3, dim=48, heads=4, kv_heads=2, hidden=48, vocab_size=256) | dict(
+TINY = sized(layers=3, dim=64, heads=4, kv_heads=2, hidden=64, vocab_size=256) | dict(
     **dict(
         attn_layer_period=3, attn_layer_offset=1, num_experts=4, mamba_d_state=4, max_position_embeddings=128
     ),

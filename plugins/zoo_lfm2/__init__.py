@@ -130,7 +130,7 @@ def published(size, **numbers):
     return Preset(size.lower(), hub=f"LiquidAI/LFM2-{size}", config=config, licence="LFM Open License v1.0")
 
 
-TINY = sized(layers=3, dim=64, heads=4, hidden=96, attending=(1,), vocab_size=256) | dict(
+TINY = sized(layers=3, dim=64, heads=4, hidden=128, attending=(1,), vocab_size=256) | dict(
     num_key_value_heads=2, max_position_embeddings=128, block_auto_adjust_ff_dim=False
 )
 POCKET = TINY | dict(hidden_size=160, intermediate_size=480, vocab_size=2048)

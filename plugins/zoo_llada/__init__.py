@@ -117,7 +117,7 @@ POCKET = COMMON | dict(
     weight_tying=True,
 )
 
-TINY = POCKET | dict(d_model=64, mlp_hidden_size=96, n_layers=3, vocab_size=256)
+TINY = POCKET | dict(d_model=64, mlp_hidden_size=128, n_layers=3, vocab_size=256)
 
 EIGHT_BILLION = COMMON | dict(
     d_model=4096,

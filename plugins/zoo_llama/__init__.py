@@ -149,7 +149,7 @@ POCKET = sized(layers=4, dim=128, heads=4, kv_heads=2, hidden=384, vocab_size=20
 )
 
 # The smallest model with all its parts: what the conformance suite builds.
-TINY = POCKET | dict(hidden_size=64, intermediate_size=96, num_hidden_layers=3, vocab_size=256)
+TINY = POCKET | dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, vocab_size=256)
 
 # What the published 7B and 8B checkpoints of LLaMA 3 and Mistral have in common.
 EIGHT_BILLION = sized(layers=32, dim=4096, heads=32, kv_heads=8, hidden=14336, rms_norm_eps=1e-5)

@@ -209,7 +209,7 @@ MAMBA_GGUF = GGUF(
 )
 
 POCKET = dict(vocab_size=2048, hidden_size=160, num_hidden_layers=4, state_size=16)
-TINY = POCKET | dict(vocab_size=256, hidden_size=48, num_hidden_layers=2)
+TINY = POCKET | dict(vocab_size=256, hidden_size=64, num_hidden_layers=2)
 PUBLISHED = dict(vocab_size=50280, state_size=16, conv_kernel=4, expand=2, layer_norm_epsilon=1e-5)
 
 

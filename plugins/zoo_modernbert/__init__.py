@@ -92,7 +92,7 @@ def sized(layers, dim, heads, hidden, **numbers):
 
 BASE = sized(layers=22, dim=768, heads=12, hidden=1152, vocab_size=50368)
 LARGE = sized(layers=28, dim=1024, heads=16, hidden=2624, vocab_size=50368)
-TINY = sized(layers=4, dim=64, heads=4, hidden=96, vocab_size=256)
+TINY = sized(layers=4, dim=64, heads=4, hidden=128, vocab_size=256)
 TINY |= dict(local_attention=6, max_position_embeddings=128)
 POCKET = TINY | dict(hidden_size=128, intermediate_size=256, vocab_size=2048)
 

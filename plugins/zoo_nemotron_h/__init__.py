@@ -174,7 +174,7 @@ NANO = dict(
 )
 TINY = dict(
     model_type="nemotron_h",
-    **dict(vocab_size=256, hidden_size=64, intermediate_size=96, max_position_embeddings=128),
+    **dict(vocab_size=256, hidden_size=64, intermediate_size=128, max_position_embeddings=128),
     **dict(num_attention_heads=4, num_key_value_heads=2, head_dim=16, hybrid_override_pattern="M-*-M"),
     **dict(mamba_num_heads=4, mamba_head_dim=16, ssm_state_size=6, n_groups=2),
 )

@@ -16,19 +16,17 @@ from zoo.testing.subjects import random_texts, randomise, same
 from zoo.testing.threads import run_ranks
 from zoo_translation.recipes import RelativeBias
 
-UNEVEN = model(Attention(heads=9, kv_heads=3, head_dim=8, bias=True, output_bias=True), dim=72)
+THREE = model(Attention(heads=9, kv_heads=3, head_dim=8, bias=True, output_bias=True), dim=72)
 REPEATED = Attention(
     heads=4, kv_heads=2, head_dim=12, query_norm=JointRMSNorm(heads=4), key_norm=JointRMSNorm(heads=2)
 )
-BIASED = model(Attention(heads=6, kv_heads=3, head_dim=8), relative=RelativeBias(heads=6))
 RECIPES = {
-    "uneven numbers": (UNEVEN, 2),
-    "biases, added once": (UNEVEN.change_layers(feedforward=MLP(hidden=31)), 3),
+    "three groups": (THREE, 3),
+    "biases, added once": (THREE.change_layers(feedforward=MLP(hidden=30)), 3),
     "one mean of all heads": (model(REPEATED), 2),
     "one mean of all heads, of which some are repeated": (model(REPEATED), 4),
-    "a bias of scores": (BIASED, 2),
-    "a bias of scores of uneven numbers": (model(Attention(5, head_dim=8), relative=RelativeBias(5)), 2),
-    "a tied head": (UNEVEN.change(head={"tied": True}), 3),
+    "a bias of scores": (model(Attention(6, 2, head_dim=8), relative=RelativeBias(6)), 2),
+    "a tied head": (THREE.change(head={"tied": True}), 3),
 }
 
 

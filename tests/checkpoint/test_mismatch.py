@@ -37,11 +37,11 @@ def test_both_sides_and_the_nearest_names(refused):
     line = refused(tensors=renamed("gate_proj", "gate"))
     missing, unexpected = line.split("; ")
     assert missing == (
-        "missing tensors model.layers.{i}.mlp.gate_proj.weight (for layers.{i}.feedforward.gate.weight, i = 0…2) (96, 64) "
+        "missing tensors model.layers.{i}.mlp.gate_proj.weight (for layers.{i}.feedforward.gate.weight, i = 0…2) (128, 64) "
         "[nearest: model.layers.{i}.mlp.gate.weight]"
     )
     assert unexpected == (
-        "unexpected tensors model.layers.{i}.mlp.gate.weight (i = 0…2) (96, 64), which no rule takes "
+        "unexpected tensors model.layers.{i}.mlp.gate.weight (i = 0…2) (128, 64), which no rule takes "
         "[nearest rule: [model.]layers.{i}.mlp.gate_proj.*]"
     )
 
@@ -70,7 +70,7 @@ def test_shapes_are_told_once_for_all_layers(refused):
         "tensors model.layers.{i}.mlp.up_proj.weight (for layers.{i}.feedforward.up.weight, i = 0…2): "
         in line
     )
-    assert "expected shape (90, 64), found (96, 64)" in line
+    assert "expected shape (90, 64), found (128, 64)" in line
 
 
 def test_a_part_of_a_fused_tensor_is_told_by_the_whole(refused):

@@ -9,23 +9,18 @@ import pickle
 import mlx.core as mx
 import mlx.nn as nn
 import pytest
-from mlx.utils import tree_flatten, tree_map
+from mlx.utils import tree_flatten
 
 import zoo
-from zoo import recipe, runtime
-from zoo.blocks.attention import AttentionPart
+from zoo import runtime
 from zoo.blocks.joined import joined_arrays
-from zoo.blocks.norm import RMSNorm
-from zoo.blocks.position import RoPE
 from zoo.blocks.quantized import FLOATS
-from zoo.cache import KVCache
 from zoo.checkpoint.convert import convert
 from zoo.compiled_step import compiled_step
 from zoo.compiled_step.compiler import StepCompiler
 from zoo.inspect.tracing import trace
-from zoo.runtime import device, operations, ranks
+from zoo.runtime import device, operations
 from zoo.testing import same, subject
-from zoo.testing.threads import run_ranks
 
 PREPARED = (
     "llama",
@@ -63,34 +58,6 @@ def test_vectors_as_columns_give_the_models_logits(name, monkeypatch):
     monkeypatch.setattr(runtime, "prefers_columns", lambda rows, shape: True)
     made = subject(name)
     same(*both(made.model, made.tokens[:, :9]), "the logits")
-
-
-# Heads, those that share keys and values, and those of the first group that another rank has.
-PARTS = [(5, 3, 0), (4, 3, 2), (6, 8, 4), (3, 8, 6), (2, 8, 7), (9, 8, 0), (4, 4, 2)]
-
-
-@pytest.mark.parametrize("rows", [1, 2])
-@pytest.mark.parametrize("normed", [False, True])
-@pytest.mark.parametrize(("heads", "group", "first"), PARTS)
-def test_heads_of_a_shared_group_have_their_own_outputs_alone(heads, group, first, normed, rows):
-    groups = -(-(first + heads) // group)
-    spec = recipe.AttentionPart(heads=heads, kv_heads=groups, head_dim=8, group=group, first=first)
-    block = AttentionPart(
-        spec,
-        dim=24,
-        rope=RoPE(recipe.RoPE(), dim=8),
-        query_norm=RMSNorm(recipe.RMSNorm(), dim=8) if normed else None,
-        key_norm=RMSNorm(recipe.RMSNorm(), dim=8) if normed else None,
-    )
-    block.update(tree_map(lambda array: mx.random.normal(array.shape), block.parameters()))
-    text, x = mx.random.normal((rows, 3, 24)), mx.random.normal((rows, 1, 24))
-    caches = KVCache(), KVCache()
-    for cache in caches:
-        block(text, cache=cache)
-    made = StepCompiler(block, joins=True)
-    made.positions.next = 3
-    step = made.compile(block)
-    same(block(x, cache=caches[0])[:, 0], step(x[:, 0], None, caches[1]), "the outputs")
 
 
 def test_some_numbers_of_vectors_are_columns_and_on_no_gpu(monkeypatch, cpu):
@@ -153,20 +120,6 @@ def test_floats_of_a_packed_model_become_column_major(reordering, tmp_path):
     layer = loaded.model.layers[0].feedforward.up
     assert is_column_major(layer[FLOATS]) and not is_column_major(layer.weight)
     same(*both(loaded.model, tokens), "the logits")
-
-
-@pytest.mark.parametrize("keeps_floats", [0, 1])
-def test_ranks_add_the_residual_once_when_one_alone_keeps_floats(keeps_floats, tmp_path):
-    convert("llama", tmp_path / "packed", quantize="8", group_size=32)
-    tokens = mx.arange(18).reshape(2, 9)
-    expected, _ = both(zoo.load(tmp_path / "packed").model, tokens)
-    mx.eval(expected)
-
-    def run():
-        loaded = zoo.load(tmp_path / "packed", parallel="tensor", unpack=ranks.rank() == keeps_floats)
-        same(both(loaded.model, tokens)[1], expected, "the logits of the step")
-
-    run_ranks(2, run)
 
 
 def test_a_matrix_that_was_replaced_is_not_reordered(reordering):

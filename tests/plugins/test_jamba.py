@@ -39,7 +39,7 @@ def test_layers_are_named_or_counted_off():
 
 def test_dt_and_B_and_C_are_normalised_before_they_are_used():
     mixer = subject("jamba").model.layers[0].mixer
-    x = mx.random.normal((1, 5, 96), key=mx.random.key(0))
+    x = mx.random.normal((1, 5, 128), key=mx.random.key(0))
     dt, B, C = mixer.project(x)
     for part, weight in ((dt, mixer.dt_norm), (B, mixer.B_norm), (C, mixer.C_norm)):
         assert mx.allclose(mx.square(part / weight).mean(axis=-1), mx.array(1.0), rtol=1e-2)

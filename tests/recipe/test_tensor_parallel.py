@@ -1,5 +1,6 @@
 """How parts of a model are divided among ranks."""
 
+import re
 from dataclasses import dataclass, replace
 
 import pytest
@@ -7,7 +8,6 @@ import pytest
 from zoo.errors import RecipeError
 from zoo.recipe import (
     Attention,
-    AttentionPart,
     Cut,
     Decoder,
     Embedding,
@@ -30,86 +30,16 @@ from zoo_translation.recipes import RelativeBias
 
 def model(mixer, dim=48, vocab=101, **parts):
     norm = RMSNorm()
-    layer = Layer(mixer=mixer, mixer_norm=norm, feedforward=GatedMLP(hidden=50), feedforward_norm=norm)
+    layer = Layer(mixer=mixer, mixer_norm=norm, feedforward=GatedMLP(hidden=48), feedforward_norm=norm)
     return Decoder(Embedding(vocab, dim), repeat(layer, 2), norm, Head(), **parts)
 
 
-def test_numbers_of_heads_may_be_uneven():
-    """By groups or by heads, whichever leaves fewer weights to the rank with most of them."""
+def test_each_rank_has_equally_many_heads_and_the_keys_that_they_read():
     attention = Attention(heads=9, kv_heads=3, head_dim=8)
-    halves = [divided(attention, 72, Share(rank, 2)) for rank in (0, 1)]
-    assert [half.spec for half in halves] == [
-        AttentionPart(heads=4, kv_heads=2, head_dim=8, group=3, first=0),
-        AttentionPart(heads=5, kv_heads=2, head_dim=8, group=3, first=1),
-    ]
-    assert [half.cuts["query.weight"].ranges for half in halves] == [((0, 32),), ((32, 72),)]
-    assert [half.cuts["key.weight"].ranges for half in halves] == [((0, 16),), ((8, 24),)]
-    groups = Attention(heads=32, kv_heads=8, head_dim=8)
-    heads = [divided(groups, 256, Share(rank, 3)).spec for rank in range(3)]
-    assert heads == [Attention(heads=4 * count, kv_heads=count, head_dim=8) for count in (2, 3, 3)]
-
-
-def test_ranks_take_turns_with_the_larger_shares_of_layers():
-    """Of ranks that have 4 and 5 heads of a layer, the other has 5 of the next. Even layers do not change that."""
-    uneven = model(Attention(heads=9, kv_heads=3, head_dim=8), dim=72, vocab=100)
-    even = uneven.layers[0].change(mixer=Attention(heads=8, head_dim=8))
-    stack = uneven.change(layers=(uneven.layers[0], even, uneven.layers[0], even, *uneven.layers))
-    parts = [divided(stack, 72, Share(rank, 2)) for rank in (0, 1)]
-    assert [[layer.mixer.heads for layer in part.spec.layers] for part in parts] == [
-        [4, 4, 5, 4, 4, 5],
-        [5, 4, 4, 4, 5, 4],
-    ]
-    assert parts[0].spec.parameters(72) == parts[1].spec.parameters(72)
-    queries = [[part.cuts[f"layers.{layer}.mixer.query.weight"] for layer in (0, 1, 2)] for part in parts]
-    assert queries[0] == [Cut(-2, ((0, 32),)), Cut(-2, ((0, 32),)), Cut(-2, ((32, 72),))]
-    assert queries[1] == [Cut(-2, ((32, 72),)), Cut(-2, ((32, 64),)), Cut(-2, ((0, 32),))]
-
-
-@pytest.mark.parametrize("count, shares", [(4, [1, 1, 2]), (5, [1, 2, 2])])
-def test_three_ranks_have_equally_many_heads_of_three_layers(count, shares):
-    """Each has the odd share once, be it the largest or the smallest. The hidden units are rotated with the heads."""
-    one = model(Attention(heads=count, head_dim=12))
-    layers = one.change_layers(feedforward=GatedMLP(hidden=48)).layers * 3
-    parts = [divided(one.change(layers=layers), 48, Share(rank, 3)).spec for rank in range(3)]
-    heads = [[layer.mixer.heads for layer in part.layers] for part in parts]
-    assert [sum(one[:3]) for one in heads] == [sum(one[3:]) for one in heads] == [count] * 3
-    assert all(sorted(layer) == shares for layer in zip(*heads, strict=True))
-
-
-@dataclass(frozen=True)
-class FirstKeys(Attention):
-    """Attention that gives its keys to later layers, or takes theirs."""
-
-    name = "first-keys"
-    divided = Attention.divided
-    takes_keys: bool = False
-
-    @property
-    def gives(self):
-        return () if self.takes_keys else ("keys",)
-
-    @property
-    def takes(self):
-        return ("keys",) if self.takes_keys else ()
-
-
-def test_layers_that_share_what_is_divided_by_heads_take_no_turns():
-    """A layer needs the keys of its own heads from another, and one bias of scores is for the heads of all layers."""
-    mixer = FirstKeys(heads=5, head_dim=8)
-    giving = model(mixer, dim=40)
-    both = giving.change(
-        layers=(giving.layers[0], giving.layers[1].change(mixer=mixer.change(takes_keys=True)))
-    )
-    biased = model(Attention(heads=5, head_dim=8), dim=40, relative=RelativeBias(heads=5))
-    for recipe in (both, biased):
-        assert [layer.mixer.heads for layer in divided(recipe, 40, Share(0, 2)).spec.layers] == [2, 2]
-    assert [layer.mixer.heads for layer in divided(giving, 40, Share(0, 2)).spec.layers] == [2, 3]
-
-
-@pytest.mark.parametrize("wrong", [dict(kv_heads=3), dict(heads=2, kv_heads=1), dict(first=3)])
-def test_heads_of_a_rank_are_in_some_groups(wrong):
-    with pytest.raises(RecipeError, match=r"kv_heads: \d, but \d heads after \d are in \d groups of 3"):
-        AttentionPart(**dict(heads=4, kv_heads=2, head_dim=8, group=3, first=1) | wrong)
+    parts = [divided(attention, 72, Share(rank, 3)) for rank in range(3)]
+    assert {part.spec for part in parts} == {Attention(heads=3, kv_heads=1, head_dim=8)}
+    assert [part.cuts["query.weight"].ranges for part in parts] == [((0, 24),), ((24, 48),), ((48, 72),)]
+    assert [part.cuts["key.weight"].ranges for part in parts] == [((0, 8),), ((8, 16),), ((16, 24),)]
 
 
 def test_ranks_beyond_the_keys_repeat_them():
@@ -118,23 +48,32 @@ def test_ranks_beyond_the_keys_repeat_them():
     assert kept == [((0, 4),), ((0, 4),), ((4, 8),), ((4, 8),)]
 
 
-@pytest.mark.parametrize("ranks", [3, 5])
-def test_heads_that_cannot_be_divided_are_named(ranks):
-    with pytest.raises(RecipeError, match=r"^layers\.0\.mixer\.(kv_)?heads: .* among \d ranks; use fewer"):
-        recipe = model(Attention(heads=4, kv_heads=2, head_dim=12))
-        divided(recipe, 48, Share(0, ranks))
+UNEVEN = {
+    "heads": (Attention(heads=9, kv_heads=3, head_dim=8), "mixer.heads: 9", 2),
+    "groups": (Attention(heads=6, kv_heads=3, head_dim=8), "mixer.kv_heads: 3", 2),
+    "fewer groups than ranks": (Attention(heads=12, kv_heads=4, head_dim=8), "mixer.kv_heads: 4", 6),
+    "hidden units": (Attention(heads=10, head_dim=8), "feedforward.hidden: 48", 5),
+}
+
+
+@pytest.mark.parametrize(("mixer", "field", "ranks"), UNEVEN.values(), ids=UNEVEN)
+def test_what_does_not_divide_evenly_is_named_with_the_ways_that_work(mixer, field, ranks):
+    recipe, share = model(mixer), Share(0, ranks)
+    message = f"layers.0.{field} does not divide evenly among {ranks} ranks; use another number of ranks, "
+    with pytest.raises(RecipeError, match=f"^{re.escape(message)}`parallel` pipeline, or data for"):
+        divided(recipe, 48, share)
+    whole = recipe.change(layers=recipe.layers * 3)
+    assert division_of(whole, "auto", share).absent, "it is divided in stages"
 
 
 def test_packed_matrices_are_divided_by_whole_groups():
-    mlp = GatedMLP(hidden=96)
-    assert [divided(mlp, 32, Share(rank, 2, group=32)).spec.hidden for rank in (0, 1)] == [32, 64]
+    mlp, heads = GatedMLP(hidden=96), Attention(heads=8, head_dim=16)
+    assert divided(mlp, 32, Share(2, 3, group=32)).spec.hidden == 32
     with pytest.raises(
-        RecipeError, match=r"hidden: 96, in whole groups of 32 for packed matrices,.* 4 ranks"
+        RecipeError, match=r"hidden: 96, in whole groups of 32 for packed matrices,.* 2 ranks"
     ):
-        divided(mlp, 32, Share(0, 4, group=32))
-    heads = Attention(heads=8, head_dim=16)
-    cut = [divided(heads, 128, Share(rank, 2, group=64)).spec.heads for rank in (0, 1)]
-    assert cut == [4, 4]
+        divided(mlp, 32, Share(0, 2, group=32))
+    assert [divided(heads, 128, Share(rank, 2, group=64)).spec.heads for rank in (0, 1)] == [4, 4]
     with pytest.raises(RecipeError, match="heads: 8, in whole groups of 4 for packed matrices,"):
         divided(heads, 128, Share(0, 4, group=64))
 
@@ -171,9 +110,6 @@ def test_a_bias_of_scores_is_divided_as_the_heads_of_its_layers():
         part = divided(t5, t5.dim, Share(rank, 2))
         assert part.spec.encoder.relative.heads == part.spec.encoder.layers[0].mixer.heads
         assert part.cuts["encoder.relative.weight"].ranges == (part.heads["encoder.layers.0.mixer"],)
-    uneven = model(Attention(heads=6, kv_heads=3, head_dim=8), relative=RelativeBias(heads=6))
-    parts = [divided(uneven, 48, Share(rank, 2)).spec for rank in (0, 1)]
-    assert [(part.relative.heads, part.layers[0].mixer.heads) for part in parts] == [(3, 3), (3, 3)]
 
 
 @dataclass(frozen=True)
@@ -200,12 +136,12 @@ def test_a_bias_of_scores_is_whole_where_attention_is_and_refused_where_they_wou
         divided(model(Attention(heads=4, head_dim=12), relative=WholeBias(heads=4)), 48, Share(0, 2))
 
 
-def test_whole_experts_may_be_uneven_and_are_numbered_as_the_router_does():
-    mixture = MoE(Router(5, top_k=2), Experts(5, hidden=10, bias=True))
+def test_whole_experts_are_numbered_as_the_router_does():
+    mixture = MoE(Router(6, top_k=2), Experts(6, hidden=10, bias=True))
     parts = [divided(mixture, 8, Share(rank, 2, whole_experts=True)) for rank in (0, 1)]
-    assert [(part.spec.experts.first, part.spec.experts.count) for part in parts] == [(0, 2), (2, 3)]
-    assert [part.spec.router.experts for part in parts] == [5, 5]
-    assert parts[1].cuts["experts.down.bias"] == Cut(0, ((2, 5),)) and not parts[1].once
+    assert [(part.spec.experts.first, part.spec.experts.count) for part in parts] == [(0, 3), (3, 3)]
+    assert [part.spec.router.experts for part in parts] == [6, 6]
+    assert parts[1].cuts["experts.down.bias"] == Cut(0, ((3, 6),)) and not parts[1].once
     assert sum(part.spec.flops(8, 1) - part.spec.router.flops(8, 1) for part in parts) == (
         mixture.flops(8, 1) - mixture.router.flops(8, 1)
     )
@@ -214,5 +150,5 @@ def test_whole_experts_may_be_uneven_and_are_numbered_as_the_router_does():
 def test_a_model_without_experts_is_not_divided_by_them():
     with pytest.raises(RecipeError, match="the model has no experts that are divided among ranks"):
         division_of(model(Attention(heads=4, head_dim=12)), "experts", Share(0, 2))
-    with pytest.raises(RecipeError, match=r"experts\.count: 3 cannot be divided among 4 ranks"):
-        divided(MoE(Router(3, 1), Experts(3, hidden=8)), 8, Share(0, 4, whole_experts=True))
+    with pytest.raises(RecipeError, match=r"experts\.count: 3 does not divide evenly among 2 ranks"):
+        divided(MoE(Router(3, 1), Experts(3, hidden=8)), 8, Share(0, 2, whole_experts=True))

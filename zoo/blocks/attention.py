@@ -5,14 +5,13 @@ Axes: B batch, T query length, S key or source length, D width, H heads, G key/v
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 
 from zoo import recipe, runtime
-from zoo.blocks.mask import Mask, by_head
+from zoo.blocks.mask import Mask
 from zoo.blocks.position import RoPE
 from zoo.cache import Cache, CachePolicy, CrossCache, KVCache, WindowCache
 
@@ -115,53 +114,6 @@ class Attention(MultiHeadAttention):
         if self.rope is None:
             return x
         return self.rope(x, offset, least_length) if least_length else self.rope(x, offset)
-
-
-class AttentionPart(Attention):
-    """The heads that this rank has, where other ranks have some heads of its first or last group."""
-
-    spec: recipe.AttentionPart
-
-    def __init__(self, spec: recipe.AttentionPart, *, dim: int, index: int = 0, **parts: Any) -> None:
-        super().__init__(spec, dim=dim, index=index, **parts)
-        group, before = spec.group, spec.first
-        # Heads of the first group that are on another rank, and of the last.
-        self.others = before, self.kv_heads * group - before - self.heads
-        ends = sorted({0, group - before, (self.kv_heads - 1) * group - before, self.heads})
-        # Slices of the heads, each with the slice of the keys' heads that they read.
-        self._pieces = [
-            (slice(first, last), slice((first + before) // group, -(-(last + before) // group)))
-            for first, last in pairwise(ends)
-        ]
-
-    @property
-    def joins(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The projections in the order of their joined product. Keys come first where heads before the queries are missing."""
-        return ("key", "query", "value") if self.others[0] else ("query", "key", "value")
-
-    def mix(self, queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
-        """softmax(Q Kᵀ · scale + mask) V: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K).
-
-        The first group, the whole ones and the last by themselves. For one token all at once: that takes fewer operations.
-        """
-        if queries.shape[2] == 1:
-            mask = self.with_others(mask) if by_head(mask) else mask
-            return self.without_others(super().mix(self.with_others(queries), keys, values, mask))
-        mixed = [
-            super(AttentionPart, self).mix(
-                queries[:, own], keys[:, some], values[:, some], mask[:, own] if by_head(mask) else mask
-            )
-            for own, some in self._pieces
-        ]
-        return mx.concatenate(mixed, axis=1)
-
-    def with_others(self, x: mx.array) -> mx.array:  # (B, H, …) -> (B, G·group, …)
-        """Pad queries, or a mask that differs by head, to whole groups, with zeros for the heads of other ranks."""
-        return mx.pad(x, [(0, 0), self.others, (0, 0), (0, 0)])
-
-    def without_others(self, mixed: mx.array) -> mx.array:  # (B, G·group, 1, K) -> (B, H, 1, K)
-        """The outputs of this rank's own heads."""
-        return mixed[:, self.others[0] : self.others[0] + self.heads]
 
 
 def caches_unrotated_keys(rope: nn.Module | None, cache: Any) -> bool:

@@ -7,7 +7,7 @@ keys `start` … `length + T − 1`.
 from __future__ import annotations
 
 import math
-from typing import TypeAlias, TypeGuard
+from typing import TypeAlias
 
 import mlx.core as mx
 
@@ -102,8 +102,3 @@ def biased(mask: Mask, bias: mx.array) -> mx.array:
     if mask is None:
         return bias
     return mx.where(dense(mask, *bias.shape[-2:]), bias, -math.inf)
-
-
-def by_head(mask: Mask) -> TypeGuard[mx.array]:
-    """Whether a mask has scores for each head, (B or 1, H, T, S)."""
-    return isinstance(mask, mx.array) and mask.ndim == 4 and mask.shape[1] > 1

@@ -19,7 +19,6 @@ from zoo import runtime
 from zoo.blocks.joined import joined_arrays, kind, multiplied
 from zoo.blocks.quantized import FLOATS, DequantizableLayer, QuantizedLinear, quantize_arguments
 from zoo.blocks.ranked import Connected
-from zoo.runtime import ranks
 
 Function = Callable[..., Any]
 SHARES = 64  # in which large matrices are copied to column-major order, one share a token
@@ -182,7 +181,7 @@ class Matrix:
 
 
 class Accumulating:
-    """A function that can add its output to a residual in the operation that computes it: a product, or a sum over ranks."""
+    """A function that can add its output to a residual in the operation that computes it, a product."""
 
     def __init__(self, function: Function) -> None:
         """`function(x, *inputs, residual=None)` gives its output, or the sum of `residual` and its output."""
@@ -218,32 +217,12 @@ def connected(function: Function | None, module: nn.Module) -> Function | None:
     if function is None or not isinstance(module, Connected):
         return function
     before, after = type(module).before, type(module).after
-    if before is None and after is ranks.all_sum:
-        return _summed(function)
 
     def call(x: mx.array, *inputs: Any) -> Any:
         y = function(x if before is None else before(x), *inputs)
         return y if after is None else after(y)
 
     return call
-
-
-def _summed(part: Function) -> Accumulating:
-    """The sum of a function's outputs on all ranks.
-
-    In float32, rank 0 adds the residual to its own output, before the sum. All ranks must agree on that, so it depends on the
-    dtype alone: one rank may keep floats of a packed matrix, and another have no room for them.
-    """
-    add, first = adding(part), ranks.rank() == 0
-
-    def summed(x: mx.array, *inputs: Any, residual: mx.array | None = None) -> mx.array:
-        if residual is None:
-            return ranks.all_sum(part(x, *inputs))
-        if residual.dtype != mx.float32:
-            return residual + ranks.all_sum(part(x, *inputs))
-        return ranks.all_sum(add(residual, x, *inputs) if first else part(x, *inputs))
-
-    return Accumulating(summed)
 
 
 def product(layer: nn.Module, arrays: Mapping[str, mx.array], matrix: Matrix) -> Function:

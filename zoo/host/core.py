@@ -51,7 +51,6 @@ BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
     },
     "attention": {
         recipe.Attention: "multi-head and grouped-query attention",
-        recipe.AttentionPart: "one rank's heads of grouped-query attention",
         recipe.CrossAttention: "cross-attention over the encoder's output",
     },
     "feedforward": {

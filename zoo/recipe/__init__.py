@@ -8,7 +8,7 @@ Every spec answers two questions in plain arithmetic, for a width `dim`: how man
 write a recipe as JSON and read it back.
 """
 
-from zoo.recipe.attention import Attention, AttentionPart, CrossAttention
+from zoo.recipe.attention import Attention, CrossAttention
 from zoo.recipe.division import Cut, Division, Share, inputs, outputs
 from zoo.recipe.experts import Experts, MoE, Router
 from zoo.recipe.models import (
@@ -43,7 +43,6 @@ __all__ = [
     "ACTIVATIONS",
     "MLP",
     "Attention",
-    "AttentionPart",
     "CrossAttention",
     "CrossLayer",
     "Cut",

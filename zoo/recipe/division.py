@@ -11,7 +11,7 @@ from zoo.errors import RecipeError
 from zoo.frozen import Frozen, frozen
 
 Range = tuple[int, int]
-INSTEAD = "use fewer ranks, or `parallel` pipeline"
+INSTEAD = "use another number of ranks, `parallel` pipeline, or data for a file of prompts"
 
 
 @frozen()
@@ -40,17 +40,17 @@ class Share(Frozen):
     whole_experts: bool = False
 
     def of(self, name: str, count: int, unit: int = 1) -> Range:
-        """The first of `count`, and the one after the last, that this rank has, in whole units.
+        """The first of `count`, and the one after the last, that this rank has: as many on each, in whole units.
 
-        The ranks' numbers of units differ by at most one. RecipeError, naming `name`, where a rank would have none.
+        RecipeError, naming `name`, where they do not divide evenly.
         """
-        units = count // unit
-        if count % unit or units < self.ranks:
+        if count % (unit * self.ranks):
             packed = f", in whole groups of {unit} for packed matrices," if unit > 1 else ""
             raise RecipeError(
-                f"{name}: {count}{packed} cannot be divided among {self.ranks} ranks; {INSTEAD}"
+                f"{name}: {count}{packed} does not divide evenly among {self.ranks} ranks; {INSTEAD}"
             )
-        return units * self.rank // self.ranks * unit, units * (self.rank + 1) // self.ranks * unit
+        each = count // self.ranks
+        return self.rank * each, (self.rank + 1) * each
 
     def inputs(self, name: str, count: int, width: int = 1) -> Range:
         """This rank's range of `count` items, each of which is `width` inputs of a matrix. Packed groups are not cut.
@@ -58,13 +58,6 @@ class Share(Frozen):
         RecipeError as for `of`.
         """
         return self.of(name, count, 1 if count * width % self.group else self.group // gcd(self.group, width))
-
-    def check_inputs(self, name: str, inputs: Range) -> None:
-        """RecipeError, naming `name`, where a range of a matrix's inputs cuts through a packed group."""
-        if any(end % self.group for end in inputs):
-            raise RecipeError(
-                f"{name}: {self.ranks} ranks would cut through groups of {self.group} packed numbers; {INSTEAD}"
-            )
 
 
 @frozen()

@@ -5,7 +5,8 @@ is divided where its own parts are, or else whole on every rank. The method hold
 whose module may have parameters of its own, says that it is divided alike by `divided = Attention.divided`; without that its
 part stays whole, which is correct, though no smaller.
 
-Ranks take turns with the larger shares: what rank 0 has of the first layer, rank 1 may have of the second.
+A part that says how it is divided is refused where the ranks would not have equally much of it. Only the rows of the
+vocabulary may be fewer on the last ranks.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from dataclasses import fields, replace
 from typing import Any
 
 from zoo.errors import RecipeError
-from zoo.recipe.division import INSTEAD, Division, Share, joined
+from zoo.recipe.division import INSTEAD, Division, Share, inputs, joined, outputs
 from zoo.recipe.spec import Spec
 
-Key = tuple[int, int, int]  # of a part's division: the identity of its spec, its width, and the rank
+Key = tuple[int, int]  # of a part's division: the identity of its spec, and its width
 
 
 def divided(spec: Spec, dim: int, share: Share, path: str = "") -> Division:
@@ -35,7 +36,7 @@ def divided(spec: Spec, dim: int, share: Share, path: str = "") -> Division:
 
 def _divided(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Division]) -> Division:
     """The division of a part. Its names are relative to the part. `known` caches divisions."""
-    key = id(spec), dim, share.rank
+    key = id(spec), dim
     if key not in known:
         known[key] = _declared(spec, dim, share, path) or _of_parts(spec, dim, share, path, known)
     return known[key]
@@ -54,15 +55,13 @@ def _of_parts(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Di
     """A part that is divided where its parts are."""
     found: dict[str, Division] = {}
     by_heads = {field.name for field in fields(spec) if field.metadata.get("by_heads")}
-    turns = _turns(spec, dim, share, path, known)
     for below, part in sorted(spec.children(), key=lambda child: child[0] in by_heads):  # these last
         width = spec.width(below.partition(".")[0], dim)
         where = f"{path}.{below}" if path else below
         if below in by_heads:
             found[below] = _by_heads(part, width, share, where, spec, list(found.values()))
         else:
-            own = replace(share, rank=turns.get(below, share.rank))
-            found[below] = _divided(part, width, own, where, known).below(below)
+            found[below] = _divided(part, width, share, where, known).below(below)
     division = joined(spec, *found.values())
     changes: dict[str, Any] = {}
     for name, value in spec.parts() if division.cuts else ():
@@ -71,38 +70,6 @@ def _of_parts(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Di
         else:
             changes[name] = found[name].spec
     return replace(division, spec=spec.change(**changes) if changes else spec)
-
-
-def _turns(spec: Spec, dim: int, share: Share, path: str, known: dict[Key, Division]) -> dict[str, int]:
-    """Which share of each layer this rank has: the number of the share, by the layer's path below `spec`.
-
-    Share 0 is that of rank 0, and so on, where the layer divides evenly. Other shares are rotated, so that all ranks have about
-    equally many parameters of the layers up to this one. Nothing is rotated in a stack whose layers share something that is
-    divided by heads: a value that one layer gives to another, or scores that are added in every layer.
-    """
-    layers = {below: part for below, part in spec.children() if part.kind == "layer" and "." in below}
-    shared = any(layer.takes for layer in layers.values()) or any(
-        field.metadata.get("by_heads") and getattr(spec, field.name) is not None for field in fields(spec)
-    )
-    if shared or share.ranks == 1:
-        return {}
-    totals, turns = [0] * share.ranks, {}
-    known_sizes: list[tuple[Spec, list[int]]] = []
-    for below, layer in layers.items():
-        width, where = spec.width(below.partition(".")[0], dim), f"{path}.{below}" if path else below
-        sizes = next((sizes for other, sizes in known_sizes if other == layer), [])
-        if not sizes:
-            every = (replace(share, rank=rank) for rank in range(share.ranks))
-            parts = [_divided(layer, width, one, where, known).spec for one in every]
-            sizes = [part.parameters(width) for part in parts]
-            known_sizes.append((layer, sizes))
-        shifted = [
-            [total + size for total, size in zip(totals, sizes[shift:] + sizes[:shift], strict=True)]
-            for shift in range(share.ranks)
-        ]
-        totals = min(shifted, key=lambda totals: sorted(totals, reverse=True))
-        turns[below] = (share.rank + shifted.index(totals)) % share.ranks
-    return turns
 
 
 def _by_heads(
@@ -120,4 +87,33 @@ def _by_heads(
     division = _divided(part, width, share, where, {}).below(name)
     if share.heads is not None and not division.cuts:
         raise RecipeError(f"{where}: {part.block()} does not say how it is divided by heads; {INSTEAD}")
+    return division
+
+
+def divide_heads(spec: Any, dim: int, share: Share) -> Division:
+    """What a rank has of self- or cross-attention: as many heads as other ranks, with the key/value heads that these read.
+
+    With more ranks than key/value heads, several ranks have the same one. A norm over all heads is divided with them.
+    """
+    groups, width = spec.kv_heads or spec.heads, spec.head_width(dim)
+    heads = share.inputs("heads", spec.heads, width)
+    if share.ranks % groups:
+        kv_heads = share.of("kv_heads", groups)
+    else:
+        first = heads[0] * groups // spec.heads
+        kv_heads = first, first + 1
+    queries, keys = ((first * width, last * width) for first, last in (heads, kv_heads))
+    division = Division(
+        spec.change(heads=heads[1] - heads[0], kv_heads=kv_heads[1] - kv_heads[0], head_dim=width),
+        outputs("query", queries) | outputs("key", keys) | outputs("value", keys) | inputs("output", queries),
+        once=("output.bias",),
+        sums=("",),
+        heads={"": heads},
+    )
+    for name, own_heads in (("query_norm", heads), ("key_norm", kv_heads)):
+        norm = getattr(spec, name, None)
+        part = norm and divided(norm, width, replace(share, heads=own_heads), name)
+        if part and part.cuts:
+            changed = division.spec.change(**{name: part.spec})
+            division = replace(division, spec=changed, cuts={**division.cuts, **part.cuts})
     return division

@@ -2,7 +2,7 @@
 
 A pass takes the time of its work and that of its transfers, which wait for each other. The work of a rank takes the longer of
 two times (the roofline of Williams et al., 2009): that of reading its weights and its cache once, and that of its operations.
-Ranks that share each layer work at once, and the largest share of each counts; stages work one after the other. A transfer takes the
+Ranks that share each layer work at once, and have equally much of it; stages work one after the other. A transfer takes the
 latency of the link for each of its steps, and its bytes over the link's bandwidth. Python and the calls of kernels take an
 overhead in each pass, where it is known: without it a measured rate is lower. Ranks that have whole experts are taken to be chosen
 equally often.
@@ -131,8 +131,8 @@ class Held(Frozen):
 class Ranked(Frozen):
     """A model on the ranks of a cluster, with its weights in a format and caches of `context` tokens.
 
-    `divisions` and `held` are by rank. `counted` has the work whose times are added: every stage, or one model with the largest
-    share of each layer where the ranks work at once.
+    `divisions` and `held` are by rank. `counted` has the work whose times are added: every stage, or the first rank where the
+    ranks work at once.
     """
 
     cluster: Cluster
@@ -241,28 +241,9 @@ def ranked(
         return Held(recipe, weights.bytes(quantize), cache)
 
     parts = tuple(held(division.spec) for division in divisions)
-    if any(division.absent for division in divisions):
-        counted = parts
-    else:
-        counted = (held(_largest([division.spec for division in divisions], recipe.dim)),)
+    staged = any(division.absent for division in divisions)
+    counted = parts if staged else parts[:1]  # of which the first has the most rows of the vocabulary
     return Ranked(cluster, divisions, parts, counted, context, FLOATS.get(quantize, WHOLE))
-
-
-def _largest(shares: Sequence[Any], dim: int) -> Any:
-    """A model made of the largest share of each layer, and of each other part, that any rank has."""
-    changes: dict[str, Any] = {}
-    for name, part in shares[0].parts():
-        width, parts = shares[0].width(name, dim), [getattr(share, name) for share in shares]
-        if isinstance(part, tuple):
-            changes[name] = tuple(_most(layers, width) for layers in zip(*parts, strict=True))
-        else:
-            changes[name] = _largest(parts, width) if part.kind == "model" else _most(parts, width)
-    return shares[0].change(**changes)
-
-
-def _most(shares: Sequence[Any], dim: int) -> Any:
-    """The share with the most parameters, in width `dim`."""
-    return max(shares, key=lambda share: share.parameters(dim))
 
 
 def rank_facts(found: Ranked, quantize: str) -> Iterator[Fact]:
