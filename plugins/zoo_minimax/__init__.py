@@ -84,8 +84,13 @@ MLX_WEIGHTS = (*COMMON, Rename(LAYER + "block_sparse_moe.switch_mlp.{p}_proj.*",
 KEYS = {
     "expert_count": "num_local_experts",
     "expert_feed_forward_length": "intermediate_size",
-    "expert_gating_func": None,
+    "expert_gating_func": "gguf.gating",
 }
+
+
+def scoring_of_gguf(config, tensors):
+    """The function of the scores between experts, which files number."""
+    return dict(scoring_func={2: "sigmoid"}.get(config.get("gguf.gating", 2), config.get("gguf.gating")))
 
 
 @hookimpl
@@ -99,7 +104,7 @@ def zoo_architectures():
         recipe=minimax_m2,
         weights=HF_WEIGHTS,
         mlx_weights=MLX_WEIGHTS,
-        gguf=GGUF("minimax-m2", (*GGUF_MIXTURE, *DECODER), keys=KEYS),
+        gguf=GGUF("minimax-m2", (*GGUF_MIXTURE, *DECODER), keys=KEYS, config=scoring_of_gguf),
         presets=(
             published(
                 "230b-a10b",

@@ -55,6 +55,8 @@ def test_the_table_says_how_many_tokens_there_are(tmp_path):
             {"rope_type": "linear", "factor": 4.0},
         ),
         ({"rope__scale_linear": 2.5}, {"rope_type": "linear", "factor": 2.5}),
+        ({"rope__scaling__factor": 2.5}, {"rope_type": "linear", "factor": 2.5}),
+        ({"rope__scaling__type": "none", "rope__scaling__factor": 2.5}, None),
         ({"rope__scale_linear": 1.0}, None),
         (
             {
@@ -210,7 +212,14 @@ def test_no_experts_are_no_mixture(tmp_path, recwarn):
             },
             "rope.scaling.yarn_ext_factor 0.5 is not implemented",
         ),
-        ([], {"attention__causal": False}, "attention.causal False is not implemented"),
+        ([], {"rope__scaling__attn_factor": 1.5}, "rope.scaling.attn_factor 1.5 is not implemented"),
+        (
+            [],
+            {"rope__scaling__yarn_attn_factor": 1.5},
+            "rope.scaling.yarn_attn_factor 1.5 is not implemented",
+        ),
+        ([], {"rope__freq_base_swa": 5.0}, "rope.freq_base_swa 5.0 is not rope.freq_base"),
+        ([], {"expert_group_count": 2}, "expert_group_count 2 is not implemented"),
         ([], {"expert_gating_func": 2}, "expert_gating_func 2 is not implemented"),
         ([], {"attention__key_length": 32, "attention__value_length": 64}, "attention.value_length 64"),
     ],

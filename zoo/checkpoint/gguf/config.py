@@ -29,9 +29,11 @@ NAMES = {
     **{f"rope_scaling.{name}": key for key, name in YARN.items()},
 }
 ONE = ("rope.scaling.yarn_ext_factor", "rope.scaling.attn_factor")
+OFF = (0.0, 1.0)  # values by which most factors change nothing
 # Keys of an architecture that are read below, or change nothing.
 READ = (
     "attention.value_length",
+    "pooling_type",
     "rope.dimension_count",
     "tensor_data_layout",
     "rope.scaling.type",
@@ -52,21 +54,23 @@ def rope_scaling(keys: Mapping[str, Any], where: str) -> dict[str, Any] | None:
 
     ConfigError for a type that transformers calls otherwise or the zoo lacks.
     """
-    kind = keys.get("rope.scaling.type", "linear" if "rope.scale_linear" in keys else "none")
     factor = keys.get("rope.scaling.factor", keys.get("rope.scale_linear"))
+    kind = keys.get("rope.scaling.type", "none" if factor is None else "linear")  # as llama.cpp takes it
+    if kind not in ("none", "linear", "yarn"):
+        raise ConfigError(
+            f"{where}: rope.scaling.type {shown(kind)} is not implemented; known: none, linear, yarn"
+        )
+    # llama.cpp multiplies rotations by these factors whatever the type is.
+    scales, off = (ONE, (1.0,)) if kind == "yarn" else ((*ONE, "rope.scaling.yarn_attn_factor"), OFF)
+    for key in scales:
+        if keys.get(key, 1.0) not in off:
+            raise ConfigError(f"{where}: {key} {shown(keys[key])} is not implemented")
     if kind == "none" or (kind == "linear" and factor in (None, 0, 1)):
         return None
     if kind == "linear":
         return {"rope_type": "linear", "factor": factor}
-    if kind != "yarn":
-        raise ConfigError(
-            f"{where}: rope.scaling.type {shown(kind)} is not implemented; known: none, linear, yarn"
-        )
     if not factor:
         raise ConfigError(f"{where}: rope.scaling.factor is missing")
-    for key in ONE:
-        if keys.get(key, 1.0) != 1.0:
-            raise ConfigError(f"{where}: {key} {shown(keys[key])} is not implemented")
     settings = {name: keys[key] for key, name in YARN.items() if keys.get(key)}
     if "mscale_all_dim" in settings:
         settings["mscale"] = 1.0  # which llama.cpp takes for granted
@@ -119,8 +123,32 @@ def _fitted(factors: Sequence[float], turns: Sequence[float]) -> list[tuple[floa
     return [(LOW, round(LOW + 1 / least, 3), max(1, round(slope / least)))]
 
 
-# Keys with the only value that the zoo's recipes know.
-ONLY = {"attention.causal": (True,), "expert_gating_func": (0, 1), "expert_weights_scale": (0.0, 1.0)}
+# Keys that change what is computed, with the values by which they do not. Families that compute it read them by `keys`.
+ONLY = {
+    "expert_gating_func": (0, 1),
+    "expert_group_count": OFF,
+    "expert_group_scale": OFF,
+    "expert_group_used_count": OFF,
+    "expert_weights_scale": OFF,
+    "router_logit_softcapping": (0.0,),
+    "attention.clamp_kqv": (0.0,),
+    "attention.max_alibi_bias": (0.0,),
+    "attention.output_scale": OFF,
+    "attention.scale": (0.0,),
+    "attention.temperature_scale": (0.0,),
+    "embedding_scale": OFF,
+    "logit_scale": OFF,
+    "residual_scale": OFF,
+    "rope.scaling.alpha": OFF,
+    "swin_norm": (False,),
+}
+# Keys of layers with a window, which otherwise have what the other key says of all layers.
+OF_WINDOWS = {
+    "rope.freq_base_swa": "rope.freq_base",
+    "rope.dimension_count_swa": "rope.dimension_count",
+    "attention.key_length_swa": "attention.key_length",
+    "attention.value_length_swa": "attention.value_length",
+}
 
 PATTERN = "attention.sliding_window_pattern"  # which layers have the window
 
@@ -189,6 +217,10 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
         elif key in ONLY:
             if value not in ONLY[key]:
                 raise ConfigError(f"{header.path}: {key} {shown(value)} is not implemented")
+        elif key in OF_WINDOWS:
+            if value != keys.get(OF_WINDOWS[key]):
+                why = f"is not {OF_WINDOWS[key]}, which is not implemented"
+                raise ConfigError(f"{header.path}: {key} {shown(value)} {why}")
         elif key not in READ:
             ignored.append(key)
     if ignored:

@@ -87,7 +87,8 @@ class GGUFCheckpoint(Checkpoint):
 
     @cached_property
     def architecture(self) -> Architecture:
-        return self._architecture or architecture_of(self.header, self.registry)
+        found = self._architecture or architecture_of(self.header, self.registry)
+        return found.with_causality({"is_causal": own_keys(self.header).get("attention.causal")})
 
     @cached_property
     def config(self) -> dict[str, Any]:
