@@ -69,13 +69,14 @@ def embed(
             raise PromptError(f"`pooling` {part!r} is not one of {', '.join(POOLINGS)}")
     prompt = prompt_of(settings, prompt_name)
     ids = [encode_text(loaded, text, settings, prompt) for text in texts]
-    left_out = 0 if settings.include_prompt else prompt_length(loaded, settings, prompt)
+    before = 0 if settings.include_prompt else prompt_length(loaded, settings, prompt)
+    left_out = [before if isinstance(text, str) else 0 for text in texts]
     vectors: dict[int, mx.array] = {}
     for chosen in in_batches(loaded, list(map(len, ids)), BATCH):
         tokens, mask = padded_texts(loaded, [ids[text] for text in chosen])  # (B, S)
         with runtime.eager():
             states = hidden_states(loaded.model, loaded.architecture.causality, tokens, mask)  # (B, S, D)
-        pooled = pool(states, mask, mode, left_out)  # (B, D)
+        pooled = pool(states, mask, mode, mx.array([[left_out[text]] for text in chosen]))  # (B, D)
         for module in settings.modules:
             pooled = module(pooled)
         mx.eval(pooled)
@@ -148,10 +149,10 @@ def hidden_states(model: Any, causality: str, tokens: mx.array, mask: mx.array) 
     return model.backbone(tokens, mask=mask, **prefix)  # type: ignore[no-any-return]
 
 
-def pool(states: mx.array, mask: mx.array, mode: str, left_out: int = 0) -> mx.array:
+def pool(states: mx.array, mask: mx.array, mode: str, left_out: mx.array | int = 0) -> mx.array:
     """One vector a text, (B, S, D) -> (B, D) in float32; of several modes joined by "+", one after the other (B, n·D).
 
-    `left_out`: the first tokens of each text that are not pooled, its prompt.
+    `left_out`, (B, 1) or one number: so many first tokens of each text are not pooled, those of its prompt.
     """
     states = states.astype(mx.float32)
     places = mx.cumsum(mask, axis=1) * mask  # (B, S), from 1; 0 for padding
