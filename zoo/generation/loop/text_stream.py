@@ -92,7 +92,9 @@ class Expression:
         import regex
 
         if len(expression) > MOST_EXPRESSION:
-            raise PromptError(f"`stop_regex` has {len(expression)} characters, more than {MOST_EXPRESSION}")
+            raise PromptError(
+                f"`stop_regex`: it has {len(expression)} characters, more than {MOST_EXPRESSION}"
+            )
         if expanded_length(expression) > MOST_EXPANDED:
             raise PromptError(f"`stop_regex`: its counts repeat more than {MOST_EXPANDED} characters")
         try:
