@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -19,8 +20,8 @@ from zoo.checkpoint.hub_guard import confirming_downloads
 from zoo.cli.defaults import default_map, read_config
 from zoo.cli.progress import say
 from zoo.cli.ranks import join_ranks
-from zoo.cli.signals import listen
-from zoo.cli.terminal import YES, guard
+from zoo.cli.signals import leave, listen
+from zoo.cli.terminal import YES, guard, open_missing, unwritten
 from zoo.errors import PluginError, SourceError, ZooError, did_you_mean
 from zoo.rank_watch.launcher import launched, launched_rank
 
@@ -141,6 +142,7 @@ def _imported(target: str) -> click.Command:
 @click.version_option(package_name="mlx-zoo", prog_name="zoo")
 def cli(debug: bool) -> None:
     """A model zoo on MLX: every architecture a plugin, one core that runs, trains and compares them."""
+    listen()  # not before: a Ctrl-C while plugins are imported ends the process
     click.get_current_context().with_resource(confirming_downloads(ask))
     if not gc.isenabled():  # by `main`
         gc.freeze()
@@ -236,19 +238,27 @@ def _fail(message: str | None, status: int) -> NoReturn:
 
         rank_watch.fail(message and _line(message), status)
     if message is not None:
-        notice(message)
+        with suppress(OSError):
+            notice(message)
     sys.exit(status)
 
 
 def main() -> None:
     """The command `zoo`. An error is one line and a non-zero exit status; `--debug` shows its traceback."""
-    debug = "--debug" in sys.argv[1:]
+    try:
+        _run(debug="--debug" in sys.argv[1:])
+    except KeyboardInterrupt:  # another Ctrl-C, while the first one is answered
+        os._exit(130)
+
+
+def _run(debug: bool) -> NoReturn:
+    open_missing()
     gc.disable()  # until the subcommand runs: what is imported by then is never garbage
+    sys.unraisablehook = _unraisable
     try:
         if launched():
             join_ranks(debug)
         guard()
-        listen()
         warnings.simplefilter("once", UserWarning)
         # Each once: Python forgets which it has shown whenever a library changes its filters.
         once = functools.cache(notice)
@@ -259,19 +269,12 @@ def main() -> None:
             from zoo.cli.source_options import Bash
 
             add_completion_class(Bash, "bash")
-        status = cli.main(
-            args=[a for a in sys.argv[1:] if a != "--debug"],
-            prog_name="zoo",
-            standalone_mode=False,
-            obj=debug,
-        )
+        status = _call([a for a in sys.argv[1:] if a != "--debug"], debug)
+        sys.stdout.flush()
         if launched():
             from zoo import rank_watch
 
             rank_watch.finish()
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help() if error.ctx else error.format_message())
-        sys.exit(0)
     except click.ClickException as error:
         _fail(f"error: {_message(error)}{_usage_hint(error)}", error.exit_code)
     except ZooError as error:
@@ -284,10 +287,35 @@ def main() -> None:
         # The reader of a pipe has gone; closing stderr keeps Python from saying so at exit.
         sys.stderr.close()
         _fail(None, 141)
-    except Exception as error:  # a mistake in the zoo's code or a plugin's
+    except Exception as error:
+        if (reason := unwritten(error)) is not None:
+            _fail(f"error: the output cannot be written ({reason})", 1)
         if debug:
             raise
-        _fail(f"error: {_bug_message(error)}", 1)
+        _fail(f"error: {_bug_message(error)}", 1)  # a mistake in the zoo's code or a plugin's
     finally:
         gc.enable()  # where no subcommand ran
+        leave()
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _call(args: list[str], debug: bool) -> Any:
+    try:
+        return cli.main(args=args, prog_name="zoo", standalone_mode=False, obj=debug)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else error.format_message())
+        return 0
+    except Exception as error:
+        # Python makes another error of a Ctrl-C that comes while a class is made.
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__cause__ or cause.__context__
+        if cause is not None:
+            raise cause from None
+        raise
+
+
+def _unraisable(unraisable: Any) -> None:
+    """An error that Python cannot raise is shown, but for Ctrl-C in a callback: the listener sends it once more."""
+    if unraisable.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraisable)

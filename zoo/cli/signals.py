@@ -127,14 +127,20 @@ def listen() -> Listener | None:
     global _listener
     if _listener is not None and _listener.in_place():
         return _listener
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) not in (
+        signal.default_int_handler,
+        signal.SIG_DFL,
     ):
         return None
     _listener = Listener()
     _listener.start()
     return _listener
+
+
+def leave() -> None:
+    """The end of the command: from now on Ctrl-C ends the process at once and silently."""
+    if _listener is not None and _listener.in_place():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Interrupts:

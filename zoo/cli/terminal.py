@@ -4,6 +4,7 @@ gets text as it is, one line a row.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -18,6 +19,13 @@ _CONTROLS = re.compile(
 )
 YES = "zoo.yes"  # the key of a click context's meta that holds `--yes`
 GAP = 2  # cells between two columns
+UNWRITTEN = (
+    errno.EBADF,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+)  # of a stream that cannot be written
 LABEL = 24  # cells within which a repeated column is not wrapped
 
 
@@ -52,6 +60,30 @@ class Terminal:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.rich_proxied_file, name)
+
+
+def open_missing() -> None:
+    """Open the null device in place of the standard streams that this process was started without.
+
+    Otherwise the next file would get the number of such a stream, and what is written to that would go into the file. Input is
+    empty, and errors are not shown. Writing output fails as on a full disk: what cannot be delivered is no success.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            if opened == number:
+                os.set_inheritable(opened, True)
+            stream = open(opened, "w" if number else "r", encoding="utf-8", errors="replace")  # noqa: SIM115
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+
+
+def unwritten(error: Exception) -> str | None:
+    """Why output could not be written, such as a full disk, for an error that says so. The rest of the output is dropped."""
+    if not isinstance(error, OSError) or error.filename is not None or error.errno not in UNWRITTEN:
+        return None
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    return error.strerror
 
 
 def guard() -> None:
