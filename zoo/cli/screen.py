@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+from zoo.cli.echo import hidden_keys
 from zoo.cli.terminal import Terminal, coloured, visible, write, write_styled
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Screen:
     """Prints the steps of one generation: a context manager, which ends with a whole line.
 
     `text` is the final text so far; a file or a pipe gets nothing else. A terminal shows thinking above the text. On a
-    terminal, a draft before any text opens a display that each step redraws. The text replaces it at the end. `quiet`
+    terminal, typed keys are hidden, and a draft before any text opens a display that each step redraws. The text replaces it at the end. `quiet`
     prints nothing.
     """
 
@@ -106,6 +107,7 @@ class Screen:
         self.quiet = quiet
         self._thought = ""  # the thinking that was shown since the last text
         self._display: Live | None = None
+        self._keys = hidden_keys()
 
     def show(self, step: Step) -> None:
         """Print the text that a `zoo.Step` adds, or its draft."""
@@ -142,10 +144,12 @@ class Screen:
         """Print more of the text."""
         write(text)
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> Self:
+        self._keys.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self._keys.__exit__(None, None, None)
         if self._display is not None:
             self._display.stop()
             write(self.text)

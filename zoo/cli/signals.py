@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
+from zoo.cli.echo import show_keys
 from zoo.rank_watch.launcher import launched
 
 REPEAT = 0.1  # seconds until a Ctrl-C that was not answered is sent once more
@@ -190,6 +191,7 @@ def end() -> None:
         rank_watch.end_others(130)
     if sys.stderr.isatty():
         os.write(2, b"\x1b[?25h\r\n")  # a progress bar has hidden the cursor
+    show_keys()
     os._exit(130)
 
 
