@@ -76,7 +76,7 @@ class Reader:
                 assert "VENV := .venv\n" in (ROOT / "Makefile").read_text()
             case ["pip", "install", "."]:
                 assert (ROOT / "pyproject.toml").exists()  # `make wheel` installs it in a new environment
-            case ["pip", "install", ".[serve]"]:
+            case ["pip", "install", "-e", ".[serve]"]:
                 assert re.search(r"^serve = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
             case ["pip", "install", "-e", package]:
                 self.site.install(self.folder / package)

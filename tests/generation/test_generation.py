@@ -1,5 +1,7 @@
 """The loop: how many passes it costs, where it ends, what it yields."""
 
+import warnings
+
 import mlx.core as mx
 import pytest
 
@@ -62,6 +64,19 @@ def test_an_end_token_wastes_one_pass_at_most(loaded):
 def test_the_head_works_on_the_last_position_only(loaded):
     zoo.generate(loaded, PROMPT, max_tokens=3)
     assert loaded.model.headed == [1, 1, 1]
+
+
+@pytest.mark.parametrize("settings", [{}, {"beams": 2}, {"penalty_alpha": 0.5, "top_k": 4}])
+def test_a_prompt_beyond_the_context_is_warned_of(settings):
+    pocket = zoo.load("llama")
+    context = pocket.recipe.context
+    with pytest.warns(
+        UserWarning, match=f"the prompt has {context + 1} tokens, more than the {context} the model"
+    ):
+        zoo.generate(pocket, [5] * (context + 1), max_tokens=1, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        zoo.generate(pocket, [5] * context, max_tokens=1, **settings)
 
 
 def test_a_long_prompt_is_read_in_chunks(loaded):

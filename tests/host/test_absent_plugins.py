@@ -126,7 +126,9 @@ def test_a_plugin_with_a_syntax_error_is_named_by_what_it_lists(site):
 def test_the_zoos_own_says_that_it_runs_what_a_broken_plugin_lists(site):
     site.add("zoo-odd", "odd_plugin", "import not_there\nA = dict(model_types=('llama',))\nB = 'mistral'\n")
     known = Registry(load_plugins({}))
-    with pytest.warns(UserWarning, match=r"odd_plugin .*not_there' .*line 1\); the zoo's own llama runs it instead"):
+    with pytest.warns(
+        UserWarning, match=r"odd_plugin .*not_there' .*line 1\); the zoo's own llama runs it instead"
+    ):
         assert resolve(known, {"model_type": "llama"}).name == "llama"
     with warnings.catch_warnings():
         warnings.simplefilter("error")

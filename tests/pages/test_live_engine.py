@@ -51,6 +51,14 @@ TEXTS = (
 )
 
 
+def test_a_text_that_is_too_long_is_not_tokenized(live_run):
+    texts = ["x" * 200_000, "中" * 200_000, " " * 200_000, "word " * 40, "word word"]
+    found = live_run(
+        "llama", "return given.texts.map((text) => model.tokenizer.encode(text, 30))", texts=texts
+    )
+    assert found == [None, None, None, None, ids_of("llama", "word word")]
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_tokenizer_gives_the_ids_and_texts_of_the_zoos(live_run, name):
     draw, alphabet = random.Random(0), "aZé中国首都 \n\t'.,19🦓-日本ſ"

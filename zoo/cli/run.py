@@ -6,7 +6,6 @@ import json
 import shlex
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -209,11 +208,7 @@ def answer(
     """
     from zoo.generation import collect, stream
 
-    loaded, count, context = prompt.loaded, len(prompt.ids), prompt.loaded.recipe.context
-    if context is not None and count > context:
-        warnings.warn(
-            f"the prompt has {count} tokens, more than the {context} the model is made for", stacklevel=1
-        )
+    loaded, count = prompt.loaded, len(prompt.ids)
     constrained = prompt.constrained(settings)
     statistics = Statistics(count, load_seconds, time.perf_counter(), unpacked=loaded.unpacked)
     steps, interrupted = [], False

@@ -137,8 +137,8 @@ async function run() {
 }
 // The session that the state describes, without what the model does not have.
 function begin(model) {
-  const { tokenizer } = model, ids = tokenizer.encode(state.prompt), limit = model.context - room(model);
-  if (ids.length > limit) throw new Error(say("too_long", { count: ids.length, model: title(), limit }));
+  const { tokenizer } = model, limit = model.context - room(model), ids = tokenizer.encode(state.prompt, limit);
+  if (!ids) throw new Error(say("too_long", { model: title(), limit }));
   const variant = model.variants().find((one) => one.id === state.variant), known = new Set(addressesOf(model.recipe, say));
   state.variant = variant?.id ?? "";
   for (const address of [...off]) if (!known.has(address)) off.delete(address);

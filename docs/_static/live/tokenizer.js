@@ -23,16 +23,20 @@ export class Tokenizer {
     this.patterns = patterns.map((source) => new RegExp(source.replaceAll("\\g<name>", `(?:${name})`), "gu"));
     const spaces = (strip) => (strip ? "\\p{White_Space}*" : "");
     this.cut = new RegExp(this.added.map((t) => spaces(t.lstrip) + escaped(t.content) + spaces(t.rstrip)).join("|"), "gu");
+    this.longest = Math.max(...[...vocab, ...added.map(({ content }) => content)].map((token) => token.length));
     this.special = new Set(added.filter((token) => token.special).map((token) => token.id));
   }
 
-  encode(text) {
+  // The ids of a text; null where they are more than `most`. A text with more bytes than so many of the longest tokens have
+  // is not merged, which takes time that grows with the square of its length.
+  encode(text, most = Infinity) {
+    if (new TextEncoder().encode(text).length > most * this.longest) return null;
     const ids = [];
     for (const { part, found } of parts(text, this.cut)) {
       if (found) ids.push(this.added.find(({ content }) => part.includes(content)).id);
       else ids.push(...this.pieces(part).flatMap((piece) => this.merge(piece)));
     }
-    return ids;
+    return ids.length > most ? null : ids;
   }
 
   // The pieces of a text: each pattern cuts those that the one before it left.

@@ -268,7 +268,7 @@ def test_a_full_context_drops_the_oldest_turns_and_says_so(loaded, monkeypatch):
 def test_an_answer_ends_where_the_context_does(loaded):
     context = loaded.recipe.context
     talk = ChatSession(loaded, settings={"max_tokens": 1000, "min_tokens": 1, "temperature": 2.0, "seed": 0})
-    with pytest.warns(UserWarning, match="the question alone has"):
+    with pytest.warns(UserWarning, match="the prompt has .* more than the"):
         next(talk.answer(" word" * context))
     talk.conversation.undo()
     assert len(list(talk.answer(" word" * (context // 3)))) + talk.last_prompt.tokens <= context

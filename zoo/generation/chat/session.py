@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -214,11 +213,6 @@ class ChatSession:
                 if dropped is not None:
                     dropped(DroppedTurns(turns, len(ids), len(after), self.context))
                 ids = after
-            if len(ids) > self.context:
-                warnings.warn(
-                    f"the question alone has {len(ids)} tokens, more than the {self.context} the model is made for",
-                    stacklevel=2,
-                )
         return rendered_prompt(self.loaded, text, ids=ids)
 
     def _drop(self, context: int) -> int:

@@ -15,7 +15,7 @@ import mlx.core as mx
 
 from zoo import runtime, tokenizer
 from zoo.cache import evaluate_caches
-from zoo.errors import NothingToPredict, PromptError
+from zoo.errors import NothingToPredict, PromptError, warn
 from zoo.generation.sampling.logits import token_logprobs
 from zoo.generation.settings import (
     Constraints,
@@ -90,6 +90,8 @@ def tokenize_prompt(
     check_policy(loaded.model, settings.policy())
     languages = (settings.source_language, settings.target_language)
     ids = encode_prompt(loaded, prompt, settings.special_tokens, *languages)
+    if (context := loaded.recipe.context) is not None and len(ids) > context:
+        warn(f"the prompt has {len(ids):,} tokens, more than the {context:,} the model is made for")
     limit = token_limit(loaded, len(ids), settings.max_tokens, settings.min_tokens)
     named = settings.target_language is not None or isinstance(prompt, str)
     constraints = constraints_of(
