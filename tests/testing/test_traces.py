@@ -3,6 +3,7 @@
 import mlx.core as mx
 import pytest
 
+from zoo.blocks import attention
 from zoo.inspect.tracing import block_probes, intervention, probe, traced_run
 from zoo.inspect.tracing.probe import Traces, Value
 from zoo.testing import CHECKS, checks_of, outcome, subject, traces
@@ -71,6 +72,14 @@ def changes_without_being_asked(patch):
     patch.setattr(intervention, "_edit", edit)
 
 
+def normalises_heads(patch):
+    """A `mix` whose result is no product of a pattern and the values."""
+    plain = attention.MultiHeadAttention.mix
+    patch.setattr(
+        attention.MultiHeadAttention, "mix", lambda *given: mx.fast.rms_norm(plain(*given), None, 1e-5)
+    )
+
+
 def weighs_other_values(patch):
     """A replaced pattern weighs values that are not the block's."""
     plain = mx.repeat
@@ -96,6 +105,12 @@ FAULTS = [
     ("llama", "traced_values_fit_together", tells_other_axes, "axes 'B V' of a value of shape"),
     ("llama", "traced_values_fit_together", tells_a_shorter_axis, "embedding.vectors: 23 along T"),
     ("llama", "traced_values_fit_together", sees_all_alike, "layers.0.mixer.heads, beside its pattern"),
+    (
+        "llama",
+        "traced_values_fit_together",
+        normalises_heads,
+        "needs a probe of its own: docs/plugins/tracing.md",
+    ),
     (
         "llama",
         "intervention_changes_what_follows_and_nothing_before",

@@ -87,7 +87,11 @@ def check_heads(path: str, values: Mapping[str, mx.array]) -> None:
         return  # it was not called
     pattern, each = values[f"{path}.pattern"], values[f"{path}.values"]
     expected = pattern @ mx.repeat(each, pattern.shape[1] // each.shape[1], axis=1)
-    same(values[f"{path}.heads"], expected, f"{path}.heads, beside its pattern times its values")
+    what = (
+        f"{path}.heads, beside its pattern times its values (a `mix` that is no such product needs a probe of its own: "
+        "docs/plugins/tracing.md)"
+    )
+    same(values[f"{path}.heads"], expected, what)
 
 
 def check_last_stream(subject: Subject, values: Mapping[str, mx.array]) -> None:
