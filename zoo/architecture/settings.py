@@ -14,6 +14,7 @@ from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
+from zoo.architecture.expected_value import HUGE, MOST, expected_value
 from zoo.errors import PluginError, PromptError, did_you_mean
 from zoo.frozen import Frozen, frozen
 
@@ -78,7 +79,7 @@ class Setting(Frozen):
             return value
         converted = self._converted(value)
         if converted is None or not self._within(converted):
-            raise PromptError(f"`{self.name}` must be {self._expected(converted)}, got {value!r:.60}")
+            raise PromptError(f"`{self.name}` must be {expected_value(self, converted)}, got {value!r:.60}")
         if isinstance(converted, str):
             try:
                 converted.encode()
@@ -138,37 +139,7 @@ class Setting(Frozen):
     @property
     def expected(self) -> str:
         """What a value must be, in words: "a whole number of at least 1"."""
-        return self._expected(None)
-
-    def _expected(self, given: Any) -> str:
-        """`expected`, with a bound of arithmetic, such as the largest of 32 bits, only where the given value breaks it."""
-        names = {
-            int: "a whole number",
-            float: "a number",
-            bool: "true or false",
-            str: "text",
-            dict: "a JSON object",
-            tuple: f"a list of {' and '.join(f'{item.name} ({item.expected})' for item in self.items)}",
-            Callable: "a function",
-        }
-        kind, also = names.get(self.kind, "a value"), self.also
-        if self.choices:
-            what = f"one of {', '.join(map(str, self.choices))}"
-        else:
-            number, least, most = given if isinstance(given, int | float) else 0, self.minimum, self.maximum
-            if least is not None and 0 < least <= 1 / HUGE and 0 in also and number <= 0:
-                least, also = 0, ()
-            if most is not None and number <= most >= MOST:
-                most = None
-            limits = (("at least", least), ("more than", self.above), ("at most", most))
-            bounds = [
-                f"{words} {bound if isinstance(bound, int) else f'{bound:g}'}"
-                for words, bound in limits
-                if bound is not None
-            ]
-            what = f"{kind}{' of ' if bounds else ''}{' and '.join(bounds)}"
-        more = f"{what}{' or a list of them' if self.several else ''}"
-        return f"{more}{''.join(f', or {str(extra).lower()}' for extra in also)}"
+        return expected_value(self)
 
 
 def checked_settings(
@@ -192,8 +163,6 @@ def checked_settings(
     return defaults | values
 
 
-MOST = 2**31 - 1  # MLX counts in 32 bits
-HUGE = 1e30
 BITS = (4, 8)
 BREAKERS = ("\n", ":", '"', "*")  # those of DRY's author
 
