@@ -8,6 +8,7 @@ from zoo.checkpoint.parameters import export
 from zoo.checkpoint.weight_map import RuleEntry, weight_names, weight_rules
 from zoo.host.registry import default_registry
 from zoo.testing import subject
+from zoo.weights import Rule
 
 
 def plain(name):
@@ -47,11 +48,17 @@ def test_the_rules_of_a_family_are_listed_once_each_with_their_patterns():
     }
 
 
+def rules_in(rule):
+    """The rules that a rule holds; itself where it holds none."""
+    values = (value for value in vars(rule).values() if isinstance(value, tuple))
+    return [one for value in values for one in value if isinstance(one, Rule)] or [rule]
+
+
 @pytest.mark.parametrize("name", sorted(default_registry().architectures))
 def test_the_rules_of_every_architecture_can_be_listed(name):
     architecture = default_registry().architecture(name)
     listed = weight_rules(architecture)
-    rules = [one for rule in set(architecture.weights) for one in getattr(rule, "rules", (rule,))]
+    rules = [one for rule in dict.fromkeys(architecture.weights) for one in rules_in(rule)]
     assert len(listed["hf"]) == len(rules)
     assert ("gguf" in listed) == (architecture.gguf is not None)
 

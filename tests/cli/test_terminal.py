@@ -119,7 +119,8 @@ def test_names_tables_errors_and_warnings_are_shown(evil, tmp_path, arguments, t
 
 def test_a_pipe_gets_tables_and_errors_as_they_are(evil, command):
     listed = command("plugins", environment=evil).stdout
-    assert "\x1b]0;title\x07\x1b[2J\u202egnp.exe" in listed and "[red]" in listed
+    # The reason is wrapped, which drops the bell and what moves back on the line.
+    assert "\x1b]0;title" in listed and "\x1b[2J\u202egnp.exe" in listed and "[red]" in listed
     done = command("cry", environment=evil)
     assert "\x1b[2J\u202egnp.exe" in done.stdout and "error \x1b]0;title\x07\x1b[2J" in done.stderr
 
