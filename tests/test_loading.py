@@ -2,10 +2,12 @@
 
 import mlx.core as mx
 import pytest
+from mlx.utils import tree_flatten
 
 import zoo
 from zoo import runtime
 from zoo.blocks.joined import joined_arrays
+from zoo.checkpoint.convert import convert
 from zoo.errors import DoesNotFit, PluginError, TokenizerError
 from zoo.loading import import_generation
 
@@ -61,3 +63,15 @@ def test_what_is_in_memory_already_is_not_free_for_another_model(monkeypatch):
     ):
         zoo.load("llama")
     zoo.load("llama", force=True)
+
+
+def test_no_part_of_a_fused_matrix_lies_in_rows_that_are_apart(tmp_path, monkeypatch):
+    """MLX copies such a matrix for each product. GPT-2 stores the query, key and value side by side."""
+    monkeypatch.setattr(runtime, "joins_projections", lambda nbytes: False)
+    convert("gpt2", tmp_path / "gpt2", layout="hf", dtype="float32")
+    parameters = tree_flatten(zoo.load(tmp_path / "gpt2", dtype="float32").model.parameters())
+    matrices = {path: array for path, array in parameters if array.ndim == 2}
+    assert "layers.0.mixer.query.weight" in matrices
+    for path, matrix in matrices.items():
+        rows, columns = matrix.shape
+        assert memoryview(matrix).strides in ((4 * columns, 4), (4, 4 * rows)), path

@@ -88,7 +88,8 @@ def resolved(model: nn.Module, parameters: Mapping[str, Any]) -> dict[str, Any]:
 def fill(model: nn.Module, parameters: Mapping[str, Any], dtype: mx.Dtype | None = None) -> None:
     """Give `model` its parameters, unread; floats are cast to `dtype` when one is given.
 
-    Layers whose weights are packed are replaced by quantized ones.
+    Layers whose weights are packed are replaced by quantized ones. Parts of a fused tensor become arrays of their own: a product
+    with a matrix whose rows lie apart would copy it each time.
     """
     arrays: dict[str, Any] = {}
     packed = {}
@@ -99,10 +100,9 @@ def fill(model: nn.Module, parameters: Mapping[str, Any], dtype: mx.Dtype | None
             if isinstance(cast, QuantizedMatrix):
                 owner = path.removesuffix(".weight")
                 packed[owner] = cast
-                # A product with rows that lie apart would copy them each time.
                 arrays |= {f"{owner}.{part}": mx.contiguous(array) for part, array in cast.parts().items()}
             else:
-                arrays[path] = cast
+                arrays[path] = mx.contiguous(cast, allow_col_major=True)
 
     def replaced(path: str, layer: nn.Module) -> Any:
         return quantized_layer(layer, packed[path]) if path in packed else layer
