@@ -45,6 +45,11 @@ def object_of(required: Mapping[str, Schema], optional: Mapping[str, Schema] | N
     }
 
 
+def open_object_of(required: Mapping[str, Schema], optional: Mapping[str, Schema]) -> dict[str, Any]:
+    """The schema of objects that have these keys, and perhaps others."""
+    return {**object_of(required, optional), "additionalProperties": True}
+
+
 def tagged(
     kind: str,
     required: Mapping[str, Schema],

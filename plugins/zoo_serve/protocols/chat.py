@@ -18,6 +18,7 @@ from zoo_serve.fields import (
     Schema,
     checked_settings,
     object_of,
+    open_object_of,
     or_null,
     tagged,
 )
@@ -26,12 +27,13 @@ from zoo_serve.requests import Answer, Choice, Delta, GenerationRequest, Request
 
 CACHED = {"cache_control": OBJECT}  # the prompt cache needs no marks
 PART = tagged("text", {"text": TEXT}, {**CACHED, "annotations": LIST})
-CALL = object_of(
-    {"function": object_of({"name": TEXT}, {"arguments": {"anyOf": [TEXT, OBJECT]}})},
+# Programs send answers back with keys of their own. The chat template gets these, and may read them.
+CALL = open_object_of(
+    {"function": open_object_of({"name": TEXT}, {"arguments": {"anyOf": [TEXT, OBJECT]}})},
     {"id": TEXT, "type": {"enum": ["function"]}, "index": WHOLE},
 )
 LEFT_OUT = ("refusal", "annotations")  # of an answer that a client sends back
-MESSAGE = object_of(
+MESSAGE = open_object_of(
     {"role": {"enum": ["system", "developer", "user", "assistant", "tool"]}},
     {
         "content": {"anyOf": [TEXT, {**LIST, "items": {"anyOf": [PART]}}]},
@@ -41,6 +43,8 @@ MESSAGE = object_of(
         **dict.fromkeys(THINKING, TEXT),
         "refusal": TEXT,
         "annotations": LIST,
+        "audio": {"type": "null"},
+        "function_call": {"type": "null"},
     },
 )
 TOOL = tagged(

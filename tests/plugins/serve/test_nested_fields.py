@@ -1,5 +1,6 @@
 """A key that nothing serves is named, wherever in a request it stands."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +22,8 @@ FREE = (
     "logit_bias",
 )
 FREE_PATHS = ("messages[1].content[2].input",)
+# A chat template gets all keys of a message.
+OPEN = re.compile(r"messages\[\d\](\.tool_calls\[\d\](\.function)?)?")
 BY_PATH = pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
 
 
@@ -55,7 +58,8 @@ def test_an_unknown_key_is_named_at_every_level_of_a_full_request(endpoint, key)
     endpoint.parse(full)
     for place in places(full):
         steps = {step.partition("[")[0] for step in place.split(".")}
-        if steps & {*FREE} or place in FREE_PATHS:
+        is_open = endpoint.path in ("/v1/chat/completions", "/tokenize") and OPEN.fullmatch(place)
+        if steps & {*FREE} or place in FREE_PATHS or is_open:
             endpoint.parse(with_key(full, place, key, 1))
             continue
         with pytest.raises(RequestError) as caught:
@@ -71,6 +75,18 @@ def test_an_unknown_key_of_no_value_within_a_field_is_one_that_is_left_out(endpo
     for place in places(full):
         if place:
             endpoint.parse(with_key(full, place, "frobnicate", None))
+
+
+def test_other_keys_of_a_message_and_its_calls_reach_the_template():
+    endpoint = next(one for one in ENDPOINTS if one.path == "/v1/chat/completions")
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}, "extra": {"a": 1}}
+    answer = {"role": "assistant", "content": "x", "tool_plan": "first", "tool_calls": [call]}
+    parsed = endpoint.parse({**CHAT, "messages": [{"role": "user", "content": "Hi"}, answer]})
+    assert parsed.messages[1] == answer
+    with pytest.raises(RequestError, match=r"`messages\[1\].function_call`"):
+        endpoint.parse(
+            {**CHAT, "messages": [CHAT["messages"][0], {**answer, "function_call": {"name": "f"}}]}
+        )
 
 
 @pytest.mark.parametrize("name", ["messages", "tools"])
