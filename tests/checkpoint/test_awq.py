@@ -86,7 +86,7 @@ def test_experts_become_one_stack(pair):
 
     folder, check = pair(make, SETTINGS | dict(group_size=32), "mixtral")
     experts = check(zoo.load(folder)).model.layers[0].feedforward.experts
-    assert experts.gate.weight.shape == (4, 96, 8) and experts.gate.scales.shape == (4, 96, 2)
+    assert experts.gate.weight.shape == (4, 128, 8) and experts.gate.scales.shape == (4, 128, 2)
 
 
 @pytest.mark.parametrize(

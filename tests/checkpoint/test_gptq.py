@@ -155,10 +155,10 @@ def test_experts_become_one_stack_and_scattered_ones_are_unpacked(pair, desc_act
     experts = check(zoo.load(folder)).model.layers[0].feedforward.experts
     told = [str(warning.message) for warning in recwarn.list]
     if desc_act:
-        assert experts.gate.weight.shape == (4, 96, 64)
+        assert experts.gate.weight.shape == (4, 128, 64)
         assert len(told) == 1 and "(and 11 more): cannot stay packed" in told[0]
     else:
-        assert experts.gate.weight.shape == (4, 96, 8) and not told
+        assert experts.gate.weight.shape == (4, 128, 8) and not told
 
 
 def test_a_folder_without_settings_in_its_config(pair):

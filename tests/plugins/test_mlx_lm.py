@@ -324,7 +324,7 @@ def test_show_and_compare_take_folders(tmp_path):
         (dict(num_hidden_layers=10**9), "num_hidden_layers 1000000000 must be at most 2000"),
         (dict(num_attention_heads="four"), "mlx-lm::helium cannot be made of these settings"),
         (dict(num_key_value_heads=3), "mlx-lm::helium does not run with these settings"),
-        (dict(intermediate_size=80), "expected shape (80, 64), found (128, 64)"),
+        (dict(intermediate_size=80), "expected shape (80, 64), found (96, 64)"),
         (dict(num_hidden_layers=5), "missing tensor model.layers.4."),
         (dict(num_hidden_layers=3), "unexpected tensor model.layers.3."),
     ],

@@ -199,7 +199,7 @@ def without_a_feedforward(made):
 FAULTS = [
     ("llama", "model_runs", without_a_feedforward, "layers.1: KeyError: 'feedforward' ("),
     ("mistral", "base_is_an_architecture", with_a_misspelled_base, "'lama' is unknown; did you mean llama?"),
-    ("llama", "parameters_equal_the_recipes", with_more_parameters, "the model holds 108,995 parameters"),
+    ("llama", "parameters_equal_the_recipes", with_more_parameters, "the model holds 127,427 parameters"),
     ("llama", "cached_decode_equals_full_forward", model(moved_when_cached), "logits: largest difference"),
     ("llama", "chunked_prefill_equals_whole", sees_a_whole_chunk, "logits: largest difference"),
     ("llama", "padded_row_equals_the_row_alone", forgets_padding, "logits of row 1, uncached"),
@@ -329,7 +329,7 @@ def test_a_failed_check_is_reported_with_what_differed(llama):
     check = next(check for check in CHECKS if check.name == "parameters_equal_the_recipes")
     result = outcome(check, llama)
     assert not result.passed and result.reason == check.reason
-    assert result.message == "the model holds 108,995 parameters, the recipe counts 108,992"
+    assert result.message == "the model holds 127,427 parameters, the recipe counts 127,424"
     del llama.model.extra
     assert outcome(check, llama).passed
 

@@ -80,7 +80,7 @@ def test_a_good_architecture_is_reported_check_by_check(command):
     done = command("test", "llama")
     assert done.returncode == 0, done.stderr
     head, *lines, total = done.stdout.splitlines()
-    assert head.startswith("llama (mlx-zoo ") and "108,992 random parameters" in head
+    assert head.startswith("llama (mlx-zoo ") and "127,424 random parameters" in head
     assert all(line.startswith("  ok  ") for line in lines)
     assert any("cached decode equals full forward: decoding from the cache" in line for line in lines)
     assert total == f"{len(lines)} checks, none failed"

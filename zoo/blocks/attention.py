@@ -42,8 +42,7 @@ class MultiHeadAttention(nn.Module):
     def mix(self, queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
         """softmax(Q Kᵀ · scale + mask) V: (B, H, T, K), two of (B, G, S, K) -> (B, H, T, K).
 
-        `zoo.blocks.mask.dense` makes an array of a mask of any kind. A trace calls it several times a pass, to find the
-        pattern: it must change nothing. A subclass whose result is not linear in the values needs a probe of its own.
+        `zoo.blocks.mask.dense` makes an array of a mask of any kind.
         """
         return runtime.attention(queries, keys, values, self.scale, mask)
 
