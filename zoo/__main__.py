@@ -1,6 +1,6 @@
 """`python -m zoo` is the command."""
 
-from zoo_command import main
+from zoo.cli import main
 
 if __name__ == "__main__":
     main()

@@ -114,7 +114,10 @@ def test_ranks_are_shown_with_what_bounds_them():
         (["--ranks", "1", "--overhead", "-5"], "`overhead` must be at least 0, got -0.005"),
         (["--ranks", "2", "--link", "5"], "expected two numbers, GB/s,µs, got '5'"),
         (["--ranks", "2", "--memory", "800"], "`memory`: the speed of 2 ranks depends on their `link`, too"),
-        (["--ranks", "12", "--parallel", "tensor"], "layers.0.mixer.heads: 32 does not divide evenly among 12 ranks"),
+        (
+            ["--ranks", "12", "--parallel", "tensor"],
+            "layers.0.mixer.heads: 32 does not divide evenly among 12 ranks",
+        ),
     ],
 )
 def test_machines_that_cannot_be_are_one_line(options, message):

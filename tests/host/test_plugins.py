@@ -251,7 +251,8 @@ COMMANDS = [
 @pytest.mark.slow
 def test_every_command_works_beside_them(wreck, folder):
     code = (
-        "import contextlib, io, json, sys, warnings\nimport zoo.cli\nwarnings.showwarning = zoo.cli.notice\n"
+        "import contextlib, io, json, sys, warnings\nimport zoo.cli\n"
+        "warnings.showwarning = lambda message, *_, **__: zoo.cli.notice(message)\n"
         "outputs = []\n"
         f"for line in {[*COMMANDS, f'run {folder()} Hello --max-tokens 2']!r}:\n"
         "    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), 'utf-8')) as output:\n"

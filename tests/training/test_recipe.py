@@ -74,7 +74,7 @@ def run(text, tokenizer_folder):
 def test_learned_positions_and_experts_are_one_edited_file_away(mixed, run, tmp_path):
     record = run(mixed, tmp_path / "out")
     loaded = zoo.load(tmp_path / "out", dtype="float32")
-    assert record.architecture == loaded.architecture.name == "zoo-recipe" and len(record.losses) == 2
+    assert record.architecture == loaded.architecture.name == "zoo-recipe" and len(record.losses) == 3
     vocab = loaded.tokenizer.vocab_size
     edited = recipe_from_json(mixed, REGISTRY)
     assert vocab != edited.vocab and loaded.recipe == edited.with_vocab(vocab)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
+from itertools import chain
 from typing import Generic, TypeVar
 
 from zoo.architecture.architecture import Record, is_same
@@ -96,7 +97,9 @@ class RecordTable(Generic[T]):
 
     def plugin_of(self, record: T | None) -> Plugin | None:
         """The plugin that gave this record, None for none."""
-        return next((plugin for plugin, given in self.pairs() if is_same(given, record)), None)
+        very = (plugin for plugin, given in self.pairs() if given is record)
+        copied = (plugin for plugin, given in self.pairs() if is_same(given, record))
+        return next(chain(very, copied), None)
 
     def spelling(self, name: str) -> str:
         """The name that differs from this one in nothing but case; `name` itself where it is claimed, or none is like it."""
