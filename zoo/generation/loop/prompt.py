@@ -297,8 +297,7 @@ class Prefill:
     lengths `checkpoints`, and `at_checkpoint` is True after it. `report` is called with the tokens that were read and
     those in all. `prompt_logprobs`: keep the log-probabilities of the prompt's own tokens, and of so many alternatives;
     without it the head works on the last position only. `on_hidden` is called with the position of a chunk and its
-    hidden states (1, T, D). Rotary angles that depend on the length of the text are those for the prompt and `following`
-    tokens after it.
+    hidden states (1, T, D). Rotary angles are those of a text of the prompt and `following` tokens.
     """
 
     model: Any
