@@ -274,3 +274,17 @@ def test_other_uses_of_the_library_are_not_held_to_it(hub, repository, pocket):
     hub.headers["config.json"] = {"ETag": '"not-hexadecimal"'}
     with open(hf_hub_download(ID, "config.json"), "rb") as file:
         assert file.read() == b"[]"
+
+
+def test_the_checks_are_in_a_client_that_a_program_has_made_itself(hub, repository):
+    from huggingface_hub import get_session, set_client_factory
+
+    before = get_session()
+    options = {"event_hooks": before.event_hooks, "follow_redirects": True}
+    set_client_factory(lambda: type(before)(headers={"x-proxy": "mine"}, follow_redirects=True))
+    try:
+        hub.headers["config.json"] = {"ETag": f'"{OUT}"'}
+        refused("etag of config.json")
+        assert {headers.get("x-proxy") for _, _, headers in hub.requests} == {"mine"}
+    finally:
+        set_client_factory(lambda: type(before)(**options))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -130,27 +130,27 @@ def guarded(answer: ExpectedResponse, call: Callable[[], T]) -> T:
 
 
 def _install() -> None:
-    """Give each HTTP client that huggingface_hub makes the checks, which concern `guarded` calls alone.
+    """Give the HTTP client of huggingface_hub the checks, which concern `guarded` calls alone.
 
-    It makes a new client whenever a connection fails, so the hooks belong to what makes them.
+    huggingface_hub makes a new client after a failed connection, so its own clients get them by a factory. Where a program
+    has set another factory, its present client gets them.
     """
-    from huggingface_hub import set_client_factory
-    from huggingface_hub.utils import _http
+    from huggingface_hub import get_session, set_client_factory
 
-    make = _http._GLOBAL_CLIENT_FACTORY
-    if getattr(make, "func", None) is not _guarded_client:
-        set_client_factory(partial(_guarded_client, make))
-
-
-def _guarded_client(make: Callable[[], Any]) -> Any:
-    """An HTTP client whose requests and responses are checked."""
-    client = make()
+    client = get_session()
     hooks = client.event_hooks
-    client.event_hooks = {
+    if _before_body in hooks["response"]:
+        return
+    modules = {hook.__module__.partition(".")[0] for kind in ("request", "response") for hook in hooks[kind]}
+    hooks = {
         "request": [*hooks["request"], _before_request],
         "response": [*hooks["response"], _before_body],
     }
-    return client
+    client.event_hooks = hooks
+    if modules == {"huggingface_hub"}:
+        make: Any = type(client)
+        options = dict(follow_redirects=client.follow_redirects, timeout=client.timeout)
+        set_client_factory(lambda: make(event_hooks=hooks, **options))
 
 
 def _before_request(request: Any) -> None:
