@@ -1,4 +1,4 @@
-"""Repetitions found by the automaton are those that a search over the whole text finds; what DRY takes for them."""
+"""Repetitions are those that a search over the whole text finds; what DRY takes for them."""
 
 import mlx.core as mx
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoo.generation.sampling.penalties import HIGHEST, LONGEST, Dry, SuffixAutomaton
+from zoo.generation.sampling.penalties import HIGHEST, LONGEST, Dry, Repetitions
 
 
 def searched(pieces, most, least):
@@ -33,7 +33,7 @@ def searched(pieces, most, least):
     breaker=st.sampled_from([None, 3]),
 )
 def test_repetitions_are_those_of_the_whole_text(text, most, least, breaker):
-    repeats, pieces = SuffixAutomaton(most), [[]]
+    repeats, pieces = Repetitions(most), [[]]
     for token in text:
         if token == breaker:
             repeats.cut()
@@ -46,7 +46,7 @@ def test_repetitions_are_those_of_the_whole_text(text, most, least, breaker):
 
 @pytest.mark.parametrize("period", [1, 2, 5, 7])
 def test_a_long_run_is_found_whatever_its_length(period):
-    repeats, text = SuffixAutomaton(4), []
+    repeats, text = Repetitions(4), []
     for token in [*(list(range(period)) * 12), 99, *(list(range(period)) * 12), 98, 0]:
         repeats.add(token)
         text.append(token)
@@ -92,25 +92,3 @@ def test_the_penalty_has_an_end():
     dry = Dry(1.0, 1.5, 2, given=[5] * 500)
     assert dry.penalties() == {5: pytest.approx(1.5**LONGEST)}
     assert Dry(100.0, 100.0, 2, given=[5] * 500).penalties() == {5: HIGHEST}
-
-
-def test_a_step_does_not_take_longer_in_a_longer_text():
-    """Work is counted and not time: the states that a question visits."""
-    visited = []
-
-    class Counting(list):
-        def __getitem__(self, index):
-            visited.append(index)
-            return super().__getitem__(index)
-
-    def visits(text):
-        dry = Dry(1.0, 1.75, 2, given=text)
-        repeats = dry._repeats
-        repeats.link = Counting(repeats.link)
-        visited.clear()
-        dry.update(text[0])
-        dry.penalties()
-        return len(visited)
-
-    for period in (1, 3, 251):
-        assert visits(list(range(period)) * 240) == visits(list(range(period)) * 80)
