@@ -13,7 +13,6 @@ from zoo.generation import resolve_strategy
 from zoo.generation.chat.conversation import ChatPrompt, chat_prompt, next_turn_checkpoints
 from zoo.generation.grammar.token_mask import token_mask
 from zoo.generation.loop.prompt import encode_prompt
-from zoo.generation.loop.text_stream import Expression
 from zoo.generation.settings import Settings, generation_config_of, settings_for, token_limit
 from zoo.generation.strategies import autoregressive, beam
 from zoo.loading import Loaded
@@ -197,8 +196,6 @@ def _compile(loaded: Loaded, arguments: Mapping[str, Any]) -> None:
     if forms:
         vocab = loaded.recipe.head.vocab or loaded.recipe.embedding.vocab
         token_mask(loaded.tokenizer, vocab, (), **forms)
-    if arguments.get("stop_regex"):
-        Expression(arguments["stop_regex"])
 
 
 def _engine_settings(model: ServedModel, strategy: Strategy, arguments: Mapping[str, Any]) -> Settings | None:

@@ -44,7 +44,7 @@ def others(tmp_path_factory):
         *(("min_p", value) for value in ("x", math.nan, 2, True)),
         *(("seed", value) for value in ("1", 1.5, -1, 2**70, True, math.nan)),
         *(("stop", value) for value in (5, [5], b"x", {"a": 1})),
-        *((name, "a\ud800") for name in ("stop", "stop_regex", "regex", "grammar", "dry_breakers", "banned")),
+        *((name, "a\ud800") for name in ("stop", "regex", "grammar", "dry_breakers", "banned")),
         *(("logprobs", value) for value in ("yes", -1, 2.5, 10**9, math.nan)),
         *(("special_tokens", value) for value in ("no", 2)),
         *(("prefill_chunk", value) for value in ("3", 0, -1, 2.5, True)),

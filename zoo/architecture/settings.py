@@ -190,7 +190,6 @@ LIMITS = (
     number_setting("max_time", "Maximum time in seconds, prompt processing included.", HUGE),
     _texts("stop", "Stop before this text; may be given several times."),
     count_setting("stop_tokens", "Stop at this token id; may be given several times.", several=True),
-    Setting("stop_regex", str, help="Stop before text that this regular expression matches."),
 )
 
 SAMPLING = (

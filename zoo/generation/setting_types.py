@@ -20,7 +20,6 @@ class SharedSettings(TypedDict, total=False):
     max_time: float | None
     stop: str | Sequence[str] | None
     stop_tokens: int | Sequence[int] | None
-    stop_regex: str | None
     temperature: float | None
     top_k: int | None
     top_p: float | None

@@ -246,7 +246,6 @@ class Settings(Frozen):
     max_time: float | None = None
     stop: tuple[str, ...] = ()
     stop_tokens: tuple[int, ...] = ()
-    stop_regex: str | None = None
 
     temperature: float = 0.0
     top_k: int = 0

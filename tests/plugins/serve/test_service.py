@@ -156,7 +156,7 @@ def test_nothing_of_requests_nor_of_this_machine_is_printed_or_sent():
         for key in ("secret-key", "secret-wrong"):
             for body in (
                 {"prompt": "secret-prompt", "max_tokens": 3},
-                {"prompt": "secret-prompt", "stop_regex": "(secret-regex"},
+                {"prompt": "secret-prompt", "regex": "(secret-regex"},
                 {"prompt": "secret-prompt", "json_schema": {"type": "secret-schema"}},
                 {"prompt": "secret-prompt" * 500},
                 {"messages": [{"role": "user", "content": "secret-message"}]},

@@ -154,7 +154,7 @@ def sequence_of(
         settings,
         limit,
         sampler_of(loaded, settings, constraints, guidance_of(loaded, settings, ids, limit, DecodeStep)),
-        TextStream(loaded, limit, settings.stop, settings.stop_tokens, settings.stop_regex),
+        TextStream(loaded, limit, settings.stop, settings.stop_tokens),
         start_token(loaded) if loaded.model.translates else None,
         checkpoints,
         report,

@@ -67,7 +67,7 @@ class Step(Frozen):
     one of these. The first step of an answer to a prompt has `prompt`: how that was read. Only the last step has a
     `finish_reason`: "stop" (an end token or stop string), "length" or "time", and with drafts `drafted`. In an engine,
     where an error of one sequence must not end the others, it may be "error": `error` is then what `zoo.stream` would
-    raise, and there is no token. `stop` is the stop string, or what `stop_regex` matched, that ended the text.
+    raise, and there is no token. `stop` is the stop string that ended the text.
 
     A step without a token only shows progress: its `draft` is the text that may still change, and replaces the draft
     before. `candidate`, in a task with several answers, describes the answer of this step.
