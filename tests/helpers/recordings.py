@@ -1,5 +1,6 @@
 """The recordings of docs/pictures, against what their commands print now."""
 
+import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,11 +34,16 @@ def shown_and_printed(recording, name, folder):
     return without_statistics(shown), without_statistics(printed)
 
 
+STATISTICS = re.compile(
+    r"(^| · )prompt \d+ tokens?\b"
+)  # the first, after the model's name or on a line below it
+
+
 def without_statistics(lines):
     """The lines, blank ones aside, but for what a run says of its own speed and memory."""
     kept, inside = [], False
     for line in lines:
-        inside = inside or " · prompt " in line or line.startswith("packed matrices")
+        inside = inside or STATISTICS.search(line) is not None or line.startswith("packed matrices")
         if line.strip() and not inside:
             kept.append(line.rstrip())
         inside = inside and "peak memory" not in line and not line.startswith("packed matrices")
