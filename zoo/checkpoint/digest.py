@@ -8,9 +8,7 @@ from pathlib import Path
 from zoo.errors import CheckpointError
 from zoo.files.reading import file_in_folder
 
-WHOLE = (
-    2**26
-)  # bytes up to which a file is read from its beginning: the headers of weights, and whole configs
+WHOLE = 2**26  # bytes that are read from the beginning: headers of weights, and whole configs
 BLOCKS, BLOCK = 256, 2**14  # of a longer file, how many blocks are read beside them, and the bytes of each
 SUFFIXES = (".safetensors", ".gguf", ".json", ".model", ".txt", ".jinja")
 
