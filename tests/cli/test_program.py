@@ -7,6 +7,7 @@ import sys
 import click
 import pytest
 
+from tests.helpers.waiting import PATIENCE
 from zoo.architecture import Command
 from zoo.cli.program import with_option_names
 from zoo_new.parts import ScaffoldError
@@ -187,3 +188,24 @@ def test_a_warning_is_printed_once_whatever_a_library_does_to_the_filters(site, 
         """,
     )
     assert command("repeat", environment=site.environment).stderr == "zoo: once\nzoo: twice\n"
+
+
+INTERRUPTED_IMPORT = """
+import enum, os, signal
+from zoo.cli.signals import listen
+listen()
+call = enum.EnumType.__call__
+def interrupted(*arguments, **named):
+    os.kill(os.getpid(), signal.SIGINT)
+    return call(*arguments, **named)
+enum.EnumType.__call__ = interrupted
+import mlx.core
+"""
+
+
+def test_ctrl_c_while_mlx_is_imported_ends_without_a_word():
+    """An exception there aborts the process, with a traceback: mlx.core makes enumerations of Python's."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -60,6 +60,8 @@ class Listener:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         os.write(self._writer, ANSWERED)
+        if _imports_mlx(frame):  # nothing is under way yet
+            os._exit(130)
         if self.work is None or not self.work.saves:
             raise KeyboardInterrupt
 
@@ -117,6 +119,17 @@ class Listener:
 
 
 _listener: Listener | None = None
+
+
+def _imports_mlx(frame: FrameType | None) -> bool:
+    """Whether the code under way makes the module mlx.core, whose library aborts the process for an exception in it."""
+    while frame is not None:
+        if frame.f_code.co_name == "exec_module":
+            module = frame.f_locals.get("module")
+            if getattr(module, "__name__", "") == "mlx.core":
+                return True
+        frame = frame.f_back
+    return False
 
 
 def listen() -> Listener | None:

@@ -123,6 +123,7 @@ def _output_to_errors() -> Iterator[None]:
             stack.callback(os.close, output)
             os.dup2(2, 1)
             stack.callback(os.dup2, output, 1)
+            stack.callback(sys.__stdout__.flush)  # type: ignore[union-attr]
         yield
 
 
