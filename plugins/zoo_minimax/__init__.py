@@ -89,7 +89,7 @@ KEYS = {
 
 
 def scoring_of_gguf(config, tensors):
-    """The function of the scores between experts, which files number."""
+    """The name of the router's scoring function, which GGUF files give as a number."""
     return dict(scoring_func={2: "sigmoid"}.get(config.get("gguf.gating", 2), config.get("gguf.gating")))
 
 

@@ -127,7 +127,7 @@ def nearest(
 
 
 def _plan_of(family: Architecture, source: SourceCheckpoint) -> ChangePlan:
-    """The plan without changes, but for keys whose values the family refuses where it can read the rest of the config."""
+    """The plan without changes. It leaves out keys whose values the family refuses, if it can read the rest of the config."""
     plan = ChangePlan(family)
     for _ in range(MOST):
         try:

@@ -268,7 +268,7 @@ class Architecture(Record):
 
 
 def is_same(given: Record, record: Record | None) -> bool:
-    """Whether a plugin gave this very record, or the architecture that it is `with_causality`."""
+    """True if `record` is the `given` record, or a copy of the given architecture that `with_causality` made."""
     if not (isinstance(given, Architecture) and isinstance(record, Architecture)):
         return given is record
     return given.name == record.name and given.recipe is record.recipe and given.weights is record.weights

@@ -18,7 +18,7 @@ from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
 
 FOLDER = "folder"  # the format of a folder that no other one recognises
-# The page of a repository or of one of its files; a model that is looked for at "main" is that of no revision.
+# The address of a repository's page, or of one of its files. The branch "main" counts as no revision.
 _HUB_PAGE = re.compile(
     r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(?P<id>[^/?#]+/[^/?#]+)/?"
     r"(?:(?:tree|blob|resolve)/(?:main|(?P<revision>[^/?#]+))(?P<file>/[^?#]+)?/?)?(?:[?#].*)?"

@@ -1,4 +1,4 @@
-"""Keys that are typed while an answer is written are not shown, so that they do not stand within it.
+"""Hides the keys that a user types while an answer is written, so that they do not appear within it.
 
 They are read afterwards: by the next question of a conversation, or by the shell.
 """
