@@ -404,7 +404,7 @@ class OutputHead(Rename):
             rule.backward(source, target, recipe, join)
 
     def _rules(self, recipe: Model, alone: bool = False) -> Iterator[Rule]:
-        """What it does for the head of this recipe; `alone`: no tensor has become the embedding's table."""
+        """Yields the rules for the head of this recipe. `alone`: no tensor has become the embedding's table."""
         head = recipe.head
         if head is not None and not head.ties_embedding:
             yield Rename(self.source, self.target)

@@ -58,7 +58,7 @@ def create_from(
     )
     write(target, names, files, values, parts)
     with registered(target, names, parts) as new:
-        # A plugin whose base refuses a key reads nothing until that is done.
+        # The base refuses a key: the plugin refuses the checkpoint until its author has handled that key.
         made = best if plan.refused else fit(new.architecture(names.name), source, new)
     return "\n".join(report(target, names, source, made, found, values))
 

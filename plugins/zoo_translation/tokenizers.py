@@ -290,7 +290,7 @@ class ByteTokenizer(Backend):
 
     def __init__(self, special_tokens, added=(), split_special=False):
         self.special_tokens = {**SPECIAL, **special_tokens}
-        # The three swallow the spaces around them unless the settings give them other flags, as the reference's do.
+        # These three tokens strip the spaces around them unless the settings set other flags, as in transformers.
         named = (
             AddedToken(self.special_tokens[name], id, lstrip=True, rstrip=True)
             for id, name in enumerate(SPECIAL)

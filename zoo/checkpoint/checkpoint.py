@@ -66,7 +66,7 @@ class Checkpoint(ABC):
 
     @property
     def name(self) -> str:
-        """What a person calls it: the hub id of what was downloaded, else the name of its file or folder."""
+        """The name to show: the hub id of a downloaded model, else the name of the file or folder."""
         *_, repository, snapshots, _ = ("", "", *self.path.parts)
         if snapshots == "snapshots" and repository.startswith("models--"):
             return repository.removeprefix("models--").replace("--", "/")

@@ -1,4 +1,4 @@
-"""Matrices that are packed already and are packed anew: in which groups, and what the second rounding loses.
+"""Quantizes matrices that are quantized already: chooses their groups, and measures what the second rounding loses.
 
 Rounded numbers lie on a grid of each group. In other groups they are rounded to other grids, which loses more than to round
 the floats that they were made from.

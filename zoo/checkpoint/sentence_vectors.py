@@ -234,7 +234,7 @@ def _limits(folder: Path) -> tuple[int | None, bool]:
 
 
 def _prompts(folder: Path) -> tuple[dict[str, str], str | None, int | None]:
-    """The prompts by name, the name of the default one, and the width to which vectors are cut."""
+    """Returns the prompts by name, the name of the default prompt, and the number of dimensions that vectors keep."""
     config = _read(folder, PROMPTS, required=False)
     prompts = config.get("prompts", {})
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):

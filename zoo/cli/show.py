@@ -269,7 +269,7 @@ def diagrams_of(found: Sequence[Any], registry: Any) -> Any:
 
 
 def presets_meant(names: Sequence[str], found: Sequence[Described]) -> str:
-    """A line for each architecture's name that stands for one preset where it is described and another where it is run."""
+    """Returns a line for each architecture's name that `zoo show` and `zoo run` resolve to different presets."""
     from zoo.describe.described import command_of
 
     lines = []

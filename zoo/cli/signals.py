@@ -152,7 +152,7 @@ def listen() -> Listener | None:
 
 
 def leave() -> None:
-    """The end of the command: from now on Ctrl-C ends the process at once and silently."""
+    """Restores the default Ctrl-C at the end of the command: it ends the process at once and silently."""
     if _listener is not None and _listener.in_place():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 

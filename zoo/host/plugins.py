@@ -205,7 +205,7 @@ def _traceback_of(error: Exception) -> str | None:
 
 
 def _place(error: BaseException, plugin: Plugin) -> str:
-    """The innermost line of the plugin's own code that an error came through: " (/…/zoo_gptj/__init__.py, line 12)"."""
+    """Returns the file and line of the innermost frame in the plugin's own code: " (/…/zoo_gptj/__init__.py, line 12)"."""
     if isinstance(error, SyntaxError):  # it names its own
         return ""
     lines = [(frame, line) for frame, line in _frames(error) if _package_of(frame) == plugin.package]

@@ -127,7 +127,7 @@ FIELDS = Fields(
     without=openai.NOT_IN_CHAT,
 )
 
-# Fields of a request that its response repeats, and values of those that every response has.
+# Request fields that the response repeats, and default values of those that every response has.
 REPEATABLE = (
     *("instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "reasoning", "temperature"),
     *("text", "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user"),
