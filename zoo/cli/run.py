@@ -240,7 +240,7 @@ def answer(
     if reason == "length" and ("max_tokens" not in settings or unfinished):
         click.echo(truncation_notice(settings, "--max-tokens changes that"), err=True)
     if interrupted:
-        raise KeyboardInterrupt
+        raise click.Abort  # click ends the line of a KeyboardInterrupt; here it has ended
 
 
 def _run_prompts(
