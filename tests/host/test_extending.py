@@ -11,7 +11,7 @@ import pytest
 
 import zoo
 from zoo.architecture import QuantizedFormat, Sampler, Setting, TokenizerFormat
-from zoo.architecture.settings import checked_settings
+from zoo.architecture.setting import checked_settings
 from zoo.errors import ConfigError, PluginError, PromptError, ZooError
 from zoo.host.plugins import Plugin, load_plugins
 from zoo.host.registry import Registry, default_registry, isolated, using

@@ -19,7 +19,7 @@ from zoo.architecture.records import (
     Strategy,
     TokenizerFormat,
 )
-from zoo.architecture.settings import Setting
+from zoo.architecture.setting import Setting
 from zoo.config import Config
 from zoo.gguf import GGUF
 from zoo.weights import Depthwise, Ignore, OfBlock, OutputHead, Rename, Rule, Split, Stack, Transpose

@@ -13,7 +13,8 @@ from zoo.architecture.architecture import (
     check_tuples,
     import_target,
 )
-from zoo.architecture.settings import SHARED, Setting
+from zoo.architecture.setting import Setting
+from zoo.architecture.settings import SHARED
 from zoo.errors import PluginError, did_you_mean
 from zoo.frozen import frozen
 from zoo.recipe import Spec

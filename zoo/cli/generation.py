@@ -12,7 +12,6 @@ from zoo.architecture import Corpus
 from zoo.errors import ZooError
 
 if TYPE_CHECKING:
-    from zoo.generation.chat.conversation import ChatPrompt
     from zoo.loading import Loaded
 
 INCOMPLETE = {
@@ -24,17 +23,10 @@ GENERAL = "zoo chat smollm2"
 SHOWN = 4  # words
 
 
-def typed_prompt(
-    loaded: Loaded, text: str, settings: Mapping[str, Any], system: str | None = None, raw: bool = False
-) -> ChatPrompt:
-    """The prompt of a typed text. For a model without a tokenizer it is a list of token ids, "[1, 2, 3]".
-
-    The other arguments and the errors are those of `zoo.generation.chat.conversation.prompt_of`.
-    """
-    from zoo.generation.chat.conversation import prompt_of
-
+def typed_prompt(loaded: Loaded, text: str) -> str | list[int]:
+    """The prompt of a typed text: for a model without a tokenizer, the list of token ids "[1, 2, 3]"."""
     ids = parse_token_ids(text) if loaded.tokenizer is None else None
-    return prompt_of(loaded, text if ids is None else ids, settings, system=system, raw=raw)
+    return text if ids is None else ids
 
 
 def parse_token_ids(text: str) -> list[int] | None:

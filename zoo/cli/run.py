@@ -189,8 +189,10 @@ def run(
 
         converse(chat_session(loaded, settings, **given))
     else:
-        typed = typed_prompt(loaded, prompt, settings, **given)
-        answer(typed, prompt, settings, load_seconds, as_json, hints=options.adapter is None)
+        from zoo.generation.chat.conversation import prompt_of
+
+        ids = prompt_of(loaded, typed_prompt(loaded, prompt), settings, **given)
+        answer(ids, prompt, settings, load_seconds, as_json, hints=options.adapter is None)
 
 
 def answer(

@@ -197,7 +197,7 @@ class SettingsCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command with the settings that were given as one argument, `settings`.
 
-        A person's defaults are put aside for `with_defaults`: the model decides which of them are taken. A PromptError
+        A person's defaults are put aside for `user_defaults`: the model decides which of them are taken. A PromptError
         about a setting that was read from a file names the file, too.
         """
         defaults = {
@@ -280,11 +280,11 @@ def given_settings(options: list[SettingOption], params: dict[str, Any]) -> dict
     return found
 
 
-def with_defaults(loaded: Loaded, settings: dict[str, Any], strategy: str | None) -> dict[str, Any]:
-    """The given settings, and the user's defaults that the model's strategy takes."""
+def user_defaults(loaded: Loaded, given: Collection[str], strategy: str | None) -> dict[str, Any]:
+    """The user's defaults that the model's strategy takes; names of settings that are `given` help to choose it."""
     defaults = click.get_current_context().meta.get(DEFAULTS) or {}
     if not defaults:
-        return settings
+        return {}
     architecture = loaded.architecture
-    chosen = loaded.registry.strategy(architecture.task, settings, name=strategy, architecture=architecture)
-    return {name: value for name, value in defaults.items() if name in chosen.setting_names} | settings
+    chosen = loaded.registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
+    return {name: value for name, value in defaults.items() if name in chosen.setting_names}

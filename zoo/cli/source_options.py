@@ -16,7 +16,7 @@ from click.shell_completion import BashComplete, CompletionItem, split_arg_strin
 
 from zoo.architecture import Objective, Sampler
 from zoo.cli.progress import Progress
-from zoo.cli.setting_options import with_defaults
+from zoo.cli.setting_options import user_defaults
 from zoo.cli.terminal import YES
 from zoo.frozen import Frozen, frozen
 from zoo.recipe.pipeline import WAYS
@@ -151,7 +151,7 @@ class ModelOptions(Frozen):
 
     def settings(self, loaded: Loaded, given: dict[str, Any]) -> dict[str, Any]:
         """The settings for `zoo.stream`: those given, a person's defaults for others, strategy, samplers, prompt cache."""
-        settings = with_defaults(loaded, given, self.strategy)
+        settings = user_defaults(loaded, list(given), self.strategy) | given
         if self.strategy is not None:
             settings["strategy"] = self.strategy
         if self.samplers:

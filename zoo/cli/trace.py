@@ -139,6 +139,7 @@ def _traced(
     whole: bool,
 ) -> Trace:
     """The trace of a source that is loaded for it: `whole`, or only the value at `address` where there is one."""
+    from zoo.generation.chat.conversation import prompt_of
     from zoo.inspect.tracing.intervention import resolve
     from zoo.inspect.tracing.probe import values_of
     from zoo.inspect.tracing.traced_run import trace as run
@@ -146,7 +147,7 @@ def _traced(
     loaded = options.load(source)
     only = () if address is None else (resolve(address, values_of(loaded.model, loaded.registry))[0],)
     settings = options.settings(loaded, settings)
-    ids = typed_prompt(loaded, prompt, settings, raw=raw).ids
+    ids = prompt_of(loaded, typed_prompt(loaded, prompt), settings, raw=raw).ids
     with Progress("tracing"):
         return run(loaded, ids, only=() if whole else only, **settings)
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from zoo.architecture import Sampler, Setting, Strategy
-from zoo.architecture.settings import BREAKERS, CACHE, CONSTRAINTS, SHARED
+from zoo.architecture.settings import CONSTRAINTS, SHARED, Settings
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.loading import Loaded
 from zoo.recipe import learned_context
-from zoo.recipe.policy import GROUP
 
 MAX_TOKENS = 256
 
@@ -229,103 +228,8 @@ ALWAYS = (
 DRAW_SETTINGS = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "mirostat")
 # Mirostat replaces these: it chooses how many tokens to draw from.
 REPLACED = (*DRAWN[1:], "top_n_sigma", "xtc_probability", "min_tokens_to_keep")
-POLICY = (*(setting.name for setting in CACHE), "adapter")
 MOST_BIAS = 1e6  # beyond it the other logits vanish in float32
 ONE_OF = tuple(setting.name for setting in CONSTRAINTS)
-
-
-@frozen(kw_only=True)
-class Settings(Frozen):
-    """How one text is generated. The names, bounds and meanings are those of `zoo.architecture.settings`.
-
-    None stands for what the checkpoint says (`max_tokens`), or for off.
-    """
-
-    max_tokens: int | None = None
-    min_tokens: int = 0
-    max_time: float | None = None
-    stop: tuple[str, ...] = ()
-    stop_tokens: tuple[int, ...] = ()
-
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    min_tokens_to_keep: int = 1
-    typical_p: float = 1.0
-    xtc_probability: float = 0.0
-    xtc_threshold: float = 0.1
-    top_n_sigma: float = 0.0
-    mirostat: int = 0
-    mirostat_tau: float = 5.0
-    mirostat_eta: float = 0.1
-    samplers: Mapping[str, Mapping[str, Any]] | None = None
-    seed: int | None = None
-
-    repetition_penalty: float = 1.0
-    repetition_context_size: int = 0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    dry_multiplier: float = 0.0
-    dry_base: float = 1.75
-    dry_allowed_length: int = 2
-    dry_breakers: tuple[str, ...] = BREAKERS
-    no_repeat_ngram_size: int = 0
-    exponential_decay_length_penalty: tuple[int, float] | None = None
-    logit_bias: Mapping[int, float] | None = None
-    banned: tuple[str, ...] = ()
-    logits_processors: tuple[Callable[..., Any], ...] = ()
-
-    guidance_scale: float = 1.0
-    negative_prompt: str | Sequence[int] | None = None
-
-    json_schema: Mapping[str, Any] | None = None
-    regex: str | None = None
-    grammar: str | None = None
-
-    logprobs: bool | int = False
-    prompt_logprobs: bool | int = False
-
-    source_language: str | None = None
-    target_language: str | None = None
-    special_tokens: bool = True
-    prefill_chunk: int | None = None
-    adapter: str | None = None
-
-    max_kv_size: int | None = None
-    keep: int = 0
-    kv_bits: int | None = None
-    key_bits: int | None = None
-    value_bits: int | None = None
-    kv_group_size: int = GROUP
-    kv_start: int = 0
-
-    prompt_lookup: int = 0
-    draft_model: Any = None
-    draft_tokens: int | None = None
-    own_draft: bool = False
-
-    def __post_init__(self) -> None:
-        self.policy()
-        asked = [name for name in ONE_OF if getattr(self, name) is not None]
-        if len(asked) > 1:
-            raise PromptError(f"`{asked[0]}` and `{asked[1]}` cannot be given together")
-        if self.negative_prompt is not None and self.guidance_scale == 1:
-            raise PromptError("`negative_prompt` needs a `guidance_scale` other than 1")
-
-    @property
-    def greedy(self) -> bool:
-        """Whether the likeliest token is taken, and none drawn."""
-        return self.temperature == 0
-
-    @property
-    def drafts(self) -> bool:
-        """Whether speculative decoding is asked for."""
-        return bool(self.prompt_lookup or self.draft_model is not None or self.own_draft or self.draft_tokens)
-
-    def policy(self, reserve: int = 0) -> CachePolicy:
-        """How caches are made, with room for `reserve` tokens."""
-        return CachePolicy.of(reserve=reserve, **{name: getattr(self, name) for name in POLICY})
 
 
 def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:

@@ -17,7 +17,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from zoo.architecture import Architecture, Objective
-from zoo.architecture.settings import checked_settings
+from zoo.architecture.setting import checked_settings
 from zoo.errors import PluginError, ZooError
 from zoo.host.registry import Registry, default_registry
 from zoo.loading import Loaded

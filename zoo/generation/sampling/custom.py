@@ -12,7 +12,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.architecture import Sampler
-from zoo.architecture.settings import checked_settings
+from zoo.architecture.setting import checked_settings
 from zoo.errors import PluginError, ZooError, in_words
 from zoo.generation.settings import Settings
 from zoo.host.registry import Registry
