@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo import runtime
 from zoo.errors import RecipeError, ZooError
+from zoo.recipe import Model as Recipe
 from zoo.recipe import Spec
+
+if TYPE_CHECKING:
+    from zoo.blocks.model import Model
 
 TRAINED = 4  # weights, their gradients and the optimizer's two moments
 FLOAT, GB = 4, 1e9  # bytes
@@ -38,7 +42,7 @@ def build(spec: Spec, dim: int, index: int = 0, *, registry: Any, path: str = ""
         raise RecipeError(f"{path or spec.block()}: {error}") from error
 
 
-def assemble(recipe: Any, registry: Any, *, copies: int = 0) -> Any:
+def assemble(recipe: Recipe, registry: Any, *, copies: int = 0) -> Model:
     """The model of a whole recipe, its weights random and unevaluated; `registry` has the modules of its blocks.
 
     `copies` says how many times as many numbers, in float32, the caller will hold: 1 to run the random weights,
@@ -55,7 +59,7 @@ def assemble(recipe: Any, registry: Any, *, copies: int = 0) -> Any:
     return model
 
 
-def check_memory(recipe: Any, copies: int, tokens: int = 0) -> None:
+def check_memory(recipe: Recipe, copies: int, tokens: int = 0) -> None:
     """RecipeError, with the sum, where this machine's memory is exceeded by `copies` of a recipe's parameters in float32.
 
     `tokens` are those of a training step, of each of which every layer's output is kept for the gradients.

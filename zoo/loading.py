@@ -19,16 +19,19 @@ from zoo import runtime
 from zoo.architecture import Architecture
 from zoo.blocks.adapted import AdapterChoice
 from zoo.blocks.joined import join_projections, make_floats
+from zoo.blocks.model import Model
 from zoo.blocks.quantized import DequantizableLayer
 from zoo.blocks.ranked import connect_ranks
 from zoo.checkpoint.digest import digest
 from zoo.checkpoint.division import packed_group
 from zoo.checkpoint.finite import evaluate
-from zoo.checkpoint.open import Opened, Report, open_model
+from zoo.checkpoint.open import Opened, OpenOptions, Report, open_model
 from zoo.checkpoint.parameters import fill, parameters_of
 from zoo.compiled_step import compiled_step
 from zoo.errors import CheckpointError, DoesNotFit, SourceError, ZooError, deferred_warnings
+from zoo.frozen import frozen
 from zoo.host.registry import Registry, default_registry
+from zoo.recipe import Model as Recipe
 from zoo.recipe.division import Division, Share
 from zoo.recipe.pipeline import check_way, division_of
 from zoo.runtime import ranks
@@ -59,10 +62,10 @@ class Loaded:
     (1024, 'bytes')
     """
 
-    model: Any
+    model: Model
     tokenizer: Tokenizer | None
     architecture: Architecture
-    recipe: Any
+    recipe: Recipe
     config: dict[str, Any]
     folder: Path
     generation_config: dict[str, Any] = field(default_factory=dict)
@@ -97,8 +100,37 @@ class Loaded:
         return value if self.division is None else cast(Agreed, ranks.shared(value))
 
     def __repr__(self) -> str:
-        count = self.recipe.parameters(self.recipe.dim) if self.recipe is not None else 0
+        count = self.recipe.parameters(self.recipe.dim)
         return f"<Loaded {self.architecture.name}, {count:,} parameters, from {str(self.folder)!r}>"
+
+
+@frozen(kw_only=True)
+class LoadOptions(OpenOptions):
+    """The options of `load`, which describes them. A `ZooError` for one that is invalid."""
+
+    adapter: str | Path | None = None
+    adapters: Mapping[str, str | Path] = field(default_factory=dict)
+    context: int | None = None
+    force: bool = False
+    unpack: bool | None = None
+    parallel: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.parallel is not None:
+            check_way(self.parallel)
+        if self.context is not None and (type(self.context) is not int or self.context < 0):
+            raise SourceError(f"`context` must be a number of tokens, got {self.context!r:.60}")
+        runtime.compute_dtype(self.dtype)  # checks it
+
+    @property
+    def floats(self) -> mx.Dtype | None:
+        return runtime.compute_dtype(self.dtype)
+
+    @property
+    def divides(self) -> bool:
+        """Whether ranks share the model."""
+        return self.parallel is not None and ranks.size() > 1
 
 
 @deferred_warnings()
@@ -137,32 +169,39 @@ def load(
     zoo.errors.SourceError: 'lama' is no architecture, folder or hub id; did you mean llama?; `zoo list --presets` shows the models
     """
     runtime.check_not_forked()
-    if parallel is not None:
-        check_way(parallel)
-        parallel = parallel if ranks.size() > 1 else None
-    if context is not None and (type(context) is not int or context < 0):
-        raise SourceError(f"`context` must be a number of tokens, got {context!r:.60}")
-    floats = runtime.compute_dtype(dtype)
-    how: dict[str, Any] = dict(architecture=architecture, revision=revision, repack=repack, registry=registry)
-    opened = open_model(source, floats=floats, **how)
-    checkpoint, recipe = opened.checkpoint, opened.recipe
-    if parallel is not None:
+    options = LoadOptions(
+        architecture=architecture,
+        dtype=dtype,
+        adapter=adapter,
+        adapters=adapters or {},
+        context=context,
+        force=force,
+        revision=revision,
+        repack=repack,
+        unpack=unpack,
+        parallel=parallel,
+        report=report,
+        registry=registry or default_registry(),
+    )
+    opened = open_model(source, options)
+    checkpoint, recipe, floats = opened.checkpoint, opened.recipe, options.floats
+    if options.divides:
         ranks.check_same({"the checkpoint": digest(checkpoint.path)})
+        if adapter is not None or adapters:
+            raise SourceError(
+                "`adapter`: none is divided among ranks; fuse it first: zoo convert SOURCE OUT --adapter FOLDER"
+            )
     if report is not None:
         report(0, 0)
-    if not checkpoint.lazy and not force and parallel is None:
-        check_memory(checkpoint.held_bytes(floats), recipe, floats, context)
-    if parallel is not None and (adapter is not None or adapters):
-        raise SourceError(
-            "`adapter`: none is divided among ranks; fuse it first: zoo convert SOURCE OUT --adapter FOLDER"
-        )
-    division = None if parallel is None else divide(opened, parallel, floats, force, context)
-    opened.read(floats, report)
-    choice = _fill(opened, adapter, adapters or {}, floats)
+    if not checkpoint.lazy and not force and not options.divides:
+        check_memory(checkpoint.held_bytes(floats), recipe, options)
+    division = divide(opened, options) if options.divides else None
+    opened.read()
+    choice = _fill(opened, options)
     model = opened.model
     weights = {id(array): array.nbytes for _, array in tree_flatten(model.parameters())}
     if not force and division is None:  # a part was checked before it was read
-        check_memory(sum(weights.values()), recipe, floats, context)
+        check_memory(sum(weights.values()), recipe, options)
     # Reading and unpacking leave Python's thread idle: the tokenizer is made, and modules are imported, meanwhile.
     with ThreadPoolExecutor(1) as beside:
         tokenizer = beside.submit(copy_context().run, checkpoint.tokenizer)
@@ -172,7 +211,7 @@ def load(
         if division is not None:
             connect_ranks(model, division)
         if (broken := evaluate_weights(model, None if division else report)) is not None:
-            raise opened.not_finite(dtype, broken)
+            raise opened.not_finite(broken)
         make_floats(model)
         runtime.set_up_device()
         compiled_step(model)
@@ -202,38 +241,35 @@ def import_generation(registry: Registry, architecture: Architecture, nbytes: in
         import_module("numpy")
 
 
-def divide(opened: Opened, way: str, floats: mx.Dtype | None, force: bool, context: int | None) -> Division:
-    """Leave this rank's part of a model that is divided in this way. Raises DoesNotFit where it does not fit, unless `force`."""
+def divide(opened: Opened, options: LoadOptions) -> Division:
+    """Leave this rank's part of a model. Raises DoesNotFit where it does not fit, unless `force`."""
+    assert options.parallel is not None
     memory = tuple(ranks.gathered(runtime.total_memory() or 0))
     share = Share(ranks.rank(), ranks.size(), memory=memory if all(memory) else ())
-    division = division_of(opened.recipe, way, share)
+    division = division_of(opened.recipe, options.parallel, share)
     if (group := packed_group(opened.parameters, division)) > 1:
-        division = division_of(opened.recipe, way, replace(share, group=group))
-    opened.divide(division, ranks.rank(), floats)
-    if not force:
+        division = division_of(opened.recipe, options.parallel, replace(share, group=group))
+    opened.divide(division, ranks.rank())
+    if not options.force:
         held = sum(tensor.nbytes for tensor in opened.parameters.values())
-        check_memory(held, division.spec, floats, context)
+        check_memory(held, division.spec, options)
     return division
 
 
-def _fill(
-    opened: Opened,
-    adapter: str | Path | None,
-    adapters: Mapping[str, str | Path],
-    floats: mx.Dtype | None,
-) -> AdapterChoice:
+def _fill(opened: Opened, options: LoadOptions) -> AdapterChoice:
     """Change the parameters by the adapter if there is one, and give them to the model; `opened` then holds none.
 
     The layers that the `adapters` change get their forms with each; what is returned chooses among them.
     """
-    choice = AdapterChoice()
-    if adapter is None and not adapters:
+    choice, floats = AdapterChoice(), options.floats
+    if options.adapter is None and not options.adapters:
         fill(opened.model, opened.parameters, floats)
     else:
         from zoo.checkpoint.adapter import adapt, fuse_plain, open_adapter, share
 
-        changes = {} if adapter is None else fuse_plain(opened.parameters, open_adapter(adapter, opened))
-        others = {name: open_adapter(folder, opened) for name, folder in adapters.items()}
+        adapter = {} if options.adapter is None else open_adapter(options.adapter, opened)
+        changes = fuse_plain(opened.parameters, adapter)
+        others = {name: open_adapter(folder, opened) for name, folder in options.adapters.items()}
         fill(opened.model, opened.parameters, floats)
         choice = share(opened.model, others, opened.parameters, floats)
         adapt(opened.model, changes, opened.parameters, floats)
@@ -250,19 +286,19 @@ def keep_floats(model: nn.Module, asked: bool | None) -> None:
         layer.keeps_floats = keeps
 
 
-def check_memory(weights: int, recipe: Any, floats: mx.Dtype | None, context: int | None) -> None:
+def check_memory(weights: int, recipe: Recipe, options: LoadOptions) -> None:
     """Raise DoesNotFit where the weights, a cache of `context` tokens and what MLX already holds exceed the memory.
 
     `weights`: bytes. The message has the sum.
     """
-    held = runtime.active_memory()
-    parts = memory_shortage(weights, recipe, floats.size if floats else 2, context, held)
+    width = options.floats.size if options.floats else 2
+    parts = memory_shortage(weights, recipe, width, options.context, runtime.active_memory())
     if parts is not None:
         raise DoesNotFit(f"the model does not fit: {parts}; `force` loads it nevertheless")
 
 
 def memory_shortage(
-    weights: int, recipe: Any, width: int, context: int | None = None, held: int = 0
+    weights: int, recipe: Recipe, width: int, context: int | None = None, held: int = 0
 ) -> str | None:
     """The sum in words when weights of so many bytes and the cache exceed the machine's memory, None when they fit.
 
@@ -283,14 +319,14 @@ def shortage(parts: Mapping[str, int]) -> str | None:
     )
 
 
-def memory_needed(recipe: Any) -> int:
+def memory_needed(recipe: Recipe) -> int:
     """The bytes of a recipe's weights and of a cache of `CONTEXT` tokens, in the dtype that this machine computes in."""
     floats = runtime.compute_dtype()
     width = floats.size if floats else 2
     return int(recipe.parameters(recipe.dim) * width + _cache(recipe, width)[1])
 
 
-def _cache(recipe: Any, width: int, context: int | None = None) -> tuple[int, int]:
+def _cache(recipe: Recipe, width: int, context: int | None = None) -> tuple[int, int]:
     """The tokens that a model is to have room for, and the bytes of their cache with numbers of `width` bytes."""
     tokens = min(context or CONTEXT, recipe.context or CONTEXT)
     return tokens, recipe.kv_cache_size(recipe.dim) * tokens * width

@@ -11,6 +11,7 @@ import mlx.core as mx
 from zoo.checkpoint.calibration import Calibration
 from zoo.errors import ZooError
 from zoo.loading import Loaded
+from zoo.recipe import EncoderDecoder
 from zoo.training.corpora import read_documents
 from zoo.training.masked_lm import MASKED
 from zoo.training.objective import mask_of
@@ -49,8 +50,8 @@ def spread(rows: Sequence[Any], count: int) -> list[Any]:
 
 
 def _pair(loaded: Loaded, pair: tuple[str, str], length: int) -> Inputs:
-    assert loaded.tokenizer is not None
-    start = [loaded.model.spec.start]
+    assert loaded.tokenizer is not None and isinstance(loaded.recipe, EncoderDecoder)
+    start = [loaded.recipe.start]
     source, target = map(loaded.tokenizer.encode, pair)
     given = (source, [*start, *target])
     sides = (loaded.recipe.encoder, loaded.recipe.decoder)

@@ -15,9 +15,10 @@ from mlx.utils import tree_flatten
 
 import zoo
 from zoo import runtime
-from zoo.checkpoint.convert import SaveOptions, convert, write
+from zoo.checkpoint.convert import convert
 from zoo.checkpoint.parameters import choose, mixed, parameters_of, parse_quantization
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
+from zoo.checkpoint.shards import SaveOptions, write
 from zoo.cli.convert import convert as command
 from zoo.errors import CheckpointError, SourceError, ZooError
 from zoo.host.registry import default_registry
@@ -175,7 +176,7 @@ def test_a_run_that_fails_half_way_leaves_nothing(tmp_path, monkeypatch):
 
 def test_a_killed_run_leaves_no_folder_and_does_not_hinder_the_next(tmp_path):
     out = tmp_path / "out"
-    slow = "import time, zoo.checkpoint.convert as s; w = s.write_json; s.write_json = lambda *a: time.sleep(60); "
+    slow = "import time, zoo.checkpoint.shards as s; s.write_json = lambda *a: time.sleep(60); "
     code = f"{slow} from zoo.checkpoint.convert import convert; convert('llama', {str(out)!r})"
     process = subprocess.Popen([sys.executable, "-c", code])
     while not list(tmp_path.glob(".part-*/model.safetensors")) and process.poll() is None:

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 
 import zoo
 from zoo.assemble import assemble
-from zoo.checkpoint.convert import SaveOptions, write
 from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.parameters import export
 from zoo.checkpoint.sentence_vectors import pooling_of
+from zoo.checkpoint.shards import SaveOptions, write
 from zoo.errors import ZooError
 from zoo.host.registry import default_registry
 from zoo.testing import numbers_of, randomise

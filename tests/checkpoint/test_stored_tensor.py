@@ -12,7 +12,7 @@ from zoo.checkpoint import stored_tensor
 from zoo.checkpoint.convert import convert, save
 from zoo.checkpoint.division import divided_parameters, packed_group
 from zoo.checkpoint.folder import FolderCheckpoint
-from zoo.checkpoint.open import open_model
+from zoo.checkpoint.open import OpenOptions, open_model
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix, join, read
 from zoo.checkpoint.stored_tensor import Span, StoredTensor, whole
 from zoo.errors import CheckpointError
@@ -63,12 +63,13 @@ def division_of(opened, share):
     return divided(recipe, recipe.dim, replace(share, group=group))
 
 
-def divide(source, rank, ranks=2, repack=None):
+def divide(source, rank, ranks=2, repack=None, report=None):
     """A checkpoint opened and divided, and the parts of the whole parameters that the rank is to have."""
-    opened, other = (open_model(source, floats=mx.float32, repack=repack) for _ in range(2))
+    options = OpenOptions(dtype="float32", repack=repack, report=report)
+    opened, other = (open_model(source, options) for _ in range(2))
     division = division_of(opened, Share(rank, ranks))
-    opened.divide(division, rank, mx.float32)
-    other.read(mx.float32)
+    opened.divide(division, rank)
+    other.read()
     whole_parameters = {path: read(tensor) for path, tensor in other.parameters.items()}
     return opened, divided_parameters(whole_parameters, division, rank)
 
@@ -89,7 +90,7 @@ def check_equal(found, expected):
 def test_a_rank_reads_its_share_and_no_more(folder_of, bytes_read, architecture, rank):
     opened, expected = divide(folder_of(architecture), rank)
     share = sum(tensor.nbytes for tensor in opened.parameters.values())
-    opened.read(mx.float32)
+    opened.read()
     assert 0.5 * share < sum(bytes_read) <= share
     check_equal(opened.parameters, expected)
 
@@ -99,19 +100,19 @@ def test_a_rank_reads_its_share_and_no_more(folder_of, bytes_read, architecture,
 def test_packed_matrices_are_read_by_ranges_too(folder_of, bytes_read, quantize, rank):
     opened, expected = divide(folder_of("llama", quantize), rank)
     share = sum(tensor.nbytes for tensor in opened.parameters.values())
-    opened.read(mx.float32)
+    opened.read()
     assert 0.5 * share < sum(bytes_read) <= share
     check_equal(opened.parameters, expected)
 
 
 def test_ranges_that_lie_close_are_read_with_the_gap(folder_of, bytes_read, monkeypatch):
     opened, expected = divide(folder_of("llama"), 1)
-    opened.read(mx.float32)
+    opened.read()
     apart = len(bytes_read)
     bytes_read.clear()
     monkeypatch.setattr(stored_tensor, "GAP", 2**20)
     opened, expected = divide(folder_of("llama"), 1)
-    opened.read(mx.float32)
+    opened.read()
     assert 0 < len(bytes_read) < apart / 4
     check_equal(opened.parameters, expected)
 
@@ -123,20 +124,21 @@ def test_memory_peaks_near_the_share(tmp_path, kind):
     source = gguf_files.random_folder(tmp_path / "folder", "llama", **sizes)
     if kind == "gguf":
         source = gguf_files.write(tmp_path / "model.gguf", source, "Q8_0")
-    opened = open_model(source, floats=mx.float32)
+    opened = open_model(source, OpenOptions(dtype="float32"))
     division = division_of(opened, Share(1, 2))
     before = mx.get_active_memory()
     mx.reset_peak_memory()
-    opened.divide(division, 1, mx.float32)
+    opened.divide(division, 1)
     share = sum(tensor.nbytes for tensor in opened.parameters.values())
-    opened.read(mx.float32)
+    opened.read()
     assert 0.99 * share < mx.get_peak_memory() - before <= 1.1 * share
 
 
 def test_progress_counts_the_share(folder_of):
-    opened, _ = divide(folder_of("llama"), 0)
-    share, seen = sum(tensor.nbytes for tensor in opened.parameters.values()), []
-    opened.read(mx.float32, lambda done, total: seen.append((done, total)))
+    seen = []
+    opened, _ = divide(folder_of("llama"), 0, report=lambda done, total: seen.append((done, total)))
+    share = sum(tensor.nbytes for tensor in opened.parameters.values())
+    opened.read()
     assert seen == sorted(seen) and seen[-1] == (share, share)
 
 
@@ -146,7 +148,7 @@ def test_a_file_that_becomes_shorter_is_one_clear_line(folder_of):
     file = folder / "model.safetensors"
     os.truncate(file, file.stat().st_size // 2)
     with pytest.raises(CheckpointError, match=r"model\.safetensors: ends within tensor \S+$"):
-        opened.read(mx.float32)
+        opened.read()
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +166,7 @@ def gguf_file(tmp_path_factory):
 def test_gguf_files_are_read_by_ranges(gguf_file, bytes_read, rank):
     opened, expected = divide(gguf_file, rank)
     bytes_read.clear()
-    opened.read(mx.float32)
+    opened.read()
     assert 0 < sum(bytes_read) < 0.6 * gguf_file.stat().st_size
     check_equal(opened.parameters, expected)
 
@@ -173,7 +175,7 @@ def test_gguf_files_are_read_by_ranges(gguf_file, bytes_read, rank):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_gguf_files_are_packed_anew_by_ranges(gguf_file, rank):
     opened, expected = divide(gguf_file, rank, repack=8)
-    opened.read(mx.float32)
+    opened.read()
     assert isinstance(opened.parameters["layers.0.feedforward.down.weight"], QuantizedMatrix)
     check_equal(opened.parameters, expected)
 
@@ -185,7 +187,7 @@ def test_a_rule_that_computes_is_given_whole_tensors(folder_of, monkeypatch, laz
     monkeypatch.setattr(Rename, "loaded", lambda self, tensor: mx.multiply(tensor, 2))
     monkeypatch.setattr(FolderCheckpoint, "lazy", lazy)
     opened, _ = divide(folder, 1)
-    opened.read(mx.float32)
+    opened.read()
     check_equal(opened.parameters, {path: 2 * tensor for path, tensor in expected.items()})
 
 

@@ -12,9 +12,10 @@ import zoo
 from tests.checkpoint.gguf import test_families as gguf_families
 from tests.helpers import gguf_files
 from zoo.assemble import assemble
-from zoo.checkpoint.convert import SaveOptions, convert, save, write
+from zoo.checkpoint.convert import convert, save
 from zoo.checkpoint.open import make_recipe, open_model
 from zoo.checkpoint.parameters import export, parse_quantization, quantize
+from zoo.checkpoint.shards import SaveOptions, write
 from zoo.describe import describe
 from zoo.errors import CheckpointError
 from zoo.host.registry import default_registry

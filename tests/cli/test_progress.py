@@ -10,7 +10,8 @@ import pytest
 import zoo
 from tests.helpers.terminal import Terminal
 from zoo.cache import evaluate_caches
-from zoo.checkpoint.convert import SaveOptions, convert, write
+from zoo.checkpoint.convert import convert
+from zoo.checkpoint.shards import SaveOptions, write
 from zoo.inspect.perplexity import divergence
 
 pytestmark = pytest.mark.slow
@@ -193,7 +194,7 @@ def test_a_gpu_is_not_made_to_wait_for_each_layer(folder, monkeypatch):
 
 
 def test_a_file_written_in_pieces_is_the_same_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("zoo.checkpoint.convert.PIECE", 7)
+    monkeypatch.setattr("zoo.checkpoint.shards.PIECE", 7)
     tensors = {
         "a": mx.arange(50).astype(mx.bfloat16),
         "b": mx.ones((3, 5)),

@@ -5,7 +5,7 @@ Each of the methods is a protocol, which a module declares by having the method.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -22,7 +22,7 @@ Inputs = Literal["tokens", "source and target"]
 Side = Literal["left", "right"]
 
 
-class Model:
+class Model(nn.Module):
     """The declarations of a model. A class states what differs from these defaults, which are a decoder's.
 
     | | |
@@ -34,6 +34,7 @@ class Model:
     | `angles` | the lengths of text at which the angles of its positions change |
     """
 
+    __call__: Callable[..., Any]
     inputs: Inputs = "tokens"
     decodes: bool = True
     padding: frozenset[Side] = frozenset({"left"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import mlx.core as mx
 from zoo import weights
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
+from zoo.blocks.model import Model
 from zoo.checkpoint.checkpoint import Checkpoint, open_checkpoint
 from zoo.checkpoint.division import divided_parameters
 from zoo.checkpoint.parameters import match, resolved
@@ -23,10 +24,38 @@ from zoo.checkpoint.source import find
 from zoo.checkpoint.ties import break_ties, untied_values
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, SourceError, warn
+from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry, default_registry
+from zoo.recipe import Model as Recipe
 from zoo.recipe.division import Division
 
 Report = Callable[[int, int], None]  # called with the amount done and the total
+
+
+@frozen(kw_only=True)
+class OpenOptions(Frozen):
+    """How a source is opened: what `zoo.load` and `convert`, which describe these options, have in common.
+
+    `registry` has the plugins. SourceError for a name that is no text.
+    """
+
+    architecture: str | Architecture | None = None
+    revision: str | None = None
+    dtype: str | None = None
+    repack: int | None = None
+    report: Report | None = None
+    registry: Registry = field(default_factory=default_registry)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.architecture, str | Architecture | None):
+            raise SourceError(f"`architecture` must be a name, got {self.architecture!r:.60}")
+        if not isinstance(self.revision, str | None):
+            raise SourceError(f"`revision` must be a name, got {self.revision!r:.60}")
+
+    @property
+    def floats(self) -> mx.Dtype | None:
+        """The dtype that floats are cast to; None keeps the checkpoint's."""
+        return getattr(mx, self.dtype) if self.dtype else None
 
 
 @dataclass
@@ -36,33 +65,35 @@ class Opened:
     `config` is the checkpoint's, with what its tensors say instead. `layout` names the weight rules that turn its tensors into
     parameters. `defaults` are the values used for keys that
     the config lacks. Unless the checkpoint is lazy, parameters have only shapes until `read` is called. `recipe` describes
-    the whole model; `divide` leaves a rank's part of the model and of its parameters, which `read` then reads.
+    the whole model; `divide` leaves a rank's part of the model and of its parameters, which `read` then reads. Floats are
+    cast to the dtype of the `options`.
     """
 
+    options: OpenOptions
     checkpoint: Checkpoint
     config: dict[str, Any]
-    model: Any
+    model: Model
     parameters: dict[str, Any]
-    recipe: Any
+    recipe: Recipe
     defaults: dict[str, Any]
     layout: str
     divided: bool = False
 
-    def layers(self, dtype: mx.Dtype | None) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, Any]]]]:
-        """Groups of parameters, each with the function that reads it, floats cast to `dtype`.
+    def layers(self) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, Any]]]]:
+        """Groups of parameters, each with the function that reads it.
 
         A lazy checkpoint has one group. The parameters of other checkpoints have only shapes before they are read.
         """
         if self.checkpoint.lazy:
             yield self.parameters, lambda: self.parameters
             return
-        placeholders = self.checkpoint.tensors(dtype)
+        placeholders = self.checkpoint.tensors(self.options.floats)
         for names in self.checkpoint.groups():
             some = replace(placeholders, arrays={name: placeholders.arrays[name] for name in names})
-            yield self._placed(some), partial(self._read, dtype, names)
+            yield self._placed(some), partial(self._read, names)
 
-    def _read(self, dtype: mx.Dtype | None, names: Collection[str] | None = None) -> dict[str, Any]:
-        return self._placed(self.checkpoint.read(dtype, names))
+    def _read(self, names: Collection[str] | None = None) -> dict[str, Any]:
+        return self._placed(self.checkpoint.read(self.options.floats, names))
 
     def _placed(self, tensors: Tensors) -> dict[str, Any]:
         """The parameters made of some of the tensors, which were matched as a whole."""
@@ -70,39 +101,39 @@ class Opened:
         parameters, _ = weights.apply(rules, tensors.arrays, self.recipe, join)
         return resolved(self.model, parameters)
 
-    def read(self, dtype: mx.Dtype | None, report: Report | None = None) -> None:
-        """Read the parameters, floats cast to `dtype`, unless they are lazy and are read when evaluated.
+    def read(self) -> None:
+        """Read the parameters, unless they are lazy and are read when evaluated.
 
         Those of a divided model are read here; `report` is called with the bytes read and those in all.
         """
         if self.divided:
-            self.parameters = resolved(self.model, dict(self._read_share(report)))
+            self.parameters = resolved(self.model, dict(self._read_share()))
         elif not self.checkpoint.lazy:
-            self.parameters = self._read(dtype)
+            self.parameters = self._read()
         if not self.checkpoint.lazy:
-            self.checkpoint.warn_of_losses(dtype)
+            self.checkpoint.warn_of_losses(self.options.floats)
 
-    def divide(self, division: Division, rank: int, dtype: mx.Dtype | None) -> None:
-        """Keep a rank's model and its share of the parameters, unread. Floats will be cast to `dtype`."""
-        stored = self._stored(dtype)
+    def divide(self, division: Division, rank: int) -> None:
+        """Keep a rank's model and its share of the parameters, unread."""
+        stored = self._stored()
         if stored is not None or self.checkpoint.lazy:
             self.parameters = divided_parameters(stored or self.parameters, division, rank)
         else:
             self.parameters = {}
-            for _, read_group in self.layers(dtype):
+            for _, read_group in self.layers():
                 some = divided_parameters(read_group(), division, rank)
                 self.parameters |= {path: read(tensor) for path, tensor in some.items()}
         self.model, self.divided = assemble(division.spec, self.checkpoint.registry), True
 
-    def _stored(self, dtype: mx.Dtype | None) -> dict[str, Any] | None:
+    def _stored(self) -> dict[str, Any] | None:
         """The parameters of the whole model in their files; None where the checkpoint or a rule has to read whole tensors."""
-        tensors = self.checkpoint.stored(dtype)
+        tensors = self.checkpoint.stored(self.options.floats)
         try:
             return None if tensors is None else self._placed(tensors)
         except (AttributeError, TypeError, ValueError):  # a rule that computes with the numbers
             return None
 
-    def _read_share(self, report: Report | None) -> Iterator[tuple[str, Any]]:
+    def _read_share(self) -> Iterator[tuple[str, Any]]:
         """A rank's parameters, each read and freed of the tensor that it is a part of before the next."""
         from zoo.checkpoint.stored_tensor import reading_pool  # imports numpy
 
@@ -112,43 +143,31 @@ class Opened:
                 tensor = self.parameters.pop(path)
                 done += tensor.nbytes
                 yield path, read(tensor, pool)
-                if report is not None:
-                    report(done, total)
+                if self.options.report is not None:
+                    self.options.report(done, total)
 
-    def not_finite(self, dtype: str | None, name: str) -> CheckpointError:
+    def not_finite(self, name: str) -> CheckpointError:
         """The error for a parameter or tensor that holds NaN or infinity, which names the stored tensor it came from."""
         found = self.checkpoint.find_not_finite()
         if found is not None:
             return CheckpointError(f"{found[0]}: tensor {found[1]} holds NaN or infinity")
-        asked = f", too large for {dtype}?" if dtype else ""
+        asked = f", too large for {self.options.dtype}?" if self.options.dtype else ""
         return CheckpointError(f"{self.checkpoint.path}: {name} comes to hold NaN or infinity{asked}")
 
 
-def open_model(
-    source: str | Path,
-    *,
-    architecture: str | Architecture | None = None,
-    revision: str | None = None,
-    floats: mx.Dtype | None = None,
-    repack: int | None = None,
-    registry: Registry | None = None,
-) -> Opened:
-    """Find a source, its architecture, its recipe and the parameter for each tensor, before weights are read.
-
-    `floats` is the dtype of dequantized tensors; `repack` is passed to formats that support it.
-    """
+def open_model(source: str | Path, options: OpenOptions | None = None) -> Opened:
+    """Find a source, its architecture, its recipe and the parameter for each tensor, before weights are read."""
+    options = options or OpenOptions()
     if not isinstance(source, str | Path) or not source:
         raise SourceError(f"the source must be a name or a path, got {source!r:.60}")
-    if not isinstance(architecture, str | Architecture | None):
-        raise SourceError(f"`architecture` must be a name, got {architecture!r:.60}")
-    if not isinstance(revision, str | None):
-        raise SourceError(f"`revision` must be a name, got {revision!r:.60}")
-    registry = registry or default_registry()
-    found = find(source, registry, revision)
-    asked = found.architecture if architecture is None else registry.architecture(architecture)
-    checkpoint = open_checkpoint(found.path, registry, asked, repack=repack)
+    registry = options.registry
+    found = find(source, registry, options.revision)
+    asked = (
+        found.architecture if options.architecture is None else registry.architecture(options.architecture)
+    )
+    checkpoint = open_checkpoint(found.path, registry, asked, repack=options.repack)
     values, chosen = checkpoint.config, checkpoint.architecture
-    tensors = checkpoint.tensors(floats)
+    tensors = checkpoint.tensors(options.floats)
     config = checkpoint.config_of(tensors.arrays)
     described = make_recipe(chosen, config, registry)
     recipe = break_ties(described, checkpoint, tensors)
@@ -163,10 +182,11 @@ def open_model(
     tensors = model.sanitize(tensors)  # another library's model renames its tensors
     parameters, layout = match(model, chosen, recipe, tensors)
     warn_of_differences(ExpectedQuantization(values), tensors, parameters)
-    return Opened(checkpoint, values | untied, model, parameters, recipe, config.defaults() | untied, layout)
+    config_used, defaults = values | untied, config.defaults() | untied
+    return Opened(options, checkpoint, config_used, model, parameters, recipe, defaults, layout)
 
 
-def make_recipe(architecture: Architecture, values: Mapping[str, Any], registry: Registry) -> Any:
+def make_recipe(architecture: Architecture, values: Mapping[str, Any], registry: Registry) -> Recipe:
     """The recipe of a config. Warns of keys that the architecture does not know; ConfigError for a missing key.
 
     `registry` has the quantized formats.

@@ -29,12 +29,11 @@ def requantizations(
     choices: Sequence[Choice],
     layout: str,
     keep_groups: bool,
-    dtype: mx.Dtype | None,
 ) -> dict[str, QuantizationSpec]:
     """The quantization of each parameter, by path, that is packed where `asked` is asked for.
 
     `keep_groups`: matrices that are packed already keep the size of their groups, where affine quantizations have it.
-    Warns of those that are rounded a second time; their floats are of `dtype`.
+    Warns of those that are rounded a second time.
     """
     packed = {path: t for path, t in opened.parameters.items() if isinstance(t, QuantizedMatrix)}
 
@@ -50,7 +49,7 @@ def requantizations(
     if keep_groups and asked.mode == "affine" and sizes - {asked.group_size}:
         kept = " and ".join(map(str, sorted(sizes)))
         warn(f"packed matrices keep their groups of {kept} weights; `group_size` asks for others")
-    _warn_of_second_rounding(opened, packed, specs, dtype)
+    _warn_of_second_rounding(opened, packed, specs)
     return specs
 
 
@@ -64,7 +63,6 @@ def _warn_of_second_rounding(
     opened: Opened,
     packed: Mapping[str, QuantizedMatrix],
     specs: Mapping[str, QuantizationSpec],
-    dtype: mx.Dtype | None,
 ) -> None:
     """Warn of packed matrices that are packed otherwise, with the relative error of some rows of some of them."""
     again = [path for path in packed if path in specs and not is_packed_as(path, packed[path], specs[path])]
@@ -72,7 +70,7 @@ def _warn_of_second_rounding(
         return
     sample = set(again[:: -(-len(again) // SAMPLE)])
     error = total = 0.0
-    for placeholders, read in opened.layers(dtype):
+    for placeholders, read in opened.layers():
         some = sample.intersection(placeholders)
         parameters = read() if some else {}
         for path in some:

@@ -19,7 +19,7 @@ from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.loading import Loaded
-from zoo.recipe import learned_context
+from zoo.recipe import EncoderDecoder, learned_context
 
 MAX_TOKENS = 256
 
@@ -113,7 +113,8 @@ def token_limit(loaded: Loaded, prompt: int, max_tokens: int | None, min_tokens:
                 f"the prompt has {given} tokens and generation_config.json allows {total} in all (max_length): set "
                 "`max_tokens`"
             )
-    context = learned_context(loaded.recipe.decoder if translation else loaded.recipe)
+    recipe = loaded.recipe
+    context = learned_context(recipe.decoder if isinstance(recipe, EncoderDecoder) else recipe)
     if context is not None:
         limit = min(limit, context - given + 1)  # the last token chosen needs no position of its own
     if min_tokens is not None and min_tokens > limit:

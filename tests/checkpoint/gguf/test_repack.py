@@ -13,7 +13,7 @@ from zoo import runtime
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf import tensors as gguf_tensors
 from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
-from zoo.checkpoint.open import open_model
+from zoo.checkpoint.open import OpenOptions, open_model
 from zoo.errors import CheckpointError, SourceError, ZooError
 from zoo.loading import load
 from zoo.runtime import device
@@ -56,8 +56,8 @@ def test_they_are_packed_in_as_many_bits_as_asked_for(mixed, bits, least, most, 
 
 def test_the_error_is_that_of_all_that_was_packed_anew(mixed, recwarn):
     path, _ = mixed
-    opened = open_model(path, repack=4)
-    opened.read(mx.float32)
+    opened = open_model(path, OpenOptions(dtype="float32", repack=4))
+    opened.read()
     squares = np.zeros(2)
     for name, kind in KINDS.items():
         assert opened.checkpoint.header.tensors[name].kind == kind
@@ -72,7 +72,7 @@ def test_what_is_promised_is_what_is_read(mixed):
     path, _ = mixed
     for bits in (None, 4, 6, 8):
         for dtype in (mx.float32, mx.float16, mx.bfloat16):
-            checkpoint = open_model(path, repack=bits).checkpoint
+            checkpoint = open_model(path, OpenOptions(repack=bits)).checkpoint
             held, arrays = checkpoint.held_bytes(dtype), checkpoint.read(dtype).arrays
             assert held == sum(array.nbytes for array in arrays.values())
             for name, promised in checkpoint.tensors(dtype).arrays.items():
@@ -154,7 +154,7 @@ def test_a_file_that_ends_early_is_told_while_it_is_read(mixed, tmp_path):
     with copy.open("r+b") as file:
         file.truncate(copy.stat().st_size // 2)
     with pytest.raises(ZooError, match=r"copy\.gguf: ends within tensor"):
-        opened.read(mx.float32)
+        opened.read()
 
 
 def test_zoo_run_takes_it(command, mixed):

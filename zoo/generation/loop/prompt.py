@@ -26,7 +26,7 @@ from zoo.generation.settings import (
     token_limit,
 )
 from zoo.loading import Loaded
-from zoo.recipe import learned_context
+from zoo.recipe import EncoderDecoder, learned_context
 from zoo.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -199,10 +199,11 @@ def first_token(loaded: Loaded, target: str | None = None) -> int | None:
 
 def start_token(loaded: Loaded) -> int:
     """The token that every target of an encoder-decoder begins with; PromptError for one outside the vocabulary."""
-    start = generation_config_of(loaded).get("decoder_start_token_id")
+    recipe, start = loaded.recipe, generation_config_of(loaded).get("decoder_start_token_id")
+    assert isinstance(recipe, EncoderDecoder)
     if not isinstance(start, int):
-        return loaded.recipe.start
-    if not 0 <= start < loaded.recipe.decoder.embedding.vocab:
+        return recipe.start
+    if not 0 <= start < recipe.decoder.embedding.vocab:
         raise PromptError(
             f"generation_config.json: decoder_start_token_id {start} lies outside the vocabulary"
         )
