@@ -24,8 +24,8 @@ USES = {
         "<code>zoo evaluate</code> 中 lm-eval 的任务，以及 chrF 和 BLEU 分数",
     ),
     "plots": (
-        "<code>trace.plot</code> and the figures of <code>zoo lab</code>",
-        "<code>trace.plot</code> 和 <code>zoo lab</code> 的图",
+        "the figures of <code>zoo lab</code>",
+        "<code>zoo lab</code> 的图",
     ),
     "docs": (
         "building this site: <code>make docs</code>",

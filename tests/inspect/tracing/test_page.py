@@ -191,32 +191,6 @@ def test_missing_layer_and_head_are_named(view):
     assert [(p.address, head) for p, head in view.patterns([1], [3])] == [("layers.1.mixer.pattern", 3)]
 
 
-@pytest.mark.parametrize("address", ["layers.1.mixer.pattern", "layers.0.feedforward", "lens", "choices"])
-def test_plots_show_their_numbers(trace, address):
-    figure = trace.plot(address)
-    if address == "choices":
-        widths = [bar.get_width() for bar in figure.axes[0].patches]
-        assert widths == pytest.approx(trace.choices(10)[0].stages[0].probabilities)
-    else:
-        shown = np.asarray(figure.axes[0].images[0].get_array())
-        lens = [[row[0] for row in reading.probabilities] for reading in trace.lens(1)]
-        wanted = {"lens": np.array(lens).T, "layers.1.mixer.pattern": trace["layers.1.mixer.pattern"][0]}
-        assert np.allclose(shown, wanted[address] if address in wanted else trace[address])
-
-
-def test_plot_of_a_missing_head_or_step_is_named(trace):
-    with pytest.raises(PromptError, match="has no head 7"):
-        trace.plot("layers.1.mixer.pattern", head=7)
-    with pytest.raises(PromptError, match="no choice 99"):
-        trace.plot("choices", step=99)
-
-
-def test_plot_without_matplotlib_names_the_extra(trace, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    with pytest.raises(PromptError, match=r"mlx-zoo\[plots\]"):
-        trace.plot("lens")
-
-
 def test_embedded_part_has_its_own_data_alone(view, trace):
     html = embedded(view, ["lens"])
     told = data_of(html)

@@ -1,1 +1,1 @@
-"""A trace as a person sees it: a view made of numbers, the page, plots and files of it."""
+"""A trace as a person sees it: a view made of numbers, the page and the files of it."""

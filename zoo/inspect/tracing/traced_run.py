@@ -237,11 +237,6 @@ class Trace(Mapping[str, np.ndarray]):
             with ZipFile(temporary, "a") as archive:
                 archive.comment = GENERATOR.encode()
 
-    def plot(self, address: str, **options: Any) -> Any:
-        """A picture of a value, by matplotlib; see `zoo.inspect.trace_view.plots.plot`."""
-        plot = import_target("zoo.inspect.trace_view.plots:plot")  # the views import traces
-        return plot(self, address, **options)
-
     def _lens_addresses(self) -> list[str]:
         model = self.loaded.model
         if "decoder" in model:
