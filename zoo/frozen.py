@@ -1,22 +1,63 @@
 """Frozen dataclasses that are cheap to define.
 
-`dataclass` compiles the methods of each class when the class is made, at every start of the program. Half of these,
-those that compare, hash and show an instance, are the same for all classes: `Frozen` has them once.
+`dataclass` writes and compiles five methods for each class when the class is made, at every start of the program. `Frozen`
+has one of each for all classes. `dataclasses.fields`, `replace` and `asdict` work as usual, and a class that
+`@dataclass(frozen=True)` decorates may derive from one of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import Field, dataclass, field
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 
 Record = TypeVar("Record", bound="Frozen")
 
 
-class Frozen:
+@dataclass(frozen=True, eq=False, repr=False)
+class _FrozenDataclass:
+    """Tells `dataclasses` that what derives from this class is frozen."""
+
+
+class Frozen(_FrozenDataclass):
     """The base of classes that `frozen` decorates: two are equal when they are of one class and their fields are."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    __match_args__: ClassVar[tuple[str, ...]] = ()  # the fields that may be given by position
+    _fields: ClassVar[tuple[Field[Any], ...]] = ()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        names = self.__match_args__
+        if args:
+            by_position = dict(zip(names, args, strict=False))
+            if len(args) > len(names) or by_position.keys() & kwargs.keys():
+                raise TypeError(f"{type(self).__qualname__}.__init__() takes each of {', '.join(names)} once")
+            kwargs |= by_position
+        values = self.__dict__
+        for of_class in self._fields:
+            name = of_class.name
+            if name in kwargs:
+                values[name] = kwargs.pop(name)
+            elif of_class.default is not MISSING:
+                values[name] = of_class.default
+            elif of_class.default_factory is not MISSING:
+                values[name] = of_class.default_factory()
+            else:
+                raise TypeError(f"{type(self).__qualname__}.__init__() is missing the argument {name!r}")
+        if kwargs:
+            raise TypeError(
+                f"{type(self).__qualname__}.__init__() got an unexpected keyword argument {min(kwargs)!r}"
+            )
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Check the values of the fields."""
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
@@ -36,8 +77,24 @@ class Frozen:
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(*, kw_only: bool = False) -> Callable[[type[Record]], type[Record]]:
     """A decorator that makes a subclass of `Frozen` a frozen dataclass."""
+    read_fields = dataclass(init=False, eq=False, repr=False, kw_only=kw_only)
 
     def define(cls: type[Record]) -> type[Record]:
-        return dataclass(frozen=True, eq=False, repr=False, kw_only=kw_only)(cls)
+        # `dataclass` reads the annotations and defaults in a class apart, because it adds methods to a frozen one.
+        given = {name: vars(cls)[name] for name in cls.__annotations__ if name in vars(cls)}
+        names = dict(__annotations__=cls.__annotations__, __module__=cls.__module__, __doc__="Fields.")
+        apart: Any = read_fields(type(cls.__name__, (), names | given))
+        cls.__dataclass_fields__ = cls.__dataclass_fields__ | apart.__dataclass_fields__
+        for name, value in given.items():
+            if isinstance(value, Field):
+                if name in vars(apart):
+                    setattr(cls, name, vars(apart)[name])
+                else:
+                    delattr(cls, name)
+        cls._fields = fields(cls)
+        cls.__match_args__ = tuple(f.name for f in cls._fields if not f.kw_only)  # type: ignore[misc]
+        if "__init__" not in vars(cls):
+            cls.__init__ = Frozen.__init__  # type: ignore[method-assign]  # a base may have one of `dataclass`
+        return cls
 
     return define
