@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -16,10 +16,7 @@ from mlx.utils import tree_flatten
 
 from zoo import runtime
 from zoo.checkpoint.adapter import CONFIG
-from zoo.errors import ConfigError, ZooError, warn
-from zoo.files.reading import read_object
-from zoo.files.writing import write_text
-from zoo.host.registry import Registry, default_registry
+from zoo.errors import ZooError, warn
 from zoo.loading import Loaded, load
 from zoo.recipe import Model, learned_context
 from zoo.tokenizer.chat_messages import text_of
@@ -32,40 +29,20 @@ from zoo.training.data_parallel import rows_per_rank
 from zoo.training.example_lines import keys_of
 from zoo.training.example_objective import ExampleBatches, ExampleObjective, Row
 from zoo.training.examples import Completion, Conversation, Example, TextExample, TranslationPair
-from zoo.training.loop import STEPS_SAVED, Batch, Trainer, TrainingCallbacks
+from zoo.training.loop import STEPS_SAVED, Trainer, TrainingCallbacks
 from zoo.training.memory import check_step
-from zoo.training.objective import (
-    CorpusBatches,
-    TrainingObjective,
-    example_objective,
-    fitting_texts,
-    objective_of,
-)
-from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, settings_in, svg
-from zoo.training.run import CHOICE, beginnings, sample
-from zoo.training.run_folder import State, open_state, state_path
+from zoo.training.objective import CorpusBatches, example_objective, fitting_texts, objective_of
+from zoo.training.record import TrainingRecord, TrainingSettings, settings_in
+from zoo.training.run import CHOICE, samples, text_prompts
+from zoo.training.run_folder import RunFolder, State, state_path
 
 ROUNDS = 3  # of the examples, where no number of steps is asked for
 LENGTH = 2048  # tokens of an example at most, unless another length is asked for
 BATCH = 4
+Batches = ExampleBatches | CorpusBatches
 MEASURED = 4  # times at least that the held-out loss is measured, after the first
 SAMPLED = 64  # numbers of a parameter, about, that a fingerprint is made of
 RATES = {"lora": 1e-4, "dora": 1e-4, "full": 1e-5}  # peak learning rates
-
-
-class Batches(Protocol):
-    """The batches of a run: to train on, how much each counts, and the loss of those held out."""
-
-    @property
-    def objective(self) -> ExampleObjective | TrainingObjective: ...
-
-    def weight(self, batch: Batch) -> float: ...
-
-    def examples_in(self, batch: Batch) -> int: ...
-
-    def training(self) -> Iterator[Batch]: ...
-
-    def held_out_loss(self, model: nn.Module, *, stop: Callable[[], bool]) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -104,7 +81,6 @@ def tune_folder(
     overwrite: bool = False,
     keep: bool = True,
     callbacks: TrainingCallbacks | None = None,
-    registry: Registry | None = None,
     **how: Any,
 ) -> TrainingRecord:
     """Tune `source` on the examples in `data` and write the adapter folder `out`, with its record and curve.
@@ -114,17 +90,13 @@ def tune_folder(
     what cannot be: a setting, a line of the data, a model that the objective does not train.
     """
     callbacks = callbacks or TrainingCallbacks()
-    registry = registry or default_registry()
-    with run_folder.claimed(out):
-        state = open_state(state_path(out)) if resume else None
-        if state is None:
-            run_folder.check_new(out, overwrite, CONFIG)
+    with RunFolder(out, resume, overwrite, keep).claim(CONFIG) as state:
         callbacks.phase("reading the data")
         examples = read_examples(data)
         if state is not None:
             settings = resumed(out, state, settings, examples)
         callbacks.phase("loading the model")
-        loaded = load(source, registry=registry, **how)
+        loaded = load(source, **how)
         about = {"source": str(source), "source_sha256": fingerprint(loaded.model)}
         if state is not None and state.record["settings"].get("source_sha256") != about["source_sha256"]:
             raise ZooError(f"{source}: is not the model that the run in {out} was started with")
@@ -143,17 +115,15 @@ def tune_folder(
             training,
             record,
             state_path(out),
-            weight=batches.weight,
-            examples_in=batches.examples_in,
+            weight=batches.objective.weight,
+            examples_in=batches.objective.examples_in,
             validate=partial(batches.held_out_loss, loaded.model, stop=callbacks.stop),
-            sample=samples(loaded, examples, batches, record, training.length),
+            sample=samples(loaded, partial(prompts_of, loaded, examples, batches, training.length), record),
             callbacks=callbacks,
             every=max(min(training.steps // MEASURED, STEPS_SAVED), 1),
             before=True,
         ).run(batches.training(), state)
         finish(out, loaded, settings.adapter, chosen, record)
-        if not keep:
-            run_folder.remove_state(out)
     return record
 
 
@@ -228,24 +198,19 @@ def rows_of(
     return rows
 
 
-def samples(
-    loaded: Loaded, data: Data, batches: Batches, record: TrainingRecord, length: int
-) -> Callable[[], str | None]:
-    """A function that completes another of the held-out examples at each call: the answer to a prompt, or a text."""
-    prompts: list[tuple[str | list[int], str]] = []  # for the model, and to be shown
+def prompts_of(
+    loaded: Loaded, data: Data, batches: Batches, length: int
+) -> list[tuple[str | list[int], str]]:
+    """The prompts of held-out examples, or beginnings of their texts, each with the text that is shown for it."""
+    prompts: list[tuple[str | list[int], str]] = []
     if data.kind in (TextExample, TranslationPair):
-        texts = beginnings(map(document, data.valid), loaded.architecture.task)
-        prompts = [(text, text) for text in texts]
-    elif data.kind in (Completion, Conversation) and isinstance(batches, ExampleBatches):
+        return text_prompts(map(document, data.valid), loaded.architecture.task)
+    if data.kind in (Completion, Conversation) and isinstance(batches, ExampleBatches):
         for example in data.valid[:CHOICE]:
             row = batches.objective.encode(example, loaded, length)[0]
             if isinstance(row, TokenRow) and (start := row.prompt_length) > 1:
                 prompts.append((list(row.ids[:start]), question(example)))
-
-    def make() -> str | None:
-        return sample(loaded, *prompts[len(record.validation) % len(prompts)]) if prompts else None
-
-    return make
+    return prompts
 
 
 def question(example: Any) -> str:
@@ -269,9 +234,7 @@ def resumed(out: Path, state: State, settings: TuneSettings, data: Data) -> Tune
         if value != {**saved, **saved["adapter"]}.get(name):
             name = {"kind": "type"}.get(name, name)
             raise ZooError(f"{out}: its run was made with another `{name}`; only `steps` may change")
-    if state.step == goes_on.steps and read_object(out, TRAINING, ConfigError) == state.record:
-        raise ZooError(f"{out}: all {goes_on.steps} steps are done; give more `steps` to go on")
-    run_folder.warn_of_versions(out, state)
+    run_folder.check_unfinished(out, state, goes_on.steps)
     return replace(settings, training=vars(goes_on))
 
 
@@ -321,5 +284,4 @@ def finish(
     tensors, config = adapter_files(loaded.model, settings, chosen, loaded.architecture, loaded.recipe)
     with run_folder.publishing(out, ()) as part:
         write_adapter(part, tensors, {"model": record.settings["source"], **config})
-        write_text(part / TRAINING, json.dumps(asdict(record), indent=1) + "\n")
-        (part / run_folder.CURVE).write_text(svg(record), encoding="utf-8")
+        run_folder.write_record(part, record)

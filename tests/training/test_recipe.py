@@ -262,7 +262,7 @@ def test_a_third_partys_block_is_trained_through_the_registry_given(
     recipe = recipe_from_json(mixed, registry)
     settings = settings_of(recipe, dict(steps=1, corpus="counting", **SHORT), registry)
     asked = []
-    monkeypatch.setattr("zoo.training.run.sample", lambda loaded, prompt: asked.append(loaded.registry))
+    monkeypatch.setattr("zoo.training.run.sample", lambda loaded, *prompt: asked.append(loaded.registry))
     train_folder(recipe, tmp_path / "out", settings, tokenizer=tokenizer_folder, registry=registry)
     assert asked == [registry]
     loaded = zoo.load(tmp_path / "out", registry=registry)

@@ -88,21 +88,13 @@ class ExampleBatches:
         mixed = sorted(order.sample(rows, len(rows)), key=lambda row: row.length)
         return [mixed[start : start + self.batch] for start in range(0, len(mixed), self.batch)]
 
-    def weight(self, batch: Batch) -> float:
-        """How much a batch counts in an average of several."""
-        return self.objective.weight(batch)
-
-    def examples_in(self, batch: Batch) -> int:
-        """In how many parts a batch can be divided."""
-        return self.objective.examples_in(batch)
-
     def longest(self) -> list[Row]:
         """The rows of the batch that takes the most memory."""
         return sorted(self.trained, key=lambda row: row.length)[-self.batch :]
 
     def held_out_loss(self, model: nn.Module, stop: Callable[[], bool] = lambda: False) -> float | None:
         """The mean loss of the held-out rows; None when there are none, or `stop` says so before it is known."""
-        return mean_loss(model, self.objective.loss, self.weight, self.validation(), stop)
+        return mean_loss(model, self.objective.loss, self.objective.weight, self.validation(), stop)
 
 
 def padded_ids(rows: Sequence[Sequence[int]], fill: int) -> mx.array:

@@ -65,6 +65,10 @@ class TrainingObjective:
     vocab: int = 2048
     examples: ExampleObjective | Callable[..., ExampleObjective] | None = None
 
+    # A batch counts by its targets, and its rows can be divided among ranks.
+    weight = staticmethod(scored_targets)
+    examples_in = staticmethod(rows_in)
+
 
 def next_tokens(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSettings) -> Iterator[Batch]:
     """Teacher-forced batches: inputs (B, T), and targets (B, T), the inputs shifted by one token.
@@ -253,19 +257,11 @@ class CorpusBatches:
         batches = make(texts, self.tokenizer, self.settings, **self._names)
         return islice(batches, MEASURED if self.texts.user_text is not None else None)
 
-    def weight(self, batch: Batch) -> float:
-        """How much a batch counts in an average of several: by its targets."""
-        return scored_targets(batch)
-
-    def examples_in(self, batch: Batch) -> int:
-        """In how many parts a batch can be divided: by its rows."""
-        return rows_in(batch)
-
     def held_out_loss(
         self, model: nn.Module, documents: int | None = None, stop: Callable[[], bool] = lambda: False
     ) -> float | None:
         """The mean loss of the held-out targets in nats; None without any, or when `stop` says so before it is known."""
-        return mean_loss(model, self.objective.loss, self.weight, self.validation(documents), stop)
+        return mean_loss(model, self.objective.loss, self.objective.weight, self.validation(documents), stop)
 
 
 def fitting_texts(

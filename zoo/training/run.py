@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -21,7 +20,6 @@ from zoo.checkpoint.open import make_recipe
 from zoo.checkpoint.parameters import export
 from zoo.config import Config
 from zoo.errors import ConfigError, ZooError
-from zoo.files.writing import write_text
 from zoo.generation import generate
 from zoo.host.registry import RECIPE_TYPE, Registry, default_registry
 from zoo.host.resolve import recipe_architecture, recipe_config
@@ -29,12 +27,12 @@ from zoo.loading import Loaded
 from zoo.recipe import EncoderDecoder, Model, learned_context
 from zoo.tokenizer import Tokenizer
 from zoo.training import run_folder
-from zoo.training.corpora import TextCorpus, corpus
+from zoo.training.corpora import corpus
 from zoo.training.data_parallel import rows_per_rank
 from zoo.training.loop import Trainer, TrainingCallbacks, initialise
 from zoo.training.objective import END, CorpusBatches, fitting_texts, objective_of, token
-from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, svg
-from zoo.training.run_folder import State, check_resumed, open_state, state_path
+from zoo.training.record import TrainingRecord, TrainingSettings
+from zoo.training.run_folder import RunFolder, State, check_resumed, state_path
 from zoo.training.vocabulary import NAMES, given_files, open_tokenizer, tokenizer_files
 
 TOKENIZER_KEYS = ("vocab_size", "bos_token_id", "eos_token_id")  # of a config: they come from the tokenizer
@@ -71,20 +69,18 @@ def train_folder(
     *,
     config: Mapping[str, Any] | None = None,
     tokenizer: Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    keep: bool = True,
     callbacks: TrainingCallbacks | None = None,
     registry: Registry | None = None,
+    **folder: bool,
 ) -> TrainingRecord:
     """Train a model from nothing and write its folder `out`: weights, config, tokenizer, record, curve.
 
     `what` is the name of an architecture, or a recipe; None, where `resume`, is what the run trains. `config` are the
     numbers of an architecture's config.json (default: the pocket preset's), `tokenizer` a folder or tokenizer.json to use
-    (default: one trained on the corpus); the vocabulary's size becomes the tokenizer's. `out/run` holds the state that
-    `resume` starts from, after the end too unless `keep` is false. A folder that holds something is refused unless
-    `overwrite` allows a new model in its place. ZooError names what cannot be: a setting, a folder, a text, a recipe.
-    The parameters are the options of `zoo train`.
+    (default: one trained on the corpus); the vocabulary's size becomes the tokenizer's. `folder` are
+    `resume`, which goes on with the run in `out`, `overwrite`, which allows a new model in the place of another, and `keep`:
+    unless it is False, `out/run` holds the state to resume from after the end, too. ZooError names what cannot be: a
+    setting, a folder, a text, a recipe.
 
     >>> from pathlib import Path
     >>> from zoo.training.run import settings_of, train_folder
@@ -94,11 +90,9 @@ def train_folder(
     """
     callbacks = callbacks or TrainingCallbacks()
     registry = registry or default_registry()
-    with run_folder.claimed(out):
-        state = open_state(state_path(out)) if resume else None
+    with RunFolder(out, **folder).claim() as state:
         if state is None:
             target = target_of(what, registry, config)
-            run_folder.check_new(out, overwrite)
         elif tokenizer is not None:
             raise ZooError(f"{out}: its run goes on with its own tokenizer; leave the given one out")
         else:
@@ -134,12 +128,12 @@ def train_folder(
             state_path(out),
             files,
             validate=partial(batches.held_out_loss, loaded.model, stop=callbacks.stop),
-            sample=samples(loaded, texts, record),
+            sample=samples(
+                loaded, partial(text_prompts, texts.validation(), loaded.architecture.task), record
+            ),
             callbacks=callbacks,
         ).run(batches.training(), state)
         finish(out, loaded, record, files)
-        if not keep:
-            run_folder.remove_state(out)
     return record
 
 
@@ -174,13 +168,15 @@ def _new_record(target: Target, batches: CorpusBatches, own_names: bool) -> Trai
     )
 
 
-def samples(loaded: Loaded, texts: TextCorpus, record: TrainingRecord) -> Callable[[], str | None]:
-    """A function that completes another held-out text at each call."""
-    prompts = cache(lambda: beginnings(texts.validation(), loaded.architecture.task))
+def samples(
+    loaded: Loaded, prompts: Callable[[], Sequence[tuple[str | list[int], str]]], record: TrainingRecord
+) -> Callable[[], str | None]:
+    """A function that completes another of the held-out `prompts` at each call; each with the text that is shown for it."""
+    prompts = cache(prompts)
 
     def make() -> str | None:
-        found = prompts()
-        return sample(loaded, found[len(record.validation) % len(found)]) if found else None
+        choices = prompts()
+        return sample(loaded, *choices[len(record.validation) % len(choices)]) if choices else None
 
     return make
 
@@ -200,8 +196,7 @@ def finish(out: Path, loaded: Loaded, record: TrainingRecord, files: Mapping[str
         )
         for name, data in files.items():
             (part / Path(name).name).write_bytes(data)
-        write_text(part / TRAINING, json.dumps(asdict(record), indent=1) + "\n")
-        (part / run_folder.CURVE).write_text(svg(record), encoding="utf-8")
+        run_folder.write_record(part, record)
 
 
 @dataclass(frozen=True)
@@ -287,17 +282,20 @@ def pocket_config(architecture: Architecture) -> Mapping[str, Any]:
 
 
 def beginnings(documents: Iterable[Any], task: str) -> list[str]:
-    """Prompts of the held-out texts: the first half of a line, the line with its last word hidden, or a source."""
-    found: list[str] = []
+    """Prompts of the held-out texts: the first part of a line, or a source."""
+    prompts: list[str] = []
     for document in islice(documents, 50):
         if task == "translate":
-            found.append(document[0])
-            continue
-        lines = [line.strip() for line in document[:20_000].split("\n")]
-        found += [cut(line) for line in lines if len(line) >= SHORTEST][
-            : CHOICE if len(found) < CHOICE else 1
-        ]
-    return found[:CHOICE]
+            prompts.append(document[0])
+        elif len(prompts) < CHOICE:
+            lines = [line.strip() for line in document[:20_000].split("\n")]
+            prompts += [cut(line) for line in lines if len(line) >= SHORTEST]
+    return prompts[:CHOICE]
+
+
+def text_prompts(documents: Iterable[Any], task: str) -> list[tuple[str | list[int], str]]:
+    """The `beginnings` of documents, each as a prompt and as the text that is shown for it."""
+    return [(text, text) for text in beginnings(documents, task)]
 
 
 def cut(line: str) -> str:

@@ -24,10 +24,19 @@ from zoo.checkpoint.adapter import CONFIG as ADAPTER_CONFIG
 from zoo.checkpoint.safetensors import INDEX
 from zoo.errors import CheckpointError, ConfigError, SourceError, ZooError, warn
 from zoo.files.reading import parse_json, read_object
-from zoo.files.writing import is_temporary_name, locked, make_folder, replacing, swap, temporary_folder
+from zoo.files.writing import (
+    is_temporary_name,
+    locked,
+    make_folder,
+    replacing,
+    swap,
+    temporary_folder,
+    write_text,
+)
+from zoo.frozen import Frozen, frozen
 from zoo.runtime import ranks
 from zoo.training.corpora import TextCorpus
-from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, checked_record, settings_in
+from zoo.training.record import TRAINING, TrainingRecord, TrainingSettings, checked_record, settings_in, svg
 
 CURVE = "training.svg"
 MODEL_CONFIG = "config.json"  # in a folder that holds a model
@@ -36,6 +45,33 @@ FORMAT = "1"
 SPARE = 16 << 20  # bytes beside the weights: tokenizer, records, file systems' own
 
 P = ParamSpec("P")
+
+
+@frozen()
+class RunFolder(Frozen):
+    """The folder `out` of a run.
+
+    `resume` goes on with the run in it, `overwrite` allows a new model in the place of another. The state to resume from
+    stays in `out/run` when the run has ended, unless `keep` is false.
+    """
+
+    out: Path
+    resume: bool = False
+    overwrite: bool = False
+    keep: bool = True
+
+    @contextmanager
+    def claim(self, config: str = MODEL_CONFIG) -> Iterator[State | None]:
+        """Keep other processes out while the run lasts; gives the state to resume, None for a new run.
+
+        ZooError for a folder that a new run cannot have (`check_new`), or whose run cannot be resumed.
+        """
+        with claimed(self.out):
+            if not self.resume:
+                check_new(self.out, self.overwrite, config)
+            yield open_state(state_path(self.out)) if self.resume else None
+            if not self.keep:
+                remove_state(self.out)
 
 
 def by_first_rank(function: Callable[P, None]) -> Callable[P, None]:
@@ -160,6 +196,12 @@ def publishing(out: Path, stale: Collection[str]) -> Iterator[Path]:
         raise SourceError(f"{out}: cannot be written ({error.strerror or error})") from error
 
 
+def write_record(folder: Path, record: TrainingRecord) -> None:
+    """Write the record of a run into a folder, and its curve."""
+    write_text(folder / TRAINING, json.dumps(asdict(record), indent=1) + "\n")
+    (folder / CURVE).write_text(svg(record), encoding="utf-8")
+
+
 def _link(source: str, target: str | Path) -> None:
     """A second name for a file, or for all files of a folder; a copy where the file system has no second names."""
     if os.path.isdir(source) and not os.path.islink(source):
@@ -268,10 +310,7 @@ def settings_to_resume(out: Path, given: Mapping[str, Any]) -> TrainingSettings:
 
 
 def check_resumed(out: Path, state: State, settings: TrainingSettings, texts: TextCorpus) -> None:
-    """ZooError when the run cannot go on with these settings and texts, or has nothing left to do.
-
-    Warns of libraries of other versions: with them the run is not, bit for bit, the one that was not interrupted.
-    """
+    """ZooError when the run cannot go on with these settings and texts, or has nothing left to do."""
     saved = settings_in(state.record["settings"])
     own = texts.user_text
     if own is not None and own.digest != state.record["settings"].get("corpus_sha256"):
@@ -279,14 +318,17 @@ def check_resumed(out: Path, state: State, settings: TrainingSettings, texts: Te
     corpus = saved.corpus if own is None else settings.corpus  # the digest says that its text is the same
     if settings != replace(saved.to(settings.steps, state.step), corpus=corpus):
         raise ZooError(f"{out}: its run was made with other settings; only `steps` may change")
+    check_unfinished(out, state, settings.steps)
+
+
+def check_unfinished(out: Path, state: State, steps: int) -> None:
+    """ZooError for a run that has done all its steps and written its model or adapter.
+
+    Warns of libraries of other versions: with them the run is not, bit for bit, the one that was not interrupted.
+    """
     # A model that is there may be an older one, if the run was killed before it wrote its own.
-    if state.step == settings.steps and read_object(out, TRAINING, ConfigError) == state.record:
-        raise ZooError(f"{out}: all {settings.steps} steps are done; give more `steps` to go on")
-    warn_of_versions(out, state)
-
-
-def warn_of_versions(out: Path, state: State) -> None:
-    """Warn of libraries of other versions than a run was started with."""
+    if state.step == steps and read_object(out, TRAINING, ConfigError) == state.record:
+        raise ZooError(f"{out}: all {steps} steps are done; give more `steps` to go on")
     now, before = runtime.versions(), state.record.get("versions", {})
     changed = [f"{name} {before[name]}" for name in before if now.get(name, before[name]) != before[name]]
     if changed:

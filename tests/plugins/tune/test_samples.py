@@ -1,7 +1,5 @@
 """The samples of a tuning: what is shown as asked is the example's question, not the end of the prompt's ids."""
 
-from types import SimpleNamespace
-
 import pytest
 
 import zoo
@@ -10,7 +8,8 @@ from zoo.training.data import Data
 from zoo.training.example_objective import ExampleBatches
 from zoo.training.examples import Completion, Conversation
 from zoo.training.record import TrainingRecord
-from zoo_tune.run import samples
+from zoo.training.run import sample, samples
+from zoo_tune.run import prompts_of
 
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
 TALK = (
@@ -41,10 +40,13 @@ def test_a_sample_shows_the_question_and_the_answer(name):
     loaded.tokenizer.chat_template = TEMPLATE if isinstance(example, Conversation) else None
     batches = ExampleBatches(ANSWERS, loaded, [], [], 1, 0)
     data = Data("here", (example,), (example,))
-    shown = samples(loaded, data, batches, TrainingRecord("llama", 0, {}), 512)()
+    (prompt,) = prompts_of(loaded, data, batches, 512)
+    shown = sample(loaded, *prompt)
     assert shown.startswith(f"{asked} → ") and "assistant" not in shown
 
 
 def test_without_prompts_there_is_no_sample():
     data = Data("here", (EXAMPLES["a prompt"][0],))
-    assert samples(zoo.load("llama"), data, SimpleNamespace(), TrainingRecord("llama", 0, {}), 512)() is None
+    loaded = zoo.load("llama")
+    prompts = prompts_of(loaded, data, ExampleBatches(ANSWERS, loaded, [], [], 1, 0), 512)
+    assert samples(loaded, lambda: prompts, TrainingRecord("llama", 0, {}))() is None
