@@ -18,6 +18,7 @@ from typing import Any
 
 from serve_client import Reader, zoo_serve
 from serve_requests import CHAT, Alone, Conversation, Turn
+from serve_speed import Ways, answers, body, chats, free_port, question, rounds_of, spread
 
 import zoo
 
@@ -37,8 +38,6 @@ http {{
 
 def balance(source: str, given: argparse.Namespace, logs: Path) -> dict[str, Any]:
     """Tokens a second of each way, how requests were spread, and how many answers were right. SystemExit without nginx."""
-    from serve_speed import Ways, answers, body, chats, free_port, question, rounds_of, spread
-
     nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if nginx is None:
         raise SystemExit("nginx is not installed")

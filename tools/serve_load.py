@@ -258,9 +258,12 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no server outlives this process
     if given.mode == "speed":
-        from serve_speed import report, speed
+        from serve_balance import balance
+        from serve_speed import latency, report, throughput, turns
 
-        records: dict[str, Any] = {given.part: speed(given.sources[0], given)}
+        parts = {part.__name__: part for part in (throughput, latency, turns, balance)}
+        with tempfile.TemporaryDirectory() as logs:
+            records: dict[str, Any] = {given.part: parts[given.part](given.sources[0], given, Path(logs))}
         problems: list[str] = []
     else:
         report, records = summary, {source: correct(source, given) for source in given.sources}

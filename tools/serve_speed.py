@@ -22,7 +22,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -359,15 +358,6 @@ def report(records: Mapping[str, Mapping[str, Any]]) -> str:
             cells = [f"{value[name]:g}" if name in value else "–" for name in names] if isinstance(value, dict) else [str(value)]  # fmt: skip
             rows.append([what, *cells, *[""] * (len(names) - len(cells))])
     return table(rows, ["", *names], repeated=1)
-
-
-def speed(source: str, given: argparse.Namespace) -> dict[str, Any]:
-    """Measure a part; gives a record."""
-    from serve_balance import balance
-
-    parts = {"throughput": throughput, "latency": latency, "turns": turns, "balance": balance}
-    with tempfile.TemporaryDirectory() as logs:
-        return parts[given.part](source, given, Path(logs))
 
 
 if __name__ == "__main__":
