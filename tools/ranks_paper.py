@@ -31,6 +31,7 @@ from zoo import runtime
 from zoo.assemble import assemble
 from zoo.checkpoint.convert import save
 from zoo.checkpoint.open import make_recipe
+from zoo.cpu.blas import THREADS
 from zoo.describe import Cluster, Link, describe
 from zoo.describe.facts.ranks import ranked
 from zoo.errors import ZooError
@@ -38,7 +39,6 @@ from zoo.files.writing import write_record
 from zoo.host.registry import default_registry
 from zoo.inspect.measure import figures_of
 from zoo.inspect.timing import answer, evaluation_seconds
-from zoo.machine import THREADS
 from zoo.runtime import ranks
 from zoo.testing.subjects import randomise
 

@@ -32,11 +32,11 @@ from typing import Any
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
+from zoo.cpu.blas import THREADS
 from zoo.files.writing import write_record
 from zoo.generation.prompts_file import answer_prompts, read_prompts
 from zoo.inspect.measure import figures_of
 from zoo.inspect.timing import answer, evaluation_seconds
-from zoo.machine import THREADS
 from zoo.runtime import ranks, versions
 
 RECORD = Path(__file__).parent.parent / "docs" / "records" / "ranks" / "speed.json"

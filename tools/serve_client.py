@@ -22,7 +22,7 @@ from urllib.request import urlopen
 
 import h11
 
-from zoo.machine import THREADS
+from zoo.cpu.blas import THREADS
 
 Made = TypeVar("Made")
 START_SECONDS = 600  # for a server to load its model, pauses of the process included

@@ -45,7 +45,7 @@ Ways = Mapping[str, tuple[Callable[[int], float], Sequence[subprocess.Popen[str]
 RUNNING = 4000  # tokens of a text that runs as long as a measurement
 MLX_LM = """
 import sys, zoo, runpy
-from zoo.machine import blas
+from zoo.runtime import blas
 sys.argv = ["mlx_lm.server", *sys.argv[1:]]
 print(f"BLAS {blas()}, at http://127.0.0.1:{sys.argv[-1]}/", file=sys.stderr, flush=True)
 runpy.run_module("mlx_lm.server", run_name="__main__")

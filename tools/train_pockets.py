@@ -13,8 +13,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from zoo.cpu.blas import THREADS
 from zoo.host.registry import default_registry
-from zoo.machine import THREADS
 
 
 def pockets() -> dict[str, str]:

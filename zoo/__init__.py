@@ -9,10 +9,10 @@ one act of this file is to load a fast BLAS on Linux, which must happen before `
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import ZooError
-from zoo.machine import preload_blas
 from zoo.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -66,4 +66,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-preload_blas()
+if sys.platform == "linux":
+    from zoo.cpu.blas import preload_blas
+
+    preload_blas()

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -230,15 +229,11 @@ def load(
     )
 
 
-LARGE = 2**26  # bytes of weights from which on numpy computes a part of most prompts on a CPU
-
-
 def import_generation(registry: Registry, architecture: Architecture, nbytes: int) -> None:
     """Import what will generate, so that the first token does not wait for it. An error is raised where it is used."""
     with suppress(ZooError):
         registry.strategy(architecture.task, {}, architecture=architecture).load()
-    if nbytes >= LARGE and not runtime.on_gpu():
-        import_module("numpy")
+    runtime.import_operations(nbytes)
 
 
 def divide(opened: Opened, options: LoadOptions) -> Division:

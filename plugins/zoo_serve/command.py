@@ -26,7 +26,7 @@ from zoo.cli.source_options import (
     model_options,
 )
 from zoo.cli.source_options import prompt_cache_option as file_option
-from zoo.rank_watch.launcher import launched
+from zoo.launcher import launched
 from zoo_serve.log import say
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -14,7 +14,7 @@ from click.shell_completion import ShellComplete
 from tests.helpers.waiting import PATIENCE
 from zoo import runtime
 from zoo.cli import cli
-from zoo.runtime import device
+from zoo.cpu import blas
 
 
 def completed(typed):
@@ -84,14 +84,14 @@ def test_bash_itself_completes_commands_options_architectures_and_presets(tmp_pa
 def test_advice_is_a_command_for_this_installation(monkeypatch):
     if sys.platform != "linux" or runtime.on_gpu():
         return
-    monkeypatch.setattr(device, "blas", lambda: "MLX's own")
+    monkeypatch.setattr(blas, "_blas", "MLX's own")
     (line,) = runtime.speed_advice()
     command = line.split("`")[1].split()
     assert command == [sys.executable, "-m", "pip", "install", "scipy-openblas32"]
     assert subprocess.run([*command[:3], "--version"], capture_output=True).returncode == 0
     # Just what the zoo itself brings on Linux.
     assert any(one.startswith("scipy-openblas32") for one in importlib.metadata.requires("mlx-zoo"))
-    monkeypatch.setattr(device, "find_spec", lambda name: None)
+    monkeypatch.setattr(blas, "find_spec", lambda name: None)
     assert f"`uv pip install -p {sys.executable} scipy-openblas32`" in runtime.speed_advice()[0]
 
 

@@ -12,14 +12,11 @@ import pytest
 from mlx.utils import tree_flatten
 
 import zoo
+from tests.helpers.decoded import both
 from zoo import runtime
-from zoo.blocks.joined import joined_arrays
-from zoo.blocks.quantized import FLOATS
-from zoo.checkpoint.convert import convert
 from zoo.compiled_step import compiled_step
 from zoo.compiled_step.compiler import StepCompiler
 from zoo.inspect.tracing import trace
-from zoo.runtime import device, operations
 from zoo.testing import same, subject
 
 PREPARED = (
@@ -36,117 +33,12 @@ PREPARED = (
 )
 
 
-def both(model, tokens):
-    """The logits of tokens one by one, (B, T, V): of the model and of its compiled step."""
-    step, caches = compiled_step(model), (model.make_cache(), model.make_cache())
-    for cache in caches:
-        mx.eval(model(tokens[:, :3], cache))
-    rows = [(model(one, caches[0])[:, 0], step(one, caches[1])) for one in mx.split(tokens[:, 3:], 6, axis=1)]
-    return tuple(mx.stack(logits, axis=1) for logits in zip(*rows, strict=True))
-
-
 @pytest.mark.parametrize("joins", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PREPARED)
 def test_joined_or_not_it_gives_the_models_logits(name, joins, monkeypatch):
     monkeypatch.setattr(runtime, "joins_projections", lambda nbytes: joins)
     made = subject(name)
     same(*both(made.model, made.tokens[:, :9]), "the logits")
-
-
-@pytest.mark.parametrize("name", ["llama", "gpt2", "qwen2"])
-def test_vectors_as_columns_give_the_models_logits(name, monkeypatch):
-    monkeypatch.setattr(runtime, "prefers_columns", lambda rows, shape: True)
-    made = subject(name)
-    same(*both(made.model, made.tokens[:, :9]), "the logits")
-
-
-def test_some_numbers_of_vectors_are_columns_and_on_no_gpu(monkeypatch, cpu):
-    def counts(shape):
-        return [rows for rows in range(1, 60) if runtime.prefers_columns(rows, shape)]
-
-    monkeypatch.setattr(operations, "blas", lambda: "MKL")
-    assert counts((1024, 1024)) == []
-    assert counts((4096, 576)) == list(range(4, operations.MOST_BY_SHORT_ROWS + 1))
-    assert counts((2048, 1024)) == list(range(4, operations.MOST_COLUMNS + 1))
-    monkeypatch.setattr(operations, "blas", lambda: "OpenBLAS")
-    assert counts((7, 3)) == list(range(2, operations.MOST_COLUMNS + 1))
-    monkeypatch.setattr(device, "on_gpu", lambda: True)
-    assert counts((7, 3)) == []
-    monkeypatch.setattr(device, "on_gpu", lambda: False)
-    monkeypatch.setattr(operations, "blas", lambda: "none")
-    assert counts((7, 3)) == []
-
-
-@pytest.fixture
-def reordering(monkeypatch):
-    """Matrices of any size become column-major after four tokens, but for those with more inputs than outputs."""
-    monkeypatch.setattr(operations, "blas", lambda: "OpenBLAS")
-    monkeypatch.setattr(device, "on_gpu", lambda: False)
-    monkeypatch.setattr(operations, "LEAST_COLUMN_MAJOR", 1)
-    monkeypatch.setattr("zoo.compiled_step.UNHURRIED", 4)
-
-
-def reorder_all(step):
-    while step._made.row_major:
-        step._made.reorder_some()
-
-
-def is_column_major(matrix):
-    first, second = memoryview(matrix).strides
-    return first < second
-
-
-@pytest.mark.parametrize("name", ["llama", "gpt2", "qwen2"])
-def test_column_major_matrices_give_the_models_logits(name, reordering):
-    made = subject(name)
-    model, block = made.model, made.model.layers[-1].feedforward
-    step = compiled_step(model)
-    wide = [block[name] for name in ("gate", "up") if name in block]
-    assert len(wide) == 1 or joined_arrays(*wide) is None
-    same(*both(model, made.tokens[:, :9]), "the logits before")  # six tokens of two rows
-    assert not any(is_column_major(layer.weight) for layer in wide), "the head's matrix is the first"
-    reorder_all(step)
-    assert all(is_column_major(layer.weight) for layer in wide) and not is_column_major(block.down.weight)
-    assert compiled_step(model) is step, "it is current"
-    same(*both(model, made.tokens[:, :9]), "the logits")
-
-
-def test_floats_of_a_packed_model_become_column_major(reordering, tmp_path):
-    convert("llama", tmp_path / "packed", quantize="8", group_size=32)
-    loaded = zoo.load(tmp_path / "packed", unpack=True)
-    step, tokens = compiled_step(loaded.model), mx.arange(18).reshape(2, 9)
-    same(*both(loaded.model, tokens), "the logits before")
-    reorder_all(step)
-    layer = loaded.model.layers[0].feedforward.up
-    assert is_column_major(layer[FLOATS]) and not is_column_major(layer.weight)
-    same(*both(loaded.model, tokens), "the logits")
-
-
-def test_a_matrix_that_was_replaced_is_not_reordered(reordering):
-    model = subject("llama").model
-    step, layer = compiled_step(model), model.layers[0].feedforward.up
-    layer.weight = replaced = 2 * layer.weight
-    reorder_all(step)
-    assert layer.weight is replaced and compiled_step(model) is not step
-
-
-def test_saved_weights_do_not_depend_on_the_order_of_memory(tmp_path):
-    matrix = mx.random.normal((37, 19))
-    copy = runtime.column_major_copy(matrix)
-    assert [copy.extend(150), copy.matrix, copy.extend(10_000)] == [152, None, 37 * 19 - 152]
-    moved = copy.matrix
-    mx.save_safetensors(str(tmp_path / "a.safetensors"), {"a": moved})
-    assert mx.array_equal(moved, matrix).item()
-    assert mx.array_equal(mx.load(str(tmp_path / "a.safetensors"))["a"], matrix).item()
-
-
-def test_large_matrices_are_column_major_with_openblas_alone(monkeypatch):
-    monkeypatch.setattr(device, "on_gpu", lambda: False)
-    for library, expected in (("OpenBLAS", [True, False, True, False, False]), ("MKL", [False] * 5)):
-        monkeypatch.setattr(operations, "blas", lambda library=library: library)
-        shapes = [((3072, 576), mx.float32), ((576, 3072), mx.float32), ((2048, 5504), mx.float32)]
-        shapes += [((256, 576), mx.float32), ((3072, 576), mx.bfloat16)]
-        assert [runtime.prefers_column_major(*shape) for shape in shapes] == expected
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.helpers import one_core
 from tests.helpers.waiting import PATIENCE, wait_until
-from zoo.machine import THREADS
+from zoo.cpu.blas import THREADS
 
 LAUNCHER = Path(sys.executable).with_name("mlx.launch")
 ONE_THREAD = dict.fromkeys(THREADS, "1")

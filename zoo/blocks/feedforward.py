@@ -117,25 +117,20 @@ class QuantizedStackedLinear(DequantizableLayer, QuantizedStack):
         given = wide(x) if "global_scale" in self else x
         if (floats := self.kept()) is not None:
             y = runtime.gather_matmul(given, floats.swapaxes(-1, -2), indices, in_order)
-        elif in_order and (groups := runtime.row_groups(indices)):
-            from zoo.runtime.arithmetic import grouped_product
-
-            y = grouped_product(given, lambda part: self.floats(part).swapaxes(-1, -2), groups)
         else:
-            y = mx.gather_qmm(
-                given,
-                self.weight,
-                self.scales,
-                self.get("biases"),
-                rhs_indices=indices,
-                transpose=True,
-                sorted_indices=in_order,
-                **quantize_arguments(self),
-            )
+            y = self._multiply_packed(given, indices, in_order)
         if "global_scale" in self:
             y = y * self.global_scale[indices][..., None, :]
         y = y.astype(x.dtype)
         return y + self.bias[indices][..., None, :] if "bias" in self else y
+
+    def _multiply_packed(self, x: mx.array, indices: mx.array, in_order: bool) -> mx.array:
+        if in_order:
+            y = runtime.grouped_matmul(x, lambda part: self.floats(part).swapaxes(-1, -2), indices)
+            if y is not None:
+                return y
+        parts, how = (self.weight, self.scales, self.get("biases")), quantize_arguments(self)
+        return mx.gather_qmm(x, *parts, rhs_indices=indices, transpose=True, sorted_indices=in_order, **how)
 
 
 class Experts(nn.Module):

@@ -17,8 +17,6 @@ import mlx.nn as nn
 from zoo import recipe, runtime
 from zoo.errors import PromptError
 
-MANY_NUMBERS = 2**20  # above which MLX's own function, whose parts are smaller, rotates faster
-
 
 class LearnedPositions(nn.Module):
     """A learned vector for each position: a table (offset + context, D) (Gehring et al., 2017)."""
@@ -113,30 +111,15 @@ class RoPE(nn.Module):
             if wavelengths is None:
                 wavelengths = mx.array([1 / f for f in frequencies(self.theta, self.dims)])
             return rotated_by(x, token_positions(x.shape[-2], offset), wavelengths, self.interleaved)
-        if isinstance(offset, int) and (waves := self._waves(x, offset)):
-            cos, sin = waves
-            return x * cos + mx.roll(x, self.dims // 2, axis=-1) * sin
+        halves = x.shape[-1] == self.dims and not (self.interleaved or self.depends_on_length)
+        if halves and isinstance(offset, int):
+            rotated = runtime.rotate_halves(x, self.frequencies, offset)
+            if rotated is not None:
+                return rotated
         base = self.theta if wavelengths is None else None
         return mx.fast.rope(
             x, self.dims, traditional=self.interleaved, base=base, scale=1.0, offset=offset, freqs=wavelengths
         )
-
-    def _waves(self, x: mx.array, offset: int) -> tuple[mx.array, mx.array] | None:
-        """The `rotation_waves` of x, two of (T, K), computed once for all layers of a pass.
-
-        None where MLX's own function rotates x, which computes them each time.
-        """
-        halves = x.shape[-1] == self.dims and not self.interleaved
-        if self.depends_on_length or not halves or x.size > MANY_NUMBERS or x.dtype != mx.float32:
-            return None
-        radians, length = self.frequencies(), x.shape[-2]
-
-        def make() -> tuple[mx.array, mx.array]:
-            waves = rotation_waves(token_positions(length, offset)[:, None], radians)
-            mx.eval(waves)
-            return waves
-
-        return runtime.once_a_pass((RoPE, radians, length, offset), make)
 
     def frequencies(self) -> tuple[float, ...]:
         """The frequencies in radians a position, (K/2,), where they do not depend on the length of the text."""
@@ -184,18 +167,6 @@ class AngleRanges:
 def frequencies(theta: float, dims: int) -> list[float]:
     """theta^(−2k/d) for k = 0 … d/2 − 1, in radians a position."""
     return [theta ** (-2 * k / dims) for k in range(dims // 2)]
-
-
-def rotation_waves(
-    positions: int | mx.array, frequencies: Sequence[float]
-) -> tuple[mx.array, mx.array]:  # (…, 1), K/2 -> two of (…, K)
-    """cos and sin of position · frequency for both halves of a head, with −sin for the first half.
-
-    x · cos + (x rolled by half its width) · sin is then x rotated.
-    """
-    half = len(frequencies)
-    angles = mx.array([*frequencies, *frequencies]) * positions
-    return mx.cos(angles), mx.sin(angles) * mx.array([-1.0] * half + [1.0] * half)
 
 
 def token_positions(length: int, offset: int | mx.array = 0) -> mx.array:

@@ -102,7 +102,7 @@ def fill(model: nn.Module, parameters: Mapping[str, Any], dtype: mx.Dtype | None
                 packed[owner] = cast
                 arrays |= {f"{owner}.{part}": mx.contiguous(array) for part, array in cast.parts().items()}
             else:
-                arrays[path] = mx.contiguous(cast, allow_col_major=True)
+                arrays[path] = runtime.store_matrix(cast)
 
     def replaced(path: str, layer: nn.Module) -> Any:
         return quantized_layer(layer, packed[path]) if path in packed else layer

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from zoo.cli.terminal import table
-from zoo.rank_watch.launcher import launched
+from zoo.launcher import launched
 
 PACKAGES = ("mlx-zoo", "mlx", "mlx-lm", "tokenizers", "safetensors", "huggingface_hub", "transformers")
 SUMMED = 2**22  # floats of the large sum: 16 MiB
@@ -41,7 +41,7 @@ def _packed(memory: int | None) -> str:
     """How quantized matrices are multiplied on this machine."""
     from zoo import runtime
 
-    if runtime.on_gpu() or not memory:
+    if not memory or not runtime.keeps_floats(0):
         return "multiplied as they are"
     return f"kept as floats, too, up to {memory / 2**31:.1f} GiB of these: they multiply faster here"
 

@@ -23,7 +23,7 @@ from zoo.cli.ranks import join_ranks
 from zoo.cli.signals import leave, listen
 from zoo.cli.terminal import YES, guard, open_missing, unwritten
 from zoo.errors import PluginError, SourceError, ZooError, did_you_mean
-from zoo.rank_watch.launcher import launched, launched_rank
+from zoo.launcher import launched, launched_rank
 
 if TYPE_CHECKING:
     from zoo.architecture import Command

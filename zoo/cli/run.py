@@ -28,7 +28,7 @@ from zoo.cli.source_options import (
 )
 from zoo.cli.terminal import columns, facts
 from zoo.errors import PromptError, pluralize
-from zoo.rank_watch.launcher import launched
+from zoo.launcher import launched
 
 if TYPE_CHECKING:
     from zoo.generation import Generated

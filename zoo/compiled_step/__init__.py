@@ -2,8 +2,7 @@
 
 A model of small matrices, and any model on a fast GPU, waits for Python: it has to build the graph of each token. Here a
 module is turned into a function, once: attributes are looked up, weights transposed, projections of the same vector
-joined in one product, steps that change nothing for a single token left out. Where products are then faster, the step copies
-large matrices to column-major order, a share with each token. Their shapes and values stay. The blocks stay what a model is: the
+joined in one product, steps that change nothing for a single token left out. The blocks stay what a model is: the
 compiled step is made from them, gives the same numbers, and calls a block that it does not know. Names of parameters, saved
 files and traces stay as they were.
 
@@ -24,9 +23,6 @@ from zoo.blocks.ranked import Elsewhere
 from zoo.compiled_step import attention, blocks  # noqa: F401 (their forms are registered)
 from zoo.compiled_step.compiler import StepCompiler, has_methods_of
 
-# A step begins to copy large matrices to column-major order after so many tokens, counted over the rows of a batch. Shorter
-# texts would not gain.
-UNHURRIED = 256
 NO_CACHE = "no cache"  # the kind of a layer that another rank has
 _KEPT = "_compiled_step"  # the attribute of a model that holds its step
 
@@ -39,7 +35,7 @@ class CompiledStep:
 
     def __init__(self, model: nn.Module, decoder: Decoder) -> None:
         self._made = made = StepCompiler(model, joins_projections(model))
-        self._decoder, self._head, self._tokens = decoder, made.compile(decoder.head), 0
+        self._decoder, self._head = decoder, made.compile(decoder.head)
         # (B, 1), the position of each row -> (B, D)
         self._embedding = made.compile_if_known(decoder.embedding) or (
             lambda tokens, offset: mx.squeeze(decoder.embedding(tokens, offset), 1)
@@ -68,10 +64,7 @@ class CompiledStep:
         masks = {kind: decoder.mask(1, kind, cache[first], None, None) for kind, first in self._masks.items()}
         for (layer, kind), kept in zip(self._layers, cache, strict=True):
             x = layer(x, masks.get(kind), kept)
-        if self._made.row_major:
-            self._tokens += len(tokens)
-            if self._tokens > UNHURRIED:
-                self._made.reorder_some()
+        self._made.matrices.advance(len(tokens))
         return self._head(x if self._norm is None else self._norm(x))  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -15,8 +15,6 @@ from zoo.blocks.mask import Mask
 from zoo.blocks.norm import RMSNorm
 from zoo.blocks.position import RoPE
 from zoo.cache import CrossCache
-from zoo.compiled_step import fallback_ops
-from zoo.compiled_step.blocks import rms_normed
 from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles, has_methods_of
 
 
@@ -91,17 +89,14 @@ def _norm_of_both(compiler: StepCompiler, block: Attention) -> tuple[Function | 
             for weight, count in zip(weights, (block.heads, block.kv_heads), strict=True)
         ]
     )
-    return rms_normed(weight, norms[0].eps), True
+    return runtime.step.rms_norm(weight, norms[0].eps), True
 
 
 def mix_of(block: MultiHeadAttention) -> Function:
     """softmax(Q Kᵀ · scale + mask) V, the block's own."""
     if not has_methods_of(block, MultiHeadAttention, "mix"):
         return block.mix
-    attend, scale = mx.fast.scaled_dot_product_attention, block.scale
-    if runtime.has_fused_kernels():
-        return lambda queries, keys, values, mask: attend(queries, keys, values, scale=scale, mask=mask)
-    return fallback_ops.attention(scale, block.heads, block.head_dim)
+    return runtime.step.attention(block.scale, block.heads, block.head_dim)
 
 
 @compiles(CrossAttention, "__call__", "split", "merge")

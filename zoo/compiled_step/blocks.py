@@ -21,37 +21,20 @@ from zoo.blocks.position import RoPE, SinusoidalPositions
 from zoo.blocks.quantized import QuantizedEmbedding
 from zoo.blocks.ranked import Elsewhere
 from zoo.cache import CrossCache
-from zoo.compiled_step import fallback_ops
 from zoo.compiled_step.compiler import Function, StepCompiler, adding, chained, compiles, has_methods_of
 
 
 @compiles(RMSNorm, "__call__")
 def rms_norm(compiler: StepCompiler, norm: RMSNorm) -> Function:
     """(…, D) -> (…, D)."""
-    return rms_normed(compiler.take(norm, "weight"), norm.eps)
-
-
-def rms_normed(weight: mx.array, eps: float) -> Function:
-    """(…, D) -> (…, D); `weight` may be one for all vectors, or have more axes."""
-    dtype, one = weight.dtype, weight.ndim == 1
-    mx.eval(weight)
-    if dtype == mx.float32 and not runtime.has_fused_kernels():
-        return fallback_ops.rms_norm(weight, eps)
-    norm = mx.fast.rms_norm
-    if one:
-        return lambda x: norm(x, weight, eps).astype(dtype)
-    return lambda x: (norm(x, None, eps) * weight).astype(dtype)
+    return runtime.step.rms_norm(compiler.take(norm, "weight"), norm.eps)
 
 
 @compiles(LayerNorm, "__call__")
 def layer_norm(compiler: StepCompiler, norm: LayerNorm) -> Function:
     """(…, D) -> (…, D)."""
-    weight, eps = compiler.take(norm, "weight"), norm.eps
     bias = compiler.take(norm, "bias") if "bias" in norm else None
-    mx.eval(weight, bias)
-    if weight.dtype == mx.float32 and not runtime.has_fused_kernels():
-        return fallback_ops.layer_norm(weight, bias, eps)
-    return lambda x: mx.fast.layer_norm(x, weight, bias, eps)
+    return runtime.step.layer_norm(compiler.take(norm, "weight"), bias, norm.eps)
 
 
 @compiles(RoPE, "__call__")
@@ -60,22 +43,26 @@ def rope(compiler: StepCompiler, rope: RoPE) -> Function | None:
     if rope.depends_on_length or rope.magnitude != 1.0:
         return None
     dims, interleaved, wavelengths = rope.dims, rope.interleaved, rope._wavelengths
-    base, turn = rope.theta if wavelengths is None else None, mx.fast.rope
+    base = rope.theta if wavelengths is None else None
 
     def by_kernel(x: mx.array, offset: Any) -> mx.array:
-        return turn(x, dims, traditional=interleaved, base=base, scale=1.0, offset=offset, freqs=wavelengths)
+        return mx.fast.rope(
+            x, dims, traditional=interleaved, base=base, scale=1.0, offset=offset, freqs=wavelengths
+        )
 
-    if interleaved or runtime.has_fused_kernels():
+    if interleaved:
         return by_kernel
-    radians = rope.frequencies()
-    by_operations = compiler.shared(("rotation", *radians), lambda: fallback_ops.Rotation(radians))
+    key = ("rotation", dims, base, None if wavelengths is None else tuple(wavelengths.tolist()))
+    by_operations = compiler.shared(key, lambda: runtime.step.rotation(rope.frequencies))
+    if by_operations is None:
+        return by_kernel
 
-    def turned(x: mx.array, offset: Any) -> mx.array:
+    def rotate(x: mx.array, offset: Any) -> mx.array:
         if x.shape[-1] == dims and x.dtype == mx.float32:
             return by_operations(x, offset)
         return by_kernel(x, offset)
 
-    return turned
+    return rotate
 
 
 @compiles(MLP, "__call__")

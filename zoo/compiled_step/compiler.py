@@ -6,10 +6,8 @@ reshaping. Axes: B batch, D width, I inputs, O outputs.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
-from functools import cached_property
-from threading import Lock, local
+from threading import local
 from typing import Any, TypeVar
 
 import mlx.core as mx
@@ -19,11 +17,11 @@ from zoo import runtime
 from zoo.blocks.joined import joined_arrays, kind, multiplied
 from zoo.blocks.quantized import FLOATS, DequantizableLayer, QuantizedLinear, quantize_arguments
 from zoo.blocks.ranked import Connected
+from zoo.runtime.step import Matrix
 
 Function = Callable[..., Any]
-SHARES = 64  # in which large matrices are copied to column-major order, one share a token
 Key = tuple[int, str]  # of a module's array: the module's identity, and the array's name
-Made = TypeVar("Made")
+T = TypeVar("T")
 Compile = Callable[["StepCompiler", Any], "Function | None"]
 
 _compilers: list[tuple[type, tuple[str, ...], Compile]] = []
@@ -72,8 +70,7 @@ class StepCompiler:
             if isinstance(part, nn.Module)
         ]
         self._arrays: dict[Key, tuple[nn.Module, str, mx.array]] = {}
-        self.row_major: deque[tuple[Key, Matrix]] = deque()  # to be reordered; the head's is the first
-        self._row_major_numbers, self._reordering = 0, Lock()
+        self.matrices = runtime.step.Matrices()
         self._shared: dict[Any, Any] = {}
 
     @property
@@ -83,37 +80,18 @@ class StepCompiler:
             module.get(name) is part for module, name, part in (*self._parts, *self._arrays.values())
         )
 
-    def shared(self, key: Any, make: Callable[[], Made]) -> Made:
+    def shared(self, key: Any, make: Callable[[], T]) -> T:
         """The result of `make`, called once for all layers that ask for the same `key`."""
         if key not in self._shared:
             self._shared[key] = make()
-        found: Made = self._shared[key]
-        return found
+        result: T = self._shared[key]
+        return result
 
     def take(self, module: nn.Module, name: str) -> mx.array:
         """An array of a module."""
         array: mx.array = module[name]
         self._arrays[id(module), name] = module, name, array
         return array
-
-    def reorder_some(self) -> None:
-        """Copy a share of the large matrices to column-major order, unless another thread does."""
-        if not self._reordering.acquire(blocking=False):
-            return
-        try:
-            share = -(-self._row_major_numbers // SHARES)
-            while share > 0 and self.row_major:
-                key, matrix = self.row_major[0]
-                layer, name, own = self._arrays[key]
-                if layer.get(name) is own:  # else the step is not current
-                    share -= matrix.copy.extend(share)
-                    if (moved := matrix.copy.matrix) is None:
-                        return
-                    layer[name] = moved
-                    matrix.replace(self.take(layer, name))
-                self.row_major.popleft()
-        finally:
-            self._reordering.release()
 
     def take_all(self, layer: nn.Module) -> dict[str, mx.array]:
         """The arrays that a layer multiplies by, and adds, by their names."""
@@ -145,39 +123,21 @@ class StepCompiler:
         if arrays is None:
             return None
         mx.eval(arrays, [self.take_all(layer) for layer in layers])
-        return product(layers[0], arrays, Matrix(arrays[multiplied(layers[0])[0]]))
+        return product(layers[0], arrays, self.matrices.add(arrays[multiplied(layers[0])[0]]))
 
     def product(self, layer: nn.Module, bias: mx.array | None = None) -> Function:
         """The product with the matrix of a linear layer or a table: (…, I) -> (…, O). `bias` is used if the layer has none."""
         arrays = self.take_all(layer)
         name = multiplied(layer)[0]
-        matrix = Matrix(arrays[name])
-        if runtime.prefers_column_major(matrix.array.shape, matrix.array.dtype):
-            self.row_major.append(((id(layer), name), matrix))
-            self._row_major_numbers += matrix.array.size
+        array = arrays[name]
+
+        def replace(copy: mx.array) -> None:
+            if layer.get(name) is array:  # else the step is not current
+                layer[name] = copy
+                self.take(layer, name)
+
+        matrix = self.matrices.add(array, replace)
         return product(layer, arrays if bias is None else {"bias": bias, **arrays}, matrix)
-
-
-class Matrix:
-    """A matrix of a step: the `array` (O, I), and its `transposed` view (I, O), by which vectors are multiplied.
-
-    `column_major`: whether it was copied to that order.
-    """
-
-    def __init__(self, array: mx.array) -> None:
-        self.array, self.transposed, self.column_major = array, array.T, False
-        mx.eval(self.transposed)  # once, and by this thread: a step has no transposition of its own
-
-    @cached_property
-    def copy(self) -> Any:
-        """The copy of the array in column-major order, made piece by piece."""
-        return runtime.column_major_copy(self.array)
-
-    def replace(self, array: mx.array) -> None:
-        """Use the column-major copy from now on."""
-        self.array, self.transposed, self.column_major = array, array.T, True
-        mx.eval(self.transposed)
-        del self.copy
 
 
 class Accumulating:
@@ -244,23 +204,16 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array], matrix: Matrix) ->
 
 
 def _dense(matrix: Matrix, bias: mx.array | None, rounds: bool) -> Function:
-    """A function that computes x Wᵀ + b, (B, I) -> (B, O), as (W xᵀ + b)ᵀ where that is faster.
+    """A function that computes x Wᵀ + b, (B, I) -> (B, O).
 
     If there is no bias, it can add a residual (B, O) in its place. `rounds`: whether the output has the dtype of x.
     """
-    column, shape = None if bias is None else bias[:, None], matrix.array.shape  # (O, 1), (O, I)
-    mx.eval(column)
 
     def multiply(x: mx.array, residual: mx.array | None = None) -> mx.array:
-        if matrix.column_major or x.ndim != 2 or not runtime.prefers_columns(x.shape[0], shape):
-            added = bias if residual is None else residual
-            return x @ matrix.transposed if added is None else mx.addmm(added, x, matrix.transposed)
-        y = matrix.array @ x.T if column is None else mx.addmm(column, matrix.array, x.T)  # (O, B)
-        return y.T if residual is None else residual + y.T
+        y = matrix.multiply(x, bias, residual)
+        return y.astype(x.dtype) if rounds else y
 
-    if not rounds:
-        return multiply
-    return lambda x, residual=None: multiply(x, residual).astype(x.dtype)
+    return multiply
 
 
 @compiles(nn.Linear, "__call__")

@@ -29,17 +29,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from zoo.errors import in_words
+from zoo.launcher import LAUNCHED, LOST, launched_rank
 from zoo.rank_watch import guardian
-from zoo.rank_watch.guardian import ENDING, GRACE, LOST, MESSAGE, TO_MAIN, Peer
-from zoo.rank_watch.launcher import (
-    LAUNCHED,
-    SILENCE,
-    STALL,
-    launched_rank,
-    meeting_point,
-    seconds,
-    start_seconds,
-)
+from zoo.rank_watch.guardian import ENDING, GRACE, MESSAGE, TO_MAIN, Peer
+from zoo.rank_watch.meeting import SILENCE, STALL, meeting_point, seconds, start_seconds
 from zoo.version import __version__
 
 _watch: Watch | None = None

@@ -1,14 +1,17 @@
 """The device, and operations in its fastest way. Nothing else in the zoo asks which device this is.
 
-The product is for Metal; on Linux MLX computes on the CPU or by CUDA. What must work without mlx is in `zoo.machine`.
+The product is for Metal; on Linux MLX computes by CUDA or on the CPU, which `zoo.cpu` makes fast. What must work without mlx is in
+`zoo.machine`. `step` has the operations of a compiled step.
 """
 
-from zoo.machine import blas, total_memory
+from zoo.machine import threads, total_memory
+from zoo.runtime import step
 from zoo.runtime.device import (
     DTYPES,
     active_memory,
     assign_streams,
     backend,
+    blas,
     check_not_forked,
     compute_dtype,
     dequantized_dtype,
@@ -27,25 +30,21 @@ from zoo.runtime.device import (
     set_up_device,
     speed_advice,
     synchronize,
-    threads,
     unwire_memory,
     versions,
 )
 from zoo.runtime.operations import (
     QuantizeArguments,
     attention,
-    column_major_copy,
     dequantize,
     eager,
     elementwise,
     fused,
     gather_matmul,
-    mean_matrix,
-    once_a_pass,
-    prefers_column_major,
-    prefers_columns,
+    grouped_matmul,
+    import_operations,
     quantized_matmul,
     rms_norm,
-    rms_normed,
-    row_groups,
+    rotate_halves,
+    store_matrix,
 )

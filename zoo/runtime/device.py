@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any
 
 import mlx.core as mx
 
 from zoo.errors import ZooError
-from zoo.machine import blas, processors, total_memory
-from zoo.rank_watch.launcher import launched, mpi_size
 
-MOST_THREADS = 8  # more are limited by memory bandwidth
-MOST_CASTS = 4  # arrays at once; more are limited by memory bandwidth
 MOST_JOINED = 2**30  # bytes of a model; in larger ones reading a matrix dominates its product
-DEQUANTIZED_ROWS = 16  # with at least so many rows the CPU dequantizes a matrix before the product
-MOST_KEPT = 64 * 2**20  # freed bytes that are kept for the next text
-# glibc's settings of malloc.h: bytes from which on an array has pages of its own, which are returned when it is freed (the most
-# that may be set), and freed bytes at the end of the heap that are kept.
-M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1
-LARGE_ARRAY, MOST_UNTRIMMED = 32 * 2**20, 256 * 2**20
 
 
 @cache
 def on_gpu() -> bool:
     """Whether MLX's default device is a GPU."""
     return mx.default_device().type == mx.DeviceType.gpu
+
+
+def cpu_uses(means: str) -> bool:
+    """Whether this device is a CPU that uses these means of `zoo.cpu`. Nothing else asks that package."""
+    if on_gpu():
+        return False
+    from zoo import cpu
+
+    return cpu.uses(means)
 
 
 def backend() -> str:
@@ -59,39 +56,18 @@ def dequantized_dtype() -> Any:
     return mx.float16 if on_gpu() else mx.float32
 
 
-def threads() -> int:
-    """The number of threads that run numpy's operations in parallel."""
-    return min(processors(), MOST_THREADS)
-
-
-def assign_streams(sizes: Mapping[str, int]) -> dict[str, Any]:
+def assign_streams(sizes: Mapping[str, int]) -> Mapping[str, mx.Stream | None]:
     """Assign each array, given its bytes by name, to a stream, so that every stream has about as many bytes."""
-    streams = side_streams()
-    given = [0] * len(streams)
-    found = {}
-    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
-        least = given.index(min(given))
-        given[least] += sizes[name]
-        found[name] = streams[least]
-    return found
+    if not cpu_uses("streams"):
+        return dict.fromkeys(sizes)
+    from zoo.cpu.streams import assign_streams
+
+    return assign_streams(sizes)
 
 
 def on_stream(stream: mx.Stream | None) -> AbstractContextManager[Any]:
-    """A context whose operations run on this stream, one of `side_streams`."""
+    """A context whose operations run on this stream, one of `assign_streams`."""
     return nullcontext() if stream is None else mx.stream(stream)
-
-
-@cache
-def side_streams() -> tuple[Any, ...]:
-    """The streams for work on many arrays at once, one per core of this process; on a GPU the default one.
-
-    They are made once, since each has a thread that never ends.
-    """
-    if on_gpu():
-        return (None,)
-    # A version of MLX whose streams belong to one thread has streams that each thread makes for itself.
-    new = getattr(mx, "new_thread_local_stream", mx.new_stream)
-    return tuple(new(mx.cpu) for _ in range(min(processors(), MOST_CASTS)))
 
 
 def has_fused_kernels() -> bool:
@@ -110,17 +86,21 @@ def joins_projections(nbytes: int) -> bool:
 
 
 def keeps_floats(nbytes: int) -> bool:
-    """Whether to keep a float copy, of `nbytes`, of packed matrices.
+    """Whether to keep a float copy, of `nbytes`, of packed matrices."""
+    if not cpu_uses("floats"):
+        return False
+    from zoo.cpu.floats import keeps_floats
 
-    The CPU backend multiplies packed matrices several times slower than floats. The copy may take half of the memory.
-    """
-    room = total_memory()
-    return not on_gpu() and room is not None and nbytes <= room / 2
+    return keeps_floats(nbytes)
 
 
 def multiplies_floats(rows: int) -> bool:
     """Whether this many rows multiply faster with a dequantized matrix than with the packed one."""
-    return rows >= DEQUANTIZED_ROWS and not on_gpu()
+    if not cpu_uses("floats"):
+        return False
+    from zoo.cpu.floats import multiplies_floats
+
+    return multiplies_floats(rows)
 
 
 _process: int | None = None  # the one in which MLX's threads run
@@ -135,9 +115,6 @@ def check_not_forked() -> None:
         )
 
 
-_peak = 0  # bytes: the most that MLX held since memory went back to the system
-
-
 def synchronize() -> None:
     """Wait until MLX has computed everything that was started.
 
@@ -147,21 +124,11 @@ def synchronize() -> None:
 
 
 def release_memory() -> None:
-    """Return freed memory to the system once it exceeds a bound.
+    """Return freed memory to the system once there is much of it."""
+    if sys.platform == "linux" and cpu_uses("process"):
+        from zoo.cpu.process import release_memory
 
-    On Linux the C library keeps the memory of many small arrays, such as the caches of a thousand texts.
-    """
-    global _peak
-    if sys.platform != "linux" or on_gpu():
-        return
-    active = mx.get_active_memory()
-    if _peak - active < MOST_KEPT:
-        _peak = max(_peak, active)
-        return
-    mx.clear_cache()
-    _peak = active
-    with suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
+        release_memory()
 
 
 def prefill_chunk() -> int:
@@ -181,35 +148,15 @@ def evaluates_by_layer() -> bool:
 
 
 def set_up_device() -> None:
-    """Prepare the device for a model: on Metal, wire as much memory as the system recommends.
-
-    On Linux's CPU, let the C library keep freed memory for the next arrays: the system clears every page that it gives anew.
-    Where this process has one core, its threads take turns on it, unless it is a rank that MLX's ring connects.
-    """
+    """Prepare the device and this process for a model: on Metal, wire as much memory as the system recommends."""
     global _process
     _process = os.getpid()
     if on_gpu() and mx.metal.is_available():
         mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
-    elif not on_gpu() and sys.platform == "linux":
-        with suppress(OSError, AttributeError):  # another C library
-            libc = ctypes.CDLL(None)
-            libc.mallopt(M_MMAP_THRESHOLD, LARGE_ARRAY)
-            libc.mallopt(M_TRIM_THRESHOLD, MOST_UNTRIMMED)
-        by_ring = launched() and mpi_size() < 2  # whose threads poll their sockets, and must be interrupted
-        if len(os.sched_getaffinity(0)) == 1 and not by_ring:
-            _take_turns()
+    elif sys.platform == "linux" and cpu_uses("process"):
+        from zoo.cpu.process import set_up_process
 
-
-def _take_turns() -> None:
-    """Give the threads of this process, and those that they start, Linux's policy SCHED_BATCH.
-
-    A thread that wakes up then does not interrupt another. With the default policy MLX's thread interrupts Python's at every
-    operation on a single core.
-    """
-    for thread in map(int, os.listdir("/proc/self/task")):
-        with suppress(OSError):  # it has ended, or the system does not allow it
-            if os.sched_getscheduler(thread) == os.SCHED_OTHER:
-                os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
+        set_up_process()
 
 
 def unwire_memory() -> None:
@@ -230,21 +177,20 @@ def peak_memory() -> int:
 
 def speed_advice() -> list[str]:
     """Advice to make this machine faster, one line each."""
-    lines, library = [], blas()
-    if sys.platform == "linux" and not on_gpu():
-        if "too late" in library:
-            lines.append("import zoo before mlx, so that a fast BLAS can be loaded")
-        elif "ZOO_BLAS" in library:
-            lines.append("unset ZOO_BLAS, so that a fast BLAS is loaded where one is installed")
-        elif library.startswith("MLX"):
-            lines.append(f"{_installing('scipy-openblas32')}: a fast BLAS for matrix products")
-    return lines
+    if sys.platform != "linux" or on_gpu():
+        return []
+    from zoo.cpu.blas import blas_advice
+
+    return blas_advice()
 
 
-def _installing(package: str) -> str:
-    """The command that installs a package into this zoo's environment, by pip or uv."""
-    pip = f"{sys.executable} -m pip install" if find_spec("pip") else f"uv pip install -p {sys.executable}"
-    return f"`{pip} {package}`"
+def blas() -> str:
+    """The name of the BLAS that multiplies matrices on the CPU."""
+    if sys.platform != "linux":
+        return "Accelerate" if sys.platform == "darwin" else "MLX's own"
+    from zoo.cpu.blas import blas
+
+    return blas()
 
 
 def machine() -> str:

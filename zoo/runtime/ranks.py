@@ -18,10 +18,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo import rank_watch
 from zoo.errors import RankError, in_words
-from zoo.rank_watch.guardian import differs
-from zoo.rank_watch.launcher import launched, mpi_size
+from zoo.launcher import launched, mpi_size
 
 
 @cache
@@ -29,6 +27,8 @@ def _joined() -> tuple[mx.distributed.Group | None, Random]:
     """The group of all ranks, and a generator of random numbers that is in the same state on all of them."""
     if not launched():
         return None, SystemRandom()
+    from zoo import rank_watch
+
     watch = rank_watch.watch()
     if watch is None:
         ranks = _connected(alone=mpi_size() < 2)
@@ -75,8 +75,11 @@ def _library() -> Any:
 
 def _all_ranks() -> Any:
     """`_library()`, for a collective of all ranks. The watch compares how many of these each rank has called."""
-    if _stand_in.get() is None and (watch := rank_watch.watch()) is not None:
-        watch.collectives += 1
+    if _stand_in.get() is None:
+        from zoo import rank_watch
+
+        if (watch := rank_watch.watch()) is not None:
+            watch.collectives += 1
     return _library()
 
 
@@ -173,6 +176,8 @@ def barrier() -> None:
 
 def check_same(values: Mapping[str, Any]) -> None:
     """RankError, with the rank, the name of the value and both values, where a rank has another value than rank 0."""
+    from zoo.rank_watch.guardian import differs
+
     first, *others = gathered(values)
     for number, other in enumerate(others, 1):
         if different := next((name for name in first if other.get(name) != first[name]), None):

@@ -1,44 +1,17 @@
-"""What the launcher says of the ranks: how many there are, which one this is, and where rank 0 is. Settings of the watch."""
+"""Where rank 0 is, by the settings of the launcher, and the time limits of the watch."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from zoo.errors import RankError, in_words
+from zoo.launcher import UNREADABLE, launched, mpi_size, rank_variable, read_json
 
-# What `mlx.launch` and the launchers of MPI set for each process.
-LAUNCHED = ("MLX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-
-# Errors that settings of an unexpected form raise when they are read.
-UNREADABLE = (KeyError, OSError, ValueError, IndexError, TypeError, AttributeError)
 SILENCE = 15.0  # seconds
 START = 60.0  # seconds
 STALL = 600.0  # seconds
-
-
-def launched(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process was started as one of several ranks; for one rank `mlx.launch` gives an empty list of hosts."""
-    if not any(name in environ for name in LAUNCHED):
-        return False
-    try:
-        return "MLX_HOSTFILE" not in environ or bool(_json_file(environ["MLX_HOSTFILE"]))
-    except (OSError, ValueError):
-        return True  # `meeting_point` says what is wrong
-
-
-def launched_rank(environ: Mapping[str, str] = os.environ) -> int:
-    """The number that the launcher gave this process; 0 for one that was started alone."""
-    _, number = _launched_number(environ)
-    return int(number) if number.isdecimal() else 0  # `meeting_point` says what is wrong
-
-
-def _launched_number(environ: Mapping[str, str]) -> tuple[str, str]:
-    """The name and the value of the variable that holds the number of this rank."""
-    return next(((name, environ[name]) for name in LAUNCHED if name in environ), ("", "0"))
 
 
 def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int | Path, int] | None:
@@ -48,19 +21,19 @@ def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int | P
     """
     if not launched(environ):
         return None
-    name, number = _launched_number(environ)
+    name, number = rank_variable(environ)
     if not number.isdecimal():
         raise RankError(f"{name} is {number!r:.40}, not the number of a rank")
     try:
         if "MLX_RANK" not in environ:
             return _meeting_point_under_mpi(environ)
         if "MLX_JACCL_COORDINATOR" in environ:
-            address, size = environ["MLX_JACCL_COORDINATOR"], len(_json_file(environ["MLX_IBV_DEVICES"]))
+            address, size = environ["MLX_JACCL_COORDINATOR"], len(read_json(environ["MLX_IBV_DEVICES"]))
         elif "NCCL_HOST_IP" in environ:
             address = f"{environ['NCCL_HOST_IP']}:{environ['NCCL_PORT']}"
             size = int(environ["MLX_WORLD_SIZE"])
         else:
-            nodes = _json_file(environ["MLX_HOSTFILE"])
+            nodes = read_json(environ["MLX_HOSTFILE"])
             address, size = nodes[0][0], len(nodes)
         if size < 2:
             return None
@@ -84,25 +57,6 @@ def _meeting_point_under_mpi(environ: Mapping[str, str]) -> tuple[str, int | Pat
     return "127.0.0.1", Path(folder, "zoo-ranks-port"), size
 
 
-def mpi_size(environ: Mapping[str, str] = os.environ) -> int:
-    """The number of ranks that a launcher of MPI names, 1 without one."""
-    return int(environ.get("OMPI_COMM_WORLD_SIZE") or environ.get("PMI_SIZE") or 1)
-
-
-def ranks_here(environ: Mapping[str, str] = os.environ) -> int:
-    """The number of ranks on this machine, including this one; 1 where the launcher does not say it."""
-    if not launched(environ):
-        return 1
-    try:
-        if "MLX_RANK" not in environ:
-            local = environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or environ.get("MPI_LOCALNRANKS") or 1
-            return max(1, int(local))
-        hosts = [_split(addresses[0])[0] for addresses in _json_file(environ["MLX_HOSTFILE"])]
-        return hosts.count(hosts[launched_rank(environ)])
-    except UNREADABLE:
-        return 1  # `meeting_point` says what is wrong
-
-
 def _given_address(environ: Mapping[str, str]) -> tuple[str, int] | None:
     address = environ.get("ZOO_RANKS_ADDRESS")
     if not address:
@@ -116,12 +70,6 @@ def _given_address(environ: Mapping[str, str]) -> tuple[str, int] | None:
 def _split(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host, int(port)
-
-
-def _json_file(path: str) -> Any:
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    return json.loads(text) if text.strip() else []
 
 
 def seconds(name: str, default: float) -> float:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from zoo import symbols
+from zoo.cpu import symbols
 
 LINUX = sys.platform == "linux"
 

@@ -9,8 +9,8 @@ import zoo
 from zoo import runtime
 from zoo.blocks.activation import activation
 from zoo.blocks.feedforward import StackedLinear
+from zoo.cpu import arithmetic, floats, operations, tables
 from zoo.generation.loop.prompt import Prefill
-from zoo.runtime import arithmetic, operations
 
 HEADS, WIDTH = 6, 16
 
@@ -89,10 +89,11 @@ def test_rows_of_experts_are_multiplied_by_group(dtype, packed):
 @pytest.mark.parametrize("bits", [2, 3, 4, 8])
 @pytest.mark.parametrize("shape", [(70, 192), (3, 50, 64)])
 def test_packed_numbers_become_floats(bits, shape, monkeypatch):
-    tables = []
-    real = arithmetic.dequantize
-    monkeypatch.setattr(arithmetic, "dequantize", lambda *given: tables.append(bits) or real(*given))
-    monkeypatch.setattr(arithmetic, "DEQUANTIZED_PIECE", 7 * 64)  # the last piece is shorter
+    used = []
+    monkeypatch.setattr(floats, "MANY_WORDS", 64)
+    real = tables.dequantize_by_table
+    monkeypatch.setattr(tables, "dequantize_by_table", lambda *given: used.append(bits) or real(*given))
+    monkeypatch.setattr(tables, "DEQUANTIZED_PIECE", 7 * 64)  # the last piece is shorter
     packed = mx.quantize(mx.random.normal(shape), group_size=64, bits=bits)
     how = dict(group_size=64, bits=bits, mode="affine")
     expected = mx.dequantize(*packed, **how)
@@ -101,7 +102,7 @@ def test_packed_numbers_become_floats(bits, shape, monkeypatch):
         part = runtime.dequantize(*(array[1::2] for array in packed), how)
     assert mx.allclose(found, expected, rtol=1e-6, atol=1e-6)
     assert mx.array_equal(part, found[1::2])
-    assert bool(tables) == (bits != 3)
+    assert bool(used) == (bits != 3)
 
 
 def test_what_is_traced_inside_falls_back():

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zoo import symbols, vector_products
+from zoo.cpu import symbols, vector_products
 
 ROWS, PLAIN, TRANSPOSED = 101, 111, 112
 WHERE = find_spec("scipy_openblas32")

@@ -1,26 +1,21 @@
-"""Attention, activations, products of grouped rows and unpacking of computed values, for MLX's CPU backend.
+"""Attention, activations and products of grouped rows of computed values, for MLX's CPU backend.
 
-That backend multiplies matrices by a fast BLAS, but computes exp and unpacks numbers one at a time. numpy's exp is
-vectorised, and works on an MLX array's own memory. Packed numbers become floats by tables. `zoo.runtime.operations` says
-where these functions are used. Nothing in them is traced: no gradient passes.
+That backend multiplies matrices by a fast BLAS, but computes exp one number at a time. numpy's exp is vectorised, and works on
+an MLX array's own memory. `zoo.cpu.eager` says where values are computed. Nothing in them is traced: no gradient passes.
 
 Axes: B batch, H heads, G key/value heads, R = H/G, T queries, t some of them, S keys, K width of a head. Of stacked
-matrices: N rows, E matrices. Of packed ones: O outputs, I inputs, W 32-bit words, G groups.
+matrices: N rows, E matrices.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import groupby
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
-
-from zoo.runtime.device import threads
 
 SCORES = 2**19  # numbers of a softmax at once, which stay in the processor's cache between its steps
 PIECE = 2**15  # numbers of an activation at once, for the same reason
@@ -131,79 +126,3 @@ def grouped_product(
     wide = x.astype(mx.float32).swapaxes(0, 1)  # (1, N, in)
     parts = [wide[:, rows] @ matrices(part).astype(mx.float32) for part, rows in groups]
     return mx.concatenate(parts, axis=1).swapaxes(0, 1).astype(x.dtype)
-
-
-COPIED_ROWS = 128  # at once: their parts of a column are written while these lie in the processor's cache
-
-
-class ColumnMajorCopy:
-    """A copy of a matrix (O, I) in column-major order, made piece by piece, several times faster than by MLX.
-
-    The matrix must be evaluated.
-    """
-
-    def __init__(self, matrix: mx.array) -> None:
-        self._found = mx.zeros(matrix.shape[::-1], matrix.dtype)
-        mx.eval(self._found)
-        self._source, self._target, self._rows = memory(matrix), memory(self._found), 0
-
-    def extend(self, numbers: int) -> int:
-        """Copy at least so many numbers more, if there are so many, in whole rows. Returns how many were copied."""
-        first, (outputs, inputs) = self._rows, self._source.shape
-        last = self._rows = min(first + -(-numbers // inputs), outputs)
-
-        def write(start: int) -> None:
-            some = slice(start, min(start + COPIED_ROWS, last))
-            self._target[:, some] = self._source[some].T
-
-        with ThreadPoolExecutor(threads()) as pool:
-            list(pool.map(write, range(first, last, COPIED_ROWS)))
-        return (last - first) * inputs
-
-    @property
-    def matrix(self) -> mx.array | None:
-        """The column-major matrix (O, I); None until all of it is copied."""
-        if self._rows < len(self._source):
-            return None
-        found = self._found.T
-        mx.eval(found)
-        return found
-
-
-DEQUANTIZED_PIECE = 2**19  # numbers at once: with fewer, threads wait for each other between the steps
-ITEMS = {2: np.complex128, 4: np.float64, 8: np.float32}  # by bits, as wide as the floats of one byte
-
-
-def dequantize(words: mx.array, scales: mx.array, biases: mx.array, bits: int) -> mx.array:
-    """q · scale + bias of affine packed numbers, which are computed already: (…, O, W), two of (…, O, G) -> (…, O, I).
-
-    Scales and biases are in float32, `bits` one of `ITEMS`.
-    """
-    codes, factors, offsets = (memory(mx.contiguous(array)) for array in (words, scales, biases))
-    codes = codes.view(np.uint8).reshape(-1)
-    factors, offsets = factors.reshape(-1, 1), offsets.reshape(-1, 1)
-    floats = mx.zeros((*words.shape[:-1], words.shape[-1] * 32 // bits))
-    mx.eval(floats)
-    groups = memory(floats).reshape(factors.size, -1)
-    step = max(DEQUANTIZED_PIECE // groups.shape[1], 1)
-
-    def write(first: int) -> None:
-        some = slice(first, first + step)
-        written = groups[some]
-        items: np.ndarray = written.reshape(-1).view(ITEMS[bits])
-        start = first * groups.shape[1] * bits // 8
-        np.take(_table(bits), codes[start : start + items.size], out=items, mode="clip")
-        written *= factors[some]
-        written += offsets[some]
-
-    with ThreadPoolExecutor(threads()) as pool:
-        list(pool.map(write, range(0, factors.size, step)))
-    return floats
-
-
-@cache
-def _table(bits: int) -> Any:  # (256,)
-    """The floats of each byte's numbers, the lowest bits first, as one item."""
-    numbers = np.arange(256)
-    parts = [numbers >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)]
-    return np.stack(parts, axis=-1).astype(np.float32).view(ITEMS[bits]).reshape(-1)
