@@ -13,6 +13,7 @@ from typing import Any
 
 import pluggy
 
+from zoo.architecture.setting import Setting
 from zoo.config import Config
 from zoo.errors import PluginError, RecipeError, contained, in_words
 from zoo.frozen import Frozen, frozen
@@ -35,12 +36,15 @@ def checked_name(what: str, name: object, pattern: re.Pattern[str] = NAME) -> st
     return name
 
 
-def check_tuples(label: str, record: object, fields: tuple[str, ...], *kinds: type) -> None:
-    """Raise PluginError unless each of these fields is None or a tuple of `kinds`; `label` names the record."""
-    for name in fields:
-        value = getattr(record, name)
+def check_types(label: str, record: Any) -> None:
+    """Raise PluginError for a field of a dataclass that is no flag or tuple as declared; `label` names the record."""
+    for name, field in record.__dataclass_fields__.items():
+        value, kinds = getattr(record, name), TUPLES.get(str(field.type).removesuffix(" | None"), ())
+        if field.type == "bool" and not isinstance(value, bool):
+            raise PluginError(f"{label}: {name} is True or False, not {value!r:.60}")
         # None is the default of a field that may be left out.
-        if value is not None and not (isinstance(value, tuple) and all(isinstance(v, kinds) for v in value)):
+        fits = value is None or (isinstance(value, tuple) and all(isinstance(v, kinds) for v in value))
+        if kinds and not fits:
             wanted = " or ".join("text" if kind is str else kind.__name__ for kind in kinds)
             raise PluginError(f"{label}: {name} is a tuple of {wanted}, not {reprlib.repr(value)}")
 
@@ -108,6 +112,7 @@ class TargetRecord(Record):
     def __post_init__(self) -> None:
         checked_name(self.noun, self.name)
         check_target(self.label, self.target)
+        check_types(self.label, self)
 
 
 API = 1  # the version of the plugin contract that this zoo has
@@ -194,13 +199,11 @@ class Architecture(Record):
             raise PluginError(f"{label}: causality {self.causality!r} is not one of {', '.join(CAUSALITIES)}")
         if not callable(self.recipe):
             raise PluginError(f"{label}: recipe is a function from a config, not {self.recipe!r}")
-        check_tuples(label, self, ("weights", "mlx_weights"), Rule)
-        check_tuples(label, self, ("presets",), Preset)
+        check_types(label, self)
         for preset in self.presets:
-            check_tuples(f"{label}: preset {preset.name}", preset, ("aliases",), str)
+            check_types(f"{label}: preset {preset.name}", preset)
             for alias in preset.aliases:
                 checked_name(f"{label}: alias", alias, ALIAS)
-        check_tuples(label, self, ("model_types", "references"), str)
         if not (isinstance(self.published, str) and (not self.published or MONTH.fullmatch(self.published))):
             raise PluginError(f'{label}: published is a month such as "2017-06", not {self.published!r:.60}')
         if not (self.quantizes is None or callable(self.quantizes)):
@@ -265,6 +268,17 @@ class Architecture(Record):
     def aliases(self) -> tuple[Alias, ...]:
         """The aliases of all its presets."""
         return tuple(Alias(name, self, preset) for preset in self.presets for name in preset.aliases)
+
+
+# The declared types of tuples in records, with the kinds of their values.
+TUPLES: dict[str, tuple[type, ...]] = {
+    "tuple[str, ...]": (str,),
+    "tuple[tuple[str, ...], ...]": (tuple,),
+    "tuple[Setting, ...]": (Setting,),
+    "tuple[str | Setting, ...]": (str, Setting),
+    "tuple[Rule, ...]": (Rule,),
+    "tuple[Preset, ...]": (Preset,),
+}
 
 
 def is_same(given: Record, record: Record | None) -> bool:

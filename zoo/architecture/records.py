@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from zoo.architecture.architecture import (
-    Architecture,
-    Record,
-    TargetRecord,
-    check_target,
-    check_tuples,
-    import_target,
-)
+from zoo.architecture.architecture import Architecture, Record, TargetRecord, check_target, import_target
 from zoo.architecture.setting import Setting
 from zoo.architecture.settings import SHARED
 from zoo.errors import PluginError, did_you_mean
@@ -52,8 +45,6 @@ class Strategy(TargetRecord):
         super().__post_init__()
         if self.batch is not None:
             check_target(f"{self.label}: batch", self.batch)
-        check_tuples(self.label, self, ("tasks",), str)
-        check_tuples(self.label, self, ("settings",), str, Setting)
         own = [setting.name for setting in self.own_settings]
         if repeated := next((name for name in own if own.count(name) > 1), None):
             raise PluginError(f"{self.label}: settings declares {repeated} twice")
@@ -82,12 +73,12 @@ class Strategy(TargetRecord):
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The settings given, each of which it takes, checked, and the defaults of its own; PromptError names a bad one."""
-        declared = SHARED | {setting.name: setting for setting in self.own_settings}
-        defaults = {s.name: s.default for s in self.own_settings if s.default is not None}
-        return defaults | {
-            name: declared[name].checked(value) if name in declared else value
-            for name, value in given.items()
-        }
+        own = {setting.name: setting for setting in self.own_settings}
+        declared = SHARED | own
+        values = {name: s.default for name, s in own.items() if s.default is not None and name not in given}
+        for name, value in given.items():
+            values[name] = declared[name].checked(value) if name in declared else value
+        return values
 
 
 @frozen()
@@ -97,9 +88,8 @@ class Sampler(TargetRecord):
     It is called `function(logits, **settings)` with float32 logits (B, V), divided by the temperature, and returns logits
     of that shape, -inf for a token that must not be drawn. `settings` declares its settings; one without a default is
     required. A `stateful` target is called once for each sequence, `target(**settings)`, and returns an object that is
-    called with the logits (1, V) of each token; `update(token)` is called with the token that was chosen.
-
-    A sampler that declares a setting `min_tokens_to_keep` is given the one of the text.
+    called with the logits (1, V) of each token; `update(token)` is called with the token that was chosen. A sampler that
+    declares a setting `min_tokens_to_keep` is given the one of the text.
 
     A `processor` is a logits processor: `function(tokens, logits, **settings)`, with the ids so far (T,), the prompt's
     first, and the logits (1, V) before the temperature, in greedy decoding and beam search too.
@@ -114,10 +104,6 @@ class Sampler(TargetRecord):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_tuples(self.label, self, ("settings",), Setting)
-        for field in ("stateful", "processor"):
-            if not isinstance(getattr(self, field), bool):
-                raise PluginError(f"{self.label}: {field} is True or False, not {getattr(self, field)!r:.60}")
         if self.stateful and self.processor:
             raise PluginError(f"{self.label}: a processor is not stateful: it is given the tokens")
 
@@ -140,7 +126,6 @@ class TokenizerFormat(TargetRecord):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_tuples(self.label, self, ("files", "classes"), str)
         if not self.files:
             raise PluginError(f"{self.label}: files names none that it is read from")
 
@@ -186,11 +171,6 @@ class Quantizer(TargetRecord):
     summary: str = ""
     budget: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.budget, bool):
-            raise PluginError(f"{self.label}: budget is True or False, not {self.budget!r:.60}")
-
 
 @frozen()
 class CheckpointFormat(TargetRecord):
@@ -213,13 +193,10 @@ class CheckpointFormat(TargetRecord):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_tuples(self.label, self, ("suffixes", "files", "options"), str)
         if not isinstance(self.magic, bytes):
             raise PluginError(f"{self.label}: magic is bytes, not {self.magic!r}")
         if not (self.suffixes or self.files or self.magic):
-            raise PluginError(
-                f"{self.label}: give the suffixes, the files or the magic by which one is recognised"
-            )
+            raise PluginError(f"{self.label}: give the suffixes, the files or the magic that one is known by")
         if bad := next((suffix for suffix in self.suffixes if not suffix.startswith(".")), None):
             raise PluginError(f"{self.label}: suffix {bad!r} must begin with a dot")
 
@@ -242,11 +219,8 @@ class CallFormat(TargetRecord):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_tuples(self.label, self, ("over",), str)
-        check_tuples(self.label, self, ("markers",), tuple)
-        if not self.markers or not all(
-            texts and all(isinstance(t, str) and t for t in texts) for texts in self.markers
-        ):
+        texts = [text for marker in self.markers for text in marker or ("",)]
+        if not texts or not all(isinstance(text, str) and text for text in texts):
             raise PluginError(f"{self.label}: markers are tuples of the texts that a chat template has")
 
     def matches(self, template: str) -> bool:
@@ -283,7 +257,6 @@ class Corpus(TargetRecord):
         for field in ("questions", "names", "answers", "sentences"):
             if getattr(self, field) is not None:
                 check_target(f"{self.label}: {field}", getattr(self, field))
-        check_tuples(self.label, self, ("tasks",), str)
         if len({task == "translate" for task in self.tasks}) != 1:
             raise PluginError(
                 f"{self.label}: documents are texts or translations: 'translate' goes with no other task"
@@ -309,8 +282,6 @@ class Objective(TargetRecord):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_tuples(self.label, self, ("tasks", "causalities"), str)
-        check_tuples(self.label, self, ("settings",), Setting)
         if unknown := set(self.causalities) - set(CAUSALITIES):
             raise PluginError(
                 f"{self.label}: causality {min(unknown)!r} is not one of {', '.join(CAUSALITIES)}"
@@ -354,9 +325,8 @@ class Command(TargetRecord):
 class ModuleProbe(Record):
     """Which probe traces a class of modules.
 
-    `module`, "package.module:Class", is the class of the modules; its subclasses without a probe of their own use it
-    too. `target` is a `zoo.inspect.tracing.probe.Probe` at "package.module:Class", imported only when a
-    model with such a module is traced.
+    `module`, "package.module:Class", is the class of the modules, or their base class. `target` is a
+    `zoo.inspect.tracing.probe.Probe` at "package.module:Class", imported only when a model with such a module is traced.
     """
 
     noun, prefix = "probe", "probe/"
@@ -381,8 +351,7 @@ class Drawing(Record):
     """How one spec is drawn: the function at "package.module:attribute", imported only when it is drawn.
 
     It is called `function(subject)` with a `zoo.describe.diagram.DrawnSpec` and gives the items of the diagram, from bottom
-    to top: `zoo.describe.diagram.Box`, `Residual` or `Frame`. Subclasses of `spec` without a drawing of their own are
-    drawn by it too.
+    to top: `zoo.describe.diagram.Box`, `Residual` or `Frame`. It draws subclasses of `spec` without a drawing, too.
     """
 
     noun, prefix = "drawing", "drawing/"
@@ -423,7 +392,6 @@ class Experiment(TargetRecord):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_tuples(self.label, self, ("references",), str)
         for field in ("question", "expected"):
             if not isinstance(getattr(self, field), str) or not getattr(self, field).strip():
                 raise PluginError(f"{self.label}: {field} is a text, not {getattr(self, field)!r:.60}")

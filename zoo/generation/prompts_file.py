@@ -26,7 +26,7 @@ from zoo.generation import batch_stream, collect, resolve_strategy
 from zoo.generation.chat.conversation import ChatPrompt, chat_prompt, prompt_of
 from zoo.generation.loop.engine import MOST_ROWS, Engine
 from zoo.generation.loop.step import Step
-from zoo.generation.prefix_cache.disk import model_fingerprint, tokenizer_fingerprint
+from zoo.generation.prefix_cache.disk import fingerprint
 from zoo.generation.settings import Settings, checked_shared, settings_for
 from zoo.loading import Loaded
 from zoo.runtime import ranks
@@ -220,16 +220,12 @@ def answer_prompts(
 def _made_by(loaded: Loaded, settings: Mapping[str, Any], raw: bool) -> dict[str, str]:
     """The zoo's version and digests of the model and the settings: what answers depend on besides their prompts."""
 
-    def digest(*values: object) -> str:
-        text = json.dumps(values, sort_keys=True, default=repr)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
     given = {name: value for name, value in settings.items() if name != "prompt_cache"}
-    model = digest(model_fingerprint(loaded), tokenizer_fingerprint(loaded.tokenizer))
+    text = json.dumps([given, loaded.generation_config, raw], sort_keys=True, default=repr)
     return {
         "zoo": runtime.versions()["mlx-zoo"],
-        "model": f"{loaded.architecture.name} {model}",
-        "settings": digest(given, loaded.generation_config, raw),
+        "model": f"{loaded.architecture.name} {fingerprint(loaded)[:16]}",
+        "settings": hashlib.sha256(text.encode()).hexdigest()[:16],
     }
 
 

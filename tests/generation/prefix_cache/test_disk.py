@@ -83,9 +83,7 @@ def test_another_models_file_is_refused_by_name(held, tmp_path):
     path = tmp_path / "cache"
     held.save(path)
     other = fake_loaded(Columns, State, name="other")
-    with pytest.raises(
-        PromptError, match=r"cache: is the prompt cache of another model, fake from somewhere;"
-    ):
+    with pytest.raises(PromptError, match="cache: is the prompt cache of another model, fake from somewhere"):
         PromptCache.load(path, other)
     trained = fake_loaded(Columns, State)
     trained.model.parameters = lambda: {
@@ -99,15 +97,12 @@ def test_another_models_file_is_refused_by_name(held, tmp_path):
 def test_one_other_number_makes_another_model(tmp_path):
     loaded = zoo.load("llama")
     PromptCache(loaded).save(tmp_path / "cache")
-    PromptCache.load(tmp_path / "cache", zoo.load("llama"))
-    table = loaded.model.embedding.tokens.weight
-    for row, column in ((3, 5), (table.shape[0] - 2, 1)):
-        other = zoo.load("llama")
-        weight = mx.array(table)
-        weight[row, column] = weight[row, column] + 1
-        other.model.embedding.tokens.weight = weight
-        with pytest.raises(PromptError, match="of another model"):
-            PromptCache.load(tmp_path / "cache", other)
+    other = zoo.load("llama")
+    PromptCache.load(tmp_path / "cache", other)
+    weight = other.model.embedding.tokens.weight
+    weight[-2, 1] = weight[-2, 1] + 1
+    with pytest.raises(PromptError, match="of another model"):
+        PromptCache.load(tmp_path / "cache", other)
 
 
 def test_another_tokenizers_file_is_refused(held, tmp_path):
@@ -125,7 +120,7 @@ def test_another_tokenizers_file_is_refused(held, tmp_path):
     held.save(tmp_path / "cache")
     assert PromptCache.load(tmp_path / "cache", held.loaded).nbytes == held.nbytes
     held.loaded.tokenizer = tokenizer(["a", "c", "b"])
-    with pytest.raises(PromptError, match="fake from somewhere with another tokenizer"):
+    with pytest.raises(PromptError, match="or was written with another tokenizer"):
         PromptCache.load(tmp_path / "cache", held.loaded)
 
 
@@ -180,15 +175,14 @@ def test_an_empty_file_is_a_miss(held, tmp_path):
 
 
 def forged(path, change):
-    """Write a prompt cache again with other arrays, by a `change` of name and array, and checksums that are right."""
+    """Write a prompt cache again with other arrays, by a `change` of name and array, and a checksum that is right."""
     _, metadata, _ = disk.read_header(path)
     tensors = {}
     for name, array in mx.load(str(path), format="safetensors").items():
         if (other := change(name, array)) is not None:
             tensors[name] = other
-    del metadata["seal"]
-    metadata["sum"] = disk.checksum(tensors)
-    metadata["seal"] = disk.sealed(metadata)
+    del metadata["sum"]
+    metadata["sum"] = disk.checksum(tensors, metadata)
     with path.open("wb") as file:
         mx.save_safetensors(file, tensors, metadata=metadata)
 

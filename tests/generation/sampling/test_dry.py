@@ -6,89 +6,87 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoo.generation.sampling.penalties import HIGHEST, LONGEST, Dry, Repetitions
+from zoo.generation.sampling.penalties import HIGHEST, LONGEST, Dry
 
 
-def searched(pieces, most, least):
+def searched(pieces, least):
     """The answer by definition. `pieces` are the runs between breaks; repetitions end in the last of them."""
     end = pieces[-1]
     found = {}
     for piece in pieces:
         for place in range(len(piece)):
-            if piece is end and place == len(end):
-                continue
             length = 0
             while length < min(place, len(end)) and piece[place - 1 - length] == end[len(end) - 1 - length]:
                 length += 1
             if length >= least:
-                found[piece[place]] = max(found.get(piece[place], 0), min(length, most))
+                found[piece[place]] = max(found.get(piece[place], 0), min(length, least + LONGEST))
     return found
 
 
 @settings(max_examples=150, deadline=None)
 @given(
     text=st.lists(st.integers(0, 3), max_size=45),
-    most=st.integers(3, 7),
     least=st.integers(1, 3),
     breaker=st.sampled_from([None, 3]),
 )
-def test_repetitions_are_those_of_the_whole_text(text, most, least, breaker):
-    repeats, pieces = Repetitions(most), [[]]
+def test_repetitions_are_those_of_the_whole_text(text, least, breaker):
+    dry, pieces = Dry(1.0, 2.0, least, [] if breaker is None else [(breaker,)]), [[]]
     for token in text:
+        dry.update(token)
         if token == breaker:
-            repeats.cut()
             pieces.append([])
         else:
-            repeats.add(token)
             pieces[-1].append(token)
-        assert repeats.continuations(least) == searched(pieces, most, least)
+        assert dry.repetitions() == searched(pieces, least)
 
 
-@pytest.mark.parametrize("period", [1, 2, 5, 7])
-def test_a_long_run_is_found_whatever_its_length(period):
-    repeats, text = Repetitions(4), []
+@pytest.mark.parametrize("period", [1, 2, 7])
+def test_a_long_run_is_found_whatever_its_length(period, monkeypatch):
+    monkeypatch.setattr("zoo.generation.sampling.penalties.LONGEST", 3)
+    dry, text = Dry(1.0, 2.0, 1), []
     for token in [*(list(range(period)) * 12), 99, *(list(range(period)) * 12), 98, 0]:
-        repeats.add(token)
+        dry.update(token)
         text.append(token)
-        assert repeats.continuations(1) == searched([text], 4, 1)
+        found = {token: min(length, 4) for token, length in searched([text], 1).items()}
+        assert dry.repetitions() == found
+
+
+def penalties(*settings, **given):
+    """What DRY takes from the logits of ten tokens, but for those from which it takes nothing."""
+    taken = -np.array(Dry(*settings, **given)(mx.zeros((1, 10))))[0]
+    return {token: pytest.approx(value) for token, value in enumerate(taken.tolist()) if value}
 
 
 def test_the_penalty_grows_with_the_repetition():
-    dry = Dry(0.8, 1.75, 2, given=[1, 2, 3, 4, 5, 1, 2, 3])
-    assert dry.penalties() == {4: pytest.approx(0.8 * 1.75)}  # three tokens, one more than allowed
-    dry.update(4)
-    assert dry.penalties() == {5: pytest.approx(0.8 * 1.75**2)}
-    logits = np.arange(8, dtype=np.float32)[None]
-    wanted = logits.copy()
-    wanted[0, 5] -= 0.8 * 1.75**2
-    assert np.allclose(np.array(dry(mx.array(logits))), wanted, atol=1e-6)
+    text = [1, 2, 3, 4, 5, 1, 2, 3]
+    assert penalties(0.8, 1.75, 2, given=text) == {4: 0.8 * 1.75}  # three tokens, one more than allowed
+    assert penalties(0.8, 1.75, 2, given=[*text, 4]) == {5: 0.8 * 1.75**2}
 
 
 def test_a_shorter_repetition_than_allowed_costs_nothing():
     logits = mx.zeros((1, 9))
-    dry = Dry(1.0, 2.0, 3, given=[1, 2, 7, 1, 2])
-    assert dry.penalties() == {} and dry(logits) is logits
+    assert Dry(1.0, 2.0, 3, given=[1, 2, 7, 1, 2])(logits) is logits
 
 
 def test_each_continuation_has_its_own_longest_repetition():
-    dry = Dry(1.0, 2.0, 1, given=[1, 2, 3, 9, 2, 4, 8, 1, 2])
-    assert dry.penalties() == {3: 2.0, 4: 1.0}
+    assert penalties(1.0, 2.0, 1, given=[1, 2, 3, 9, 2, 4, 8, 1, 2]) == {3: 2.0, 4: 1.0}
 
 
-def test_no_repetition_goes_across_a_breaker():
+@pytest.mark.parametrize(
+    ("breakers", "penalty"),
+    [([], 2.0**4), ([(0,)], 2.0), ([(2, 0)], 2.0), ([(0, 2)], 2.0**4)],
+    ids=["none", "one token", "a run of two", "one that does not come"],
+)
+def test_no_repetition_goes_across_a_breaker(breakers, penalty):
     text = [1, 2, 0, 3, 4, 5, 1, 2, 0, 3, 4]
-    assert Dry(1.0, 2.0, 1, given=text).penalties() == {5: 2.0**4}
-    assert Dry(1.0, 2.0, 1, [(0,)], given=text).penalties() == {5: 2.0}
-    assert Dry(1.0, 2.0, 1, [(2, 0)], given=text).penalties() == {5: 2.0}  # a run of two
-    assert Dry(1.0, 2.0, 1, [(0, 2)], given=text).penalties() == {5: 2.0**4}  # which does not come
+    assert penalties(1.0, 2.0, 1, breakers, given=text) == {5: penalty}
 
 
 def test_a_breaker_itself_is_not_penalised():
-    assert Dry(1.0, 2.0, 1, [(0,)], given=[1, 2, 0, 1, 2]).penalties() == {}
-    assert Dry(1.0, 2.0, 1, given=[1, 2, 0, 1, 2]).penalties() == {0: 2.0}
+    assert penalties(1.0, 2.0, 1, [(0,)], given=[1, 2, 0, 1, 2]) == {}
+    assert penalties(1.0, 2.0, 1, given=[1, 2, 0, 1, 2]) == {0: 2.0}
 
 
 def test_the_penalty_has_an_end():
-    dry = Dry(1.0, 1.5, 2, given=[5] * 500)
-    assert dry.penalties() == {5: pytest.approx(1.5**LONGEST)}
-    assert Dry(100.0, 100.0, 2, given=[5] * 500).penalties() == {5: HIGHEST}
+    assert penalties(1.0, 1.5, 2, given=[5] * 500) == {5: 1.5**LONGEST}
+    assert penalties(100.0, 100.0, 2, given=[5] * 500) == {5: HIGHEST}

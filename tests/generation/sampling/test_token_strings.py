@@ -8,7 +8,6 @@ from zoo.generation.sampling.logits_processors import (
     banned_sequences,
     breaker_sequences,
     encodings,
-    line_tokens,
     tokens_with,
 )
 from zoo.tokenizer import load_tokenizer
@@ -41,7 +40,7 @@ def test_the_tokens_that_hold_a_text():
     assert found and all("capital" in tokenizer.decode([id]) for id in found)
     others = set(range(tokenizer.vocab_size)) - set(found)
     assert not any(b"capital" in (tokenizer.token_bytes(id) or b"") for id in others)
-    assert all("\n" in tokenizer.decode([id]) for id in line_tokens(tokenizer)) and line_tokens(tokenizer)
+    assert all("\n" in tokenizer.decode([id]) for id in tokens_with(tokenizer, "\n"))
 
 
 def test_breakers_are_tokens_that_hold_one_and_runs_that_spell_one():
@@ -54,7 +53,7 @@ def test_breakers_are_tokens_that_hold_one_and_runs_that_spell_one():
 
 
 def test_without_a_tokenizer_nothing_can_be_banned_by_its_text():
-    assert banned_sequences(None, []) == breaker_sequences(None, ["\n"]) == line_tokens(None) == ()
+    assert banned_sequences(None, []) == breaker_sequences(None, ["\n"]) == ()
     with pytest.raises(PromptError, match=r"`banned` needs a tokenizer.* 'x'"):
         banned_sequences(None, ["x"])
 

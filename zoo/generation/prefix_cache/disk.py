@@ -1,8 +1,8 @@
 """Prompt caches as safetensors files: arrays by tree and node, described in the metadata.
 
-A file is written atomically. Its first bytes name the format, so that no other file is ever replaced. Checksums show
-whether a file is whole, and the dtypes and shapes of its arrays are compared with those of the model's caches. Fingerprints
-of the model and its tokenizer, the same for every load of the same files, tell whose caches a file has.
+A file is written atomically. Its first bytes name the format, so that no other file is ever replaced. A checksum shows
+whether a file is whole, and the dtypes and shapes of its arrays are compared with those of the model's caches. The
+fingerprint of the model and its tokenizer, the same for every load of the same files, tells whose caches a file has.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from zoo.files.reading import parse_json
 from zoo.files.writing import check_output, is_stream, output_file
 from zoo.generation.prefix_cache.tree import Node, Tree
 from zoo.loading import Loaded
-from zoo.tokenizer import Tokenizer
 
 FORMAT = "zoo-prompt-cache"
-VERSION = "1"
+VERSION = "2"
 HEAD_BYTES = 256  # the format is named among the first bytes of a file
 
 
@@ -43,15 +42,13 @@ def write(path: Path, trees: Mapping[CachePolicy, Tree], loaded: Loaded) -> None
     What an adapter computed stays out: its name does not say that another session's has the same numbers.
     """
     check_kind(path)
-    trees = {policy: tree for policy, tree in trees.items() if policy.adapter is None}
     tensors: dict[str, mx.array] = {}
     described = []
-    for number, (policy, tree) in enumerate(trees.items()):
-        nodes = list(tree.nodes())
-        order: dict[Node | None, int] = {node: index for index, node in enumerate(nodes)}
+    for number, (policy, tree) in enumerate((p, t) for p, t in trees.items() if p.adapter is None):
+        order: dict[Node | None, int] = {node: index for index, node in enumerate(tree.nodes())}
         forms = [{"kind": form.kind, "by_column": form.by_column} for form in tree.forms]
         entries = []
-        for index, node in enumerate(nodes):
+        for index, node in enumerate(tree.nodes()):
             tensors |= {f"{name}.{number}.{index}.{where}": part for name, where, part in _arrays(node)}
             parent, columns = order.get(node.parent, -1), [len(arrays) for arrays in node.columns]
             states = node.states and [{"kind": s.kind, "arrays": len(s.arrays)} for s in node.states]
@@ -60,13 +57,11 @@ def write(path: Path, trees: Mapping[CachePolicy, Tree], loaded: Loaded) -> None
     metadata = {
         "format": FORMAT,
         "version": VERSION,
-        "model": model_fingerprint(loaded),
+        "model": fingerprint(loaded),
         "name": f"{loaded.architecture.name} from {loaded.folder}",
-        "sum": checksum(tensors),
-        "tokenizer": tokenizer_fingerprint(loaded.tokenizer),
         "trees": json.dumps(described),
     }
-    metadata["seal"] = sealed(metadata)
+    metadata["sum"] = checksum(tensors, metadata)
     try:
         with output_file(path, None, own=_is_prompt_cache) as part, part.open("wb") as file:
             mx.save_safetensors(file, tensors, metadata=metadata)
@@ -77,8 +72,7 @@ def write(path: Path, trees: Mapping[CachePolicy, Tree], loaded: Loaded) -> None
 def read(path: Path, loaded: Loaded) -> dict[CachePolicy, Tree]:
     """The trees in a file, none where there is no file.
 
-    PromptError for a file of another kind, and for one that another model or another tokenizer wrote; Damaged for one
-    that is not whole.
+    PromptError for a file of another kind, and for one of another model or tokenizer; Damaged for one that is not whole.
     """
     if not check_kind(path):
         return {}
@@ -86,21 +80,16 @@ def read(path: Path, loaded: Loaded) -> dict[CachePolicy, Tree]:
         _, metadata, _ = read_header(path)
         if metadata.get("version") != VERSION:
             raise Damaged(f"it is of version {metadata.get('version')}, not {VERSION}")
-        if metadata.pop("seal") != sealed(metadata):
-            raise Damaged("its checksum is another")
-        if metadata["model"] != model_fingerprint(loaded):
-            raise PromptError(
-                f"{path}: is the prompt cache of another model, {metadata['name']}; give each model a file of its own"
-            )
-        if metadata["tokenizer"] != tokenizer_fingerprint(loaded.tokenizer):
-            raise PromptError(
-                f"{path}: is the prompt cache of {metadata['name']} with another tokenizer; give each a file of its own"
-            )
         with path.open("rb") as file:
             tensors = dict(mx.load(file, format="safetensors"))
             mx.eval(tensors)
-        if checksum(tensors) != metadata["sum"]:
+        if metadata.pop("sum") != checksum(tensors, metadata):
             raise Damaged("its checksum is another")
+        if metadata["model"] != fingerprint(loaded):
+            raise PromptError(
+                f"{path}: is the prompt cache of another model, {metadata['name']}, or was written with another "
+                "tokenizer; give each model a file of its own"
+            )
         described = parse_json(metadata["trees"])
         trees = {CachePolicy(**tree["policy"]): _tree(n, tree, tensors) for n, tree in enumerate(described)}
         for policy, tree in trees.items():
@@ -183,19 +172,13 @@ def _has_shapes(found: Snapshot, cache: Cache, one: Snapshot, two: Snapshot) -> 
     return [part.shape for part in cache.snapshot().arrays] == [part.shape for part in found.arrays]
 
 
-def checksum(tensors: Mapping[str, mx.array]) -> str:
-    """The CRC-32 of all arrays, their shapes and dtypes, in the order of their names."""
-    value = 0
-    for name in sorted(tensors):
-        tensor = tensors[name]
+def checksum(tensors: Mapping[str, mx.array], metadata: Mapping[str, str]) -> str:
+    """The CRC-32 of the metadata and of all arrays, their names, shapes and dtypes."""
+    value = zlib.crc32(json.dumps(metadata, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
         value = zlib.crc32(f"{name} {tensor.shape} {tensor.dtype}".encode(), value)
         value = zlib.crc32(bytes_of(tensor), value)
     return f"{value:08x}"
-
-
-def sealed(metadata: Mapping[str, str]) -> str:
-    """The CRC-32 of the metadata."""
-    return f"{zlib.crc32(json.dumps(metadata, sort_keys=True).encode()):08x}"
 
 
 def _arrays(node: Node) -> Iterator[tuple[str, str, mx.array]]:
@@ -244,31 +227,23 @@ SAMPLED_TOKENS = 512  # of a vocabulary
 TEXT = "The year 1984: 中国的首都是北京。\n\tNaïve café — 3.14 € (e.g. x_1 != y²) 🙂"
 
 
-def model_fingerprint(loaded: Loaded) -> str:
-    """A digest of the recipe and of all parameters: names, shapes, dtypes and every number."""
-    digest = hashlib.sha256(json.dumps(loaded.recipe.to_json(), sort_keys=True).encode())
+def fingerprint(loaded: Loaded) -> str:
+    """A digest of a model and its tokenizer, by which caches and answers are known as those of this model.
+
+    Of the model: its recipe, and the names, shapes, dtypes and numbers of all parameters. Of the tokenizer: its size, its
+    special tokens, tokens throughout the vocabulary, and the ids of a text.
+    """
     parameters: list[tuple[str, mx.array]] = sorted(tree_flatten(loaded.model.parameters()))
-    for path, parameter in parameters:
-        checksum = zlib.crc32(bytes_of(parameter))  # several times faster than a cryptographic hash
-        digest.update(f"{path} {parameter.shape} {parameter.dtype} {checksum:08x}\n".encode())
-    return digest.hexdigest()
-
-
-def tokenizer_fingerprint(tokenizer: Tokenizer | None) -> str:
-    """A digest of the size, of the special tokens, of tokens throughout the vocabulary and of a text's ids."""
-    if tokenizer is None:
-        return ""
-    step = max(1, tokenizer.vocab_size // SAMPLED_TOKENS)
-    known: dict[str, Any] = {
-        "size": tokenizer.vocab_size,
-        "kind": tokenizer.kind,
-        "special": tokenizer.special_tokens,
-        "ends": sorted(tokenizer.eos_ids),
-        "tokens": [
-            tokenizer.decode([id], skip_special_tokens=False) for id in range(0, tokenizer.vocab_size, step)
-        ],
-        "ids": tokenizer.encode(TEXT),
-    }
+    # A CRC is several times faster than a cryptographic hash.
+    numbers = [
+        f"{path} {each.shape} {each.dtype} {zlib.crc32(bytes_of(each)):08x}" for path, each in parameters
+    ]
+    known: list[Any] = [loaded.recipe.to_json(), numbers]
+    if (tokenizer := loaded.tokenizer) is not None:
+        some = range(0, tokenizer.vocab_size, max(1, tokenizer.vocab_size // SAMPLED_TOKENS))
+        tokens = [tokenizer.decode([id], skip_special_tokens=False) for id in some]
+        special, ends = tokenizer.special_tokens, sorted(tokenizer.eos_ids)
+        known += [tokenizer.vocab_size, tokenizer.kind, special, ends, tokens, tokenizer.encode(TEXT)]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 

@@ -59,8 +59,11 @@ def encodings(tokenizer: Tokenizer, text: str) -> set[TokenSequence]:
     unknown = tokenizer.special_tokens.get("unk_token")
     found: set[TokenSequence] = set()
     for variant in variants:
-        found.add(_encode(tokenizer, variant))
-        start, whole = _encode(tokenizer, BEFORE), _encode(tokenizer, BEFORE + variant)
+        alone, start, whole = (
+            tuple(tokenizer.encode(each, special_tokens=False))
+            for each in (variant, BEFORE, BEFORE + variant)
+        )
+        found.add(alone)
         if whole[: len(start)] == start:
             found.add(whole[len(start) :])
     # A sequence with the unknown token stands for many texts.
@@ -73,7 +76,7 @@ def tokens_with(tokenizer: Tokenizer, text: str) -> list[int]:
     if tokenizer not in _VOCABULARIES:
         _VOCABULARIES[tokenizer] = [tokenizer.token_bytes(id) for id in range(tokenizer.vocab_size)]
     wanted = text.encode("utf-8")
-    return [id for id, held in enumerate(_VOCABULARIES[tokenizer]) if held is not None and wanted in held]
+    return [id for id, token in enumerate(_VOCABULARIES[tokenizer]) if token is not None and wanted in token]
 
 
 def banned_sequences(tokenizer: Tokenizer | None, texts: Iterable[str]) -> tuple[TokenSequence, ...]:
@@ -98,15 +101,6 @@ def breaker_sequences(tokenizer: Tokenizer | None, texts: Iterable[str]) -> tupl
         found |= {(id,) for id in tokens_with(tokenizer, text)}
         found |= {run for run in encodings(tokenizer, text) if len(run) > 1}
     return tuple(sorted(found))
-
-
-def line_tokens(tokenizer: Tokenizer | None) -> tuple[int, ...]:
-    """The tokens with a line break; none without a tokenizer."""
-    return () if tokenizer is None else tuple(tokens_with(tokenizer, "\n"))
-
-
-def _encode(tokenizer: Tokenizer, text: str) -> TokenSequence:
-    return tuple(tokenizer.encode(text, special_tokens=False))
 
 
 CHECKPOINT = "generation_config.json"  # the name of a processor that the checkpoint asks for
@@ -283,7 +277,9 @@ def processors_of(
     strings = TokenStrings(
         banned=banned_sequences(tokenizer, settings.banned),
         breakers=breaker_sequences(tokenizer, settings.dry_breakers) if settings.dry_multiplier else (),
-        lines=line_tokens(tokenizer) if settings.xtc_probability else (),
+        lines=tuple(tokens_with(tokenizer, "\n"))
+        if tokenizer is not None and settings.xtc_probability
+        else (),
     )
     forms = {name: form for name in ONE_OF if (form := getattr(settings, name)) is not None}
     mask = None

@@ -149,43 +149,6 @@ class NoRepeatNgrams:
         self._start.append(token)
 
 
-class Repetitions:
-    """The repetitions at the end of a text that grows by tokens. Runs of more than `most` tokens count as `most`.
-
-    A question takes time in proportion to the number of earlier places of the last token.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._text: list[int | None] = []  # None is a break
-        self._places: dict[int | None, list[int]] = {}  # by token
-
-    def cut(self) -> None:
-        """No run goes on across this place."""
-        self._text.append(None)
-
-    def add(self, token: int) -> None:
-        """One more token of the text."""
-        self._places.setdefault(token, []).append(len(self._text))
-        self._text.append(token)
-
-    def continuations(self, least: int) -> dict[int, int]:
-        """The tokens that followed an earlier copy of the text's end, and the longest such copy of at least `least`."""
-        text, longest = self._text, dict[int, int]()
-        end = len(text) - 1
-        for place in self._places.get(text[end], ())[:-1] if text else ():
-            follower, length = text[place + 1], 1
-            while (
-                length < self.most
-                and length <= place
-                and text[place - length] == text[end - length] is not None
-            ):
-                length += 1
-            if follower is not None and length >= max(least, longest.get(follower, 0)):
-                longest[follower] = length
-        return longest
-
-
 LONGEST = 50  # tokens beyond the allowed length from which on the penalty does not grow
 
 
@@ -210,29 +173,39 @@ class Dry:
         runs = [tuple(run) for run in breakers]
         self._single = frozenset(run[0] for run in runs if len(run) == 1)
         self._several = SequenceCompletions(run for run in runs if len(run) > 1)
-        self._repeats = Repetitions(allowed + LONGEST)
+        self._text: list[int | None] = []  # None stands for a break
+        self._places: dict[int, list[int]] = {}  # of each token in the text
         for token in given:
             self.update(token)
 
-    def penalties(self) -> dict[int, float]:
-        """What is taken from the logits of which tokens."""
-        return {
-            token: min(self.multiplier * self.base ** (length - self.allowed), HIGHEST)
-            for token, length in self._repeats.continuations(self.allowed).items()
-        }
+    def repetitions(self) -> dict[int, int]:
+        """The tokens that followed earlier copies of the text's end, each with the length of the longest copy."""
+        text, longest = self._text, dict[int, int]()
+        end, most = len(text) - 1, self.allowed + LONGEST
+        last = text[end] if text else None
+        for place in () if last is None else self._places[last][:-1]:
+            follower, length = text[place + 1], 1
+            while length < min(most, place + 1) and text[place - length] == text[end - length] is not None:
+                length += 1
+            if follower is not None and length >= max(self.allowed, longest.get(follower, 0)):
+                longest[follower] = length
+        return longest
 
     def __call__(self, logits: mx.array) -> mx.array:
         """The penalised logits, (1, V) -> (1, V)."""
-        penalties = {token: value for token, value in self.penalties().items() if token < logits.shape[-1]}
+        penalties = {
+            token: min(self.multiplier * self.base ** (length - self.allowed), HIGHEST)
+            for token, length in self.repetitions().items()
+            if token < logits.shape[-1]
+        }
         if not penalties:
             return logits
         return logits.at[:, mx.array(list(penalties))].subtract(mx.array(list(penalties.values())))
 
     def update(self, token: int) -> None:
         """One more token of the text."""
-        broken = token in self._several.completing()
+        breaks = token in self._single or token in self._several.completing()
         self._several.update(token)
-        if broken or token in self._single:
-            self._repeats.cut()
-        else:
-            self._repeats.add(token)
+        if not breaks:
+            self._places.setdefault(token, []).append(len(self._text))
+        self._text.append(None if breaks else token)
