@@ -11,38 +11,39 @@ from tests.helpers.waiting import PATIENCE
 from zoo.describe import compare, describe
 from zoo.describe.diagram import diagram_of, marked, to_svg
 from zoo.describe.diagram.arrange import align, elements
-from zoo.describe.diagram.geometry import HEIGHTS
-from zoo.describe.pages.model_card import LEFT_OUT, box_data
+from zoo.describe.pages.model_card import LEFT_OUT
 from zoo.host.registry import default_registry
 
 NAMES = ("gemma2", "mixtral", "deepseek-v3")
 PAIRS = [("gpt2", "gpt2-postln"), ("transformer", "t5"), ("bert", "llama"), ("llama", "mamba")]
 SETS = [*PAIRS, NAMES, ("deepseek-v3", "gemma2", "transformer", "mamba"), ("llama", "llama:pocket")]
 
-# What a box holds must lie in it, as the browser's own fonts have it: texts in boxes and cells, notes in the picture.
+# What a box holds must lie in it, as the browser's own fonts have it: texts in boxes and cells, notes in the picture. The
+# picture is SVG, or one of the page's own.
 MEASURE = """() => {
   const out = [];
   const room = (a, b, what) => {
     if (a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1) out.push(what);
   };
-  for (const svg of document.querySelectorAll("svg.zoo-diagram")) {
-    const whole = svg.getBoundingClientRect();
-    for (const text of svg.querySelectorAll("text")) room(text.getBoundingClientRect(), whole, text.textContent);
-    for (const block of svg.querySelectorAll(".block")) {
+  for (const picture of document.querySelectorAll("svg.zoo-diagram, .picture")) {
+    const whole = picture.getBoundingClientRect();
+    const texts = [...picture.querySelectorAll("text, span:not(.empty)")].map((text) => [text, text.getBoundingClientRect()]);
+    for (const [text, place] of texts) room(place, whole, text.textContent);
+    for (const block of picture.querySelectorAll(".block")) {
       const box = block.querySelector(":scope > .box");
       if (!box) continue;
       const edges = box.getBoundingClientRect();
+      for (const text of box.querySelectorAll(".title, .cell")) room(text.getBoundingClientRect(), edges, text.textContent);
       for (const title of block.querySelectorAll(":scope > .title"))
         room(title.getBoundingClientRect(), edges, title.textContent);
-      for (const cell of block.querySelectorAll(".cell")) {
+      for (const cell of block.querySelectorAll(":scope > .cell")) {
         const shape = cell.querySelector("rect, circle").getBoundingClientRect();
         room(shape, edges, cell.textContent);
         if (cell.querySelector("rect"))
           room(cell.querySelector("text").getBoundingClientRect(), shape, cell.textContent);
       }
     }
-    const notes = [...svg.querySelectorAll("text")].map((text) => [text, text.getBoundingClientRect()]);
-    notes.forEach(([a, x], i) => notes.slice(i + 1).forEach(([b, y]) => {
+    texts.forEach(([a, x], i) => texts.slice(i + 1).forEach(([b, y]) => {
       if (x.left < y.right - 1 && y.left < x.right - 1 && x.top < y.bottom - 3 && y.top < x.bottom - 3)
         out.push(`${a.textContent} over ${b.textContent}`);
     }));
@@ -164,7 +165,7 @@ FLAT = """names => {
   const item = one => {
     if (one.kind !== "box") return [[one.kind, Boolean(one.differs)], ...one.items.flatMap(item)];
     const notes = (one.notes || []).map((_, n) => Boolean(one.differingNotes && one.differingNotes[n]));
-    const cells = (one.cells || []).filter((_, n) => one.differingCells && one.differingCells[n]).map(c => c[0]);
+    const cells = (one.rows || []).flat().filter((_, n) => one.differingCells && one.differingCells[n]);
     return [[one.title, Boolean(one.differs), notes, cells.sort()]];
   };
   return zooCompare.marked(names.map(name => zooCompare.cards[name].stacks)).map(stacks => stacks.map(stack =>
@@ -186,24 +187,18 @@ def test_what_has_one_role_stands_in_one_line(visit, tmp_path, names):
     page = visit(page_of(tmp_path, names))
     found = described(names)
     diagrams = [diagram_of(one.recipe, one.origin, default_registry()) for one in found]
-    columns = [
-        elements(stack, HEIGHTS, lambda box: box_data(box, "")["height"])  # of boxes with all their marks
-        for one in diagrams
-        for stack in one.stacks
-    ]
-    height = align(columns, HEIGHTS["gap"])
-    told = [[[one.key, one.y] for one in column] for column in columns]
+    each = dict.fromkeys(("fork", "sum", "open", "close"), 1)
+    columns = [elements(stack, each, lambda box: 1) for one in diagrams for stack in one.stacks]
+    rows = align(columns, 0)
     ours = page.evaluate(
         """names => {
-            const sizes = zooCompare.sizes(false);
-            const columns = names.flatMap(name => zooCompare.cards[name].stacks)
-                .map(stack => zooCompare.elements(stack, sizes));
-            const height = zooCompare.align(columns, sizes.gap);
-            return [height, columns.map(column => column.map(one => [one.key, one.y]))];
+            const columns = names.flatMap(name => zooCompare.cards[name].stacks).map(zooCompare.elements);
+            const rows = zooCompare.align(columns);
+            return [rows, columns.map(column => column.map(one => [one.key, one.y]))];
         }""",
         [one.origin for one in found],
     )
-    assert ours == [height, told]
+    assert ours == [rows, [[[one.key, one.y] for one in column] for column in columns]]
 
 
 def test_a_box_marks_its_facts(visit, path):
@@ -252,7 +247,7 @@ def test_the_recipes_lines_that_differ(visit, tmp_path):
 def test_light_and_dark(visit, path):
     page = visit(path, scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
-    box = "getComputedStyle(document.querySelector('.block .box')).fill"
+    box = "getComputedStyle(document.querySelector('.block.embedding')).backgroundColor"
     assert page.evaluate(ground) == "rgb(20, 23, 29)"
     dark = page.evaluate(box)
     page.click("#theme")
@@ -264,7 +259,7 @@ def test_light_and_dark(visit, path):
 @pytest.mark.parametrize("names", [*PAIRS, NAMES, ("bert",)], ids=" ".join)
 def test_pages_fit_the_window(visit, tmp_path, names, width):
     page = visit(page_of(tmp_path, names), width=width)
-    assert page.locator("svg.zoo-diagram").count() == len(names)
+    assert page.locator(".picture").count() == len(names)
     assert page.evaluate(MEASURE) == []
     for details in page.locator("details").all():
         details.evaluate("one => { one.open = true; }")

@@ -31,7 +31,9 @@ def shown(page):
 def marked(page, model, kind="differs"):
     """What is marked in the diagram of a model."""
     figure = page.locator(".pictures figure").nth(model)
-    return figure.locator(f"svg text.{kind}, svg .{kind} > .title, svg .{kind} > .count").all_text_contents()
+    return figure.locator(
+        f".picture :is(.note, .stack, .label).{kind}, .{kind} > .box > .title, .{kind} > .count"
+    ).all_text_contents()
 
 
 def press(page, switch):
@@ -75,7 +77,7 @@ def test_structure_hides_sizes_in_diagrams_facts_and_words(visit, path):
     assert not {"width", "vocabulary", "context", "layers", "parameters.total", "licence"} & set(after)
     assert after["feedforward"] == before["feedforward"] and after["window"] == ["–", "–", "yes"]
     assert not any(DIGITS.search(text) for texts in after.values() for text in texts)
-    notes = page.locator(".pictures svg text").all_text_contents()
+    notes = page.locator(".picture span").all_text_contents()
     assert not any(DIGITS.search(text) for text in notes)
     assert "≠ window n" in notes and "n ×" in notes and "Vocabulary n" not in notes
     words = page.locator("section.words li").all_text_contents()
@@ -119,12 +121,11 @@ def test_a_size_is_marked_faintly(visit, path):
     assert page.locator('.facts tr[data-fact="width"] .mark').text_content() == "≠"
     faint, strong = (
         marked(page, 1, "size"),
-        page.locator(".pictures figure").nth(1).locator("svg .norm.differs:not(.size)"),
+        page.locator(".pictures figure").nth(1).locator(".norm.differs:not(.size)"),
     )
     assert "≠ width 4,096" in faint and "≠ 32 ×" in faint and strong.count() == 3
-    fill = "one => getComputedStyle(one).fill"
-    note = page.locator(".pictures svg text.note.size").first.evaluate(fill)
-    assert note != page.locator(".pictures svg .norm.differs > .title").first.evaluate(fill)
+    note = page.locator(".picture .note.size").first.evaluate(colour)
+    assert note != page.locator(".picture .norm.differs .title").first.evaluate(colour)
 
 
 def test_settings_still_change_the_rows_that_are_shown(visit, tmp_path):
@@ -146,7 +147,7 @@ def test_one_model_has_the_switch_of_structure_alone(visit, tmp_path):
     page = visit(page_of(tmp_path, ("gemma2",)))
     assert page.locator(FIRST).count() == 0
     press(page, STRUCTURE)
-    texts = page.locator(".pictures svg text").all_text_contents()
+    texts = page.locator(".picture span").all_text_contents()
     assert "Final RMSNorm (1 + w)" in texts and not any(re.search(r"\d{2}", text) for text in texts)
 
 

@@ -18,7 +18,7 @@ def chosen(page):
 
 
 def shown(page):
-    page.wait_for_selector("svg.zoo-diagram")
+    page.wait_for_selector(".picture")
     return page.locator(".pictures figcaption b").all_text_contents()
 
 
@@ -26,7 +26,7 @@ def at(page, hash):
     """The same page at another address, loaded anew."""
     page.goto(f"{PAGE.as_uri()}{hash}")
     page.reload()
-    page.wait_for_selector("svg.zoo-diagram")
+    page.wait_for_selector(".picture")
 
 
 def test_a_model_is_chosen_by_the_keyboard(visit):
@@ -119,7 +119,7 @@ def test_the_address_holds_the_switches(visit, name):
     page = visit(SITE / name)
     page.goto(f"{(SITE / name).as_uri()}#llama,mixtral&first&structure")
     page.reload()
-    page.wait_for_selector("svg.zoo-diagram")
+    page.wait_for_selector(".picture")
     first, structure = (page.locator(f"input[name={one}]") for one in ("first", "structure"))
     assert first.is_checked() and structure.is_checked()
     assert page.locator('.facts tr[data-fact="vocabulary"]').is_hidden()
@@ -185,7 +185,7 @@ def test_without_scripts_the_facts_are_text(browser):
 def test_a_choice_of_four_fits_the_window(visit, name, width):
     page = visit(SITE / name, width=width, scheme="dark")
     page.goto(f"{(SITE / name).as_uri()}#transformer:base,llama:8b,deepseek-v3:671b,mamba:2.8b")
-    page.wait_for_function("document.querySelectorAll('svg.zoo-diagram').length === 4")
+    page.wait_for_function("document.querySelectorAll('.picture').length === 4")
 
 
 CONF = """
@@ -221,7 +221,7 @@ def test_a_page_may_hold_comparisons_of_its_own(visit, tmp_path):
     done, path = built(tmp_path, text)
     assert done.returncode == 0, done.stderr
     page = visit(path)
-    page.wait_for_function("document.querySelectorAll('svg.zoo-diagram').length === 3")
+    page.wait_for_function("document.querySelectorAll('.picture').length === 3")
     assert shown(page) == ["gpt2:small", "gpt2-postln:small", "mistral:7b"]
     assert page.locator("[role=combobox]").count() == 0
     first = page.locator(".zoo-compare").first

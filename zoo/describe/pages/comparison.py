@@ -12,7 +12,6 @@ from typing import Any
 
 from zoo.checkpoint.quantization_settings import AFFINE_BITS, FLOAT_MODES, ROUTER_BITS, ROUTER_GROUP
 from zoo.describe.described import Described, pocket_facts
-from zoo.describe.diagram.svg import rules
 from zoo.describe.differences import differences
 from zoo.describe.facts.fact import ABSENT, Fact
 from zoo.describe.facts.fact import compare as compared
@@ -20,7 +19,6 @@ from zoo.describe.facts.memory import FLOATS, POLICIES, STATE_BYTES, format_of
 from zoo.describe.facts.sheet import CONTEXT, WEIGHTS, common_context
 from zoo.describe.language import in_language
 from zoo.describe.pages.model_card import (
-    GEOMETRY,
     LEFT_OUT,
     card,
     code_table,
@@ -88,7 +86,7 @@ def compare_page(
 
 def app_style() -> str:
     """The style sheet of the comparison and its diagrams; the colours are custom properties, which the page sets."""
-    return rules() + asset("compare.css")
+    return asset("compare.css") + asset("compare_diagram.css")
 
 
 def app_script(language: str = "en", *, record: str = "", before: Sequence[str] = ()) -> str:
@@ -118,7 +116,6 @@ def common(language: str, record: str = "") -> dict[str, Any]:
         "absent": ABSENT,
         "about": ABOUT,
         "unstructured": UNSTRUCTURED,
-        "geometry": GEOMETRY,
         "record": record,
     }
 

@@ -2,12 +2,11 @@
 
 A card holds texts in one language, and the numbers from which the page computes what follows a context or a format.
 Code, which many models share, is in a table of its own (`code_table`). The page's script aligns, marks and draws the
-diagram. Its boxes are measured as if everything were marked, so that marking moves nothing.
+diagram.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,10 +14,10 @@ from functools import partial
 from typing import Any
 
 from zoo.describe.described import Described, base_of, how_to_run
-from zoo.describe.diagram import diagram_in, diagram_of, geometry
+from zoo.describe.diagram import diagram_in, diagram_of
 from zoo.describe.diagram.arrange import keyed
 from zoo.describe.diagram.draw import which
-from zoo.describe.diagram.model import MARK, Box, Diagram, Frame
+from zoo.describe.diagram.model import Box, Diagram, Frame
 from zoo.describe.differences import differences, is_of_sizes
 from zoo.describe.facts.counts import decode_flops, is_opaque
 from zoo.describe.facts.fact import Fact
@@ -226,23 +225,8 @@ def _weights(found: Described, registry: Registry) -> dict[str, list[list[str]]]
     }
 
 
-# What the page needs besides, to draw as `zoo.describe.diagram.svg` does.
-GEOMETRY = {
-    **{
-        name.lower(): getattr(geometry, name)
-        for name in (
-            *("EDGE", "LANE", "BOX", "SPACE", "NOTES", "COLUMN", "BETWEEN", "MARGIN"),
-            *("TITLE_LINE", "CELL_LINE", "NOTE_LINE", "PAD"),
-        )
-    },
-    **geometry.HEIGHTS,
-    "sizes": {"title": geometry.TITLE, "cell": geometry.CELL, "note": geometry.NOTE},
-    "mark": MARK,
-}
-
-
 def drawn(diagram: Diagram) -> list[dict[str, Any]]:
-    """The stacks of a diagram: for each item its key among those of its stack, its texts, its size."""
+    """The stacks of a diagram: for each item its key among those of its stack, and its texts."""
     return [
         {
             "role": stack.role,
@@ -269,40 +253,19 @@ def _items(items: Sequence[Any], keys: Iterator[tuple[str, Any]]) -> Iterator[di
 
 
 def box_data(box: Box, key: str) -> dict[str, Any]:
-    """A box with its key, measured as if all of it were marked."""
-    notes = tuple(dataclasses.replace(note, differs=True) for note in box.notes)
-    whole = dataclasses.replace(box, notes=notes, differs=True)
-    title, cells, inner = geometry.inside(whole)
-    lines: list[list[str]] = []
-    for _, line, begins in geometry.note_lines(whole):
-        lines += [[]] if begins else []
-        lines[-1].append(line)
+    """A box with its key; `rows` are the titles of its parts, from bottom to top."""
     found: dict[str, Any] = {
         "kind": "box",
         "key": key,
         "role": box.role,
-        "title": whole.title,
-        "lines": _unmarked(title),
+        "title": box.title,
         "path": box.path,
         "block": box.block,
-        "height": geometry.box_height(whole),
-        "inner": inner,
     }
-    if notes:
-        found["notes"] = [
-            [note.name, note.text, _unmarked(own)] for note, own in zip(notes, lines, strict=True)
-        ]
-    if cells:
-        found["cells"] = [
-            [cell.title, round(x, 1), round(y, 1), round(width, 1)] for cell, x, y, width in cells
-        ]
+    if box.notes:
+        found["notes"] = [[note.name, note.text] for note in box.notes]
+    if box.rows:
+        found["rows"] = [[cell.title for cell in row] for row in box.rows]
     if box.memory:
         found["memory"] = True
     return found
-
-
-def _unmarked(lines: Sequence[str]) -> list[str]:
-    """Lines that were measured with the mark, without it; a line of the mark alone is gone."""
-    first, *others = lines
-    plain = first.removeprefix(MARK).removeprefix(MARK.strip())
-    return [plain, *others] if plain else others

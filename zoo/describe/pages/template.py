@@ -50,12 +50,11 @@ def asset(name: str) -> str:
 def theme() -> str:
     """The colours of both themes, chosen by the browser's wish or by the page's own switch."""
     light, dark = properties(LIGHT), properties(DARK)
-    both = ":root{0},:root{0} .zoo-diagram"
     return "\n".join(
         (
-            f":root,:root .zoo-diagram{{{light}}}",
-            f"@media (prefers-color-scheme:dark){{{both.format(':not([data-theme=light])')}{{{dark}}}}}",
-            f"{both.format('[data-theme=dark]')}{{{dark}}}",
-            f"{both.format('[data-theme=light]')}{{{light}}}\n",
+            f":root{{{light}}}",
+            f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}",
+            f":root[data-theme=dark]{{{dark}}}",
+            f":root[data-theme=light]{{{light}}}\n",
         )
     )

@@ -175,9 +175,8 @@ zooCompare.App = class {
   // How much room there is: whether notes stand in the boxes, whether the pictures stand side by side, and whether one of
   // them fills the window.
   room() {
-    const sizes = [false, true].map((compact) => zooCompare.sizes(compact));
     const stacks = this.chosen.reduce((sum, card) => sum + card.stacks.length, 0);
-    const [wide, small] = sizes.map((size) => stacks * size.column + this.chosen.length * 2 * size.margin);
+    const [wide, small] = [false, true].map((compact) => stacks * zooCompare.stackWidth(compact) + this.chosen.length * 40);
     const width = this.root.clientWidth;
     if (width >= 0.85 * wide) return { compact: false, beside: true, narrow: false };
     // Those that find no room side by side scroll.
@@ -202,15 +201,20 @@ zooCompare.App = class {
     const marked = zooCompare.selected(chosen.map((card) => card.stacks), this.state);
     const names = chosen.map((card) => card.name);
     const pictures = beside
-      ? zooCompare.draw(marked, names, compact)
-      : marked.flatMap((stacks, index) => zooCompare.draw([stacks], [names[index]], compact));
+      ? zooCompare.draw(marked, names)
+      : marked.flatMap((stacks, index) => zooCompare.draw([stacks], [names[index]]));
     this.frame.classList.toggle("beside", beside);
+    this.frame.classList.toggle("compact", compact);
+    this.frame.style.setProperty("--rows", pictures[0].rows);
+    const widths = pictures.map(({ stacks }) => stacks * zooCompare.stackWidth(compact));
+    this.frame.style.gridTemplateColumns = narrow ? "" : widths.map((width) => `minmax(${0.8 * width}px, ${width}fr)`).join(" ");
+    this.frame.style.maxWidth = `${1.15 * widths.reduce((sum, width) => sum + width)}px`;
     this.frame.replaceChildren(
-      ...pictures.map(({ svg, width }, index) => {
+      ...pictures.map(({ picture, rows }, index) => {
         const card = chosen[index];
         const caption = element("figcaption", {}, element("b", {}, card.name), element("span", {}, card.about));
-        const figure = element("figure", { style: `--width:${width}` }, caption, element("div", { class: "picture" }, svg));
-        for (const block of svg.querySelectorAll(".block, .frame")) this.live(block, card);
+        const figure = element("figure", { style: `--rows:${rows};--width:${widths[index]}` }, caption, picture);
+        for (const block of picture.querySelectorAll(".block, .frame")) this.live(block, card);
         return figure;
       }),
     );

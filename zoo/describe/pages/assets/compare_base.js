@@ -33,14 +33,7 @@ var zooCompare = {
 
   // An HTML element: attributes, functions that listen ("onclick"), and children, texts or elements.
   element(tag, attributes = {}, ...children) {
-    return zooCompare.filled(document.createElement(tag), attributes, children);
-  },
-
-  shape(tag, attributes = {}, ...children) {
-    return zooCompare.filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-  },
-
-  filled(made, attributes, children) {
+    const made = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
       if (value === null || value === undefined || value === false) continue;
       if (typeof value === "function") made.addEventListener(name.slice(2), value);

@@ -1,6 +1,6 @@
 "use strict";
 
-// What differs among diagrams, and where their parts stand, as zoo/describe/diagram/arrange.py marks and aligns them.
+// What differs among diagrams, and in which rows their parts stand, as zoo/describe/diagram/arrange.py marks and aligns them.
 Object.assign(zooCompare, {
   // Copies of several models' stacks in which all that is not in every one, or not the same, has `differs`. With `first`
   // each is compared with the first model alone; in that one, only what another model lacks is marked.
@@ -71,34 +71,33 @@ Object.assign(zooCompare, {
     const differs = theirs.some((other) => other.title !== box.title);
     const told = (other, [name, text]) => (other.notes || []).some((note) => note[0] === name && note[1] === text);
     const notes = (box.notes || []).map((note) => theirs.every((other) => told(other, note)));
-    const has = (other, title) => (other.cells || []).some((cell) => cell[0] === title);
-    const cells = (box.cells || []).map(
-      ([title]) => differs || !/[\p{L}\p{N}]/u.test(title) || theirs.every((other) => has(other, title)),
+    const cells = (one) => (one.rows || []).flat();
+    const sameCells = cells(box).map(
+      (title) => differs || !/[\p{L}\p{N}]/u.test(title) || theirs.every((other) => cells(other).includes(title)),
     );
     return {
       ...box,
       differs,
       differingNotes: notes.map((same) => !same),
-      differingCells: cells.map((same) => !same),
+      differingCells: sameCells.map((same) => !same),
     };
   },
 
   // A stack from bottom to top as what stands in a column: boxes, forks and sums of residuals, ends of frames.
-  elements(stack, sizes) {
+  elements(stack) {
     const visit = (items) =>
       items.flatMap((item) => {
-        if (item.kind === "box") return [{ kind: "box", item, key: item.key, height: sizes.box(item) }];
+        if (item.kind === "box") return [{ kind: "box", item, key: item.key }];
         const [low, high] = item.kind === "frame" ? ["open", "close"] : ["fork", "sum"];
-        const first = { kind: low, item, key: `${item.key} ${low}`, height: sizes[low] };
-        const height = high === "close" ? sizes.close(item) : sizes.sum;
-        return [first, ...visit(item.items), { kind: high, item, key: `${item.key} ${high}`, height, partner: first }];
+        const first = { kind: low, item, key: `${item.key} ${low}` };
+        return [first, ...visit(item.items), { kind: high, item, key: `${item.key} ${high}`, partner: first }];
       });
-    const end = (item) => ({ kind: "box", item, key: item.role, height: sizes.box(item) });
+    const end = (item) => ({ kind: "box", item, key: item.role });
     return [end(stack.start), ...visit(stack.items), end(stack.end)];
   },
 
-  // Place the elements of all columns, those of one key at one height; the height of the highest column.
-  align(columns, gap) {
+  // Give the elements of all columns a row each, `y`, from 0 at the bottom, those of one key the same; returns how many rows there are.
+  align(columns) {
     const order = [];
     const own = columns.map((column) => {
       let at = -1;
@@ -116,9 +115,8 @@ Object.assign(zooCompare, {
     const place = (number, until) => {
       const column = columns[number];
       for (; places[number] < column.length; places[number] += 1) {
-        const below = column[places[number] - 1];
         const element = column[places[number]];
-        element.y = below ? below.y + below.height + gap : 0;
+        element.y = places[number] ? column[places[number] - 1].y + 1 : 0;
         if (element.key === until) return element;
       }
       return null;
@@ -131,6 +129,6 @@ Object.assign(zooCompare, {
       for (const number of numbers) places[number] += 1;
     }
     columns.forEach((_, number) => place(number, null));
-    return Math.max(0, ...columns.map((column) => column[column.length - 1].y + column[column.length - 1].height));
+    return 1 + Math.max(...columns.map((column) => column[column.length - 1].y));
   },
 });

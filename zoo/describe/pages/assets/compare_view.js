@@ -25,9 +25,9 @@ Object.assign(zooCompare, {
     // Experts are numbered 1, 2, …: the last of them is a count.
     const cell = (title) => (/^\d+$/.test(title) ? (Number(title) > 2 ? "n" : title) : plain(title));
     return {
-      ...item, title: plain(item.title), lines: item.lines && item.lines.map(plain),
-      cells: item.cells && item.cells.map(([title, ...place]) => [cell(title), ...place]),
-      notes: item.notes && item.notes.map(([key, text, lines]) => [key, plain(text), lines.map(plain)]),
+      ...item, title: plain(item.title),
+      rows: item.rows && item.rows.map((row) => row.map(cell)),
+      notes: item.notes && item.notes.map(([key, text]) => [key, plain(text)]),
     };
   },
 
