@@ -163,6 +163,7 @@ def make_site():
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """An empty `Site` that this process sees too; what it imported from there is forgotten afterwards."""
+    default_registry()  # made once a process, of what is installed without this site
     found = Site(tmp_path / "site")
     monkeypatch.syspath_prepend(str(found.path))
     yield found

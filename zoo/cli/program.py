@@ -220,8 +220,7 @@ def _usage_hint(error: click.ClickException) -> str:
 
 def _bug_message(error: Exception) -> str:
     """The message of an unexpected error, with the plugin whose code raised it."""
-    from zoo.host.broken_plugins import unmet_requirement
-    from zoo.host.plugins import error_with_place, plugin_at_fault
+    from zoo.host.plugins import error_with_place, plugin_at_fault, unmet_requirement
     from zoo.host.registry import default_registry
 
     plugins = default_registry().plugins

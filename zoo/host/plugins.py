@@ -11,13 +11,13 @@ import contextlib
 import os
 import reprlib
 import sys
-import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import Distribution, EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, entry_points, requires, version
+from itertools import islice
 from threading import RLock
 from types import FrameType
 from typing import Any
@@ -29,10 +29,10 @@ from zoo.architecture.architecture import Record, check_tasks
 from zoo.errors import PluginError, contained, did_you_mean, in_words, pluralize
 from zoo.host import hookspecs
 from zoo.host.hookspecs import HOOKS, RECORDS
-from zoo.version import __version__
 
 GROUP = "zoo"
 FIRST_PARTY = "mlx-zoo"
+BLOCKED = "ZOO_BLOCK names it"
 
 
 @dataclass
@@ -140,7 +140,7 @@ def _load_plugins(environ: Mapping[str, str]) -> list[Plugin]:
         if allowed and not names & allowed:
             plugin.state, plugin.error = "blocked", "ZOO_PLUGINS does not name it"
         elif names & denied:
-            plugin.state, plugin.error = "blocked", "ZOO_BLOCK names it"
+            plugin.state, plugin.error = "blocked", BLOCKED
         else:
             _load_plugin(plugin, point)
             if is_strict(environ) and plugin.state != "loaded":
@@ -171,27 +171,19 @@ def _distribution(distribution: Distribution | None) -> tuple[str, str]:
         return "", ""
 
 
-SLOW = 1.0  # seconds of an import that every command waits for, from which on a third party's plugin is named
-
-
 def _load_plugin(plugin: Plugin, point: EntryPoint) -> None:
     """Import what the entry point names and collect what it gives; a failure is recorded in `plugin`."""
-    began = time.perf_counter()
     try:
         with contained():
             plugin.records = collect(point.load())
     except Exception as error:
-        newer = _newer(plugin, error)
-        plugin.state = "incompatible" if newer else "broken"
-        plugin.error = newer or in_words(error) + _place(error, plugin)
+        words = in_words(error)
+        plugin.state, plugin.error = "broken", words + _place(error, plugin)
+        if unmet := unmet_requirement(plugin.distribution):
+            plugin.error = f"it requires {unmet} ({words})"
+        if isinstance(error, NewerContract) or (unmet and unmet.startswith(FIRST_PARTY)):
+            plugin.state = "incompatible"
         plugin.traceback = _traceback_of(error)
-    seconds = time.perf_counter() - began
-    if seconds >= SLOW and not plugin.first_party:
-        warnings.warn(
-            f"plugin {plugin.name}: every command waits {seconds:.1f} s for its import: "
-            f"import what is heavy in the functions that need it, or skip it by ZOO_BLOCK={plugin.name}",
-            stacklevel=3,
-        )
 
 
 def _traceback_of(error: Exception) -> str | None:
@@ -212,26 +204,29 @@ def _place(error: BaseException, plugin: Plugin) -> str:
     return f" ({lines[-1][0].f_code.co_filename}, line {lines[-1][1]})" if lines and plugin.package else ""
 
 
-def _newer(plugin: Plugin, error: BaseException) -> str | None:
-    """The reason when a plugin that failed needs a later zoo, by its requirements, code or error; else None."""
-    from zoo.host.broken_plugins import declared_api, missing_from_zoo, unmet_requirement
+def unmet_requirement(distribution: str) -> str | None:
+    """The first requirement of a distribution that the installed packages do not meet, and what there is instead."""
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
 
-    if wanted := unmet_requirement(plugin.distribution):
-        return f"it requires {wanted}, and this is mlx-zoo {__version__}: upgrade mlx-zoo ({in_words(error)})"
-    if isinstance(error, NewerContract):
-        return in_words(error)
-    if (api := declared_api(plugin.module)) > API:
-        return f"it needs contract version {api}; this zoo has {API}: upgrade mlx-zoo ({in_words(error)})"
-    if missing := missing_from_zoo(error):
-        return f"it needs {missing}, which this zoo, of contract version {API}, lacks: upgrade mlx-zoo"
+    try:
+        requirements = [Requirement(line) for line in requires(distribution) or ()]
+    except (PackageNotFoundError, ValueError, InvalidRequirement):
+        return None
+    for wanted in requirements:
+        if wanted.marker and not wanted.marker.evaluate({"extra": ""}):
+            continue
+        name = canonicalize_name(wanted.name)
+        try:
+            installed = version(name)
+        except PackageNotFoundError:
+            return f"{name}{wanted.specifier}, which is not installed"
+        if not wanted.specifier.contains(installed, prereleases=True):
+            return f"{name}{wanted.specifier}, and this is {name} {installed}: upgrade {name}"
     return None
 
 
 MOST_RECORDS = 10_000  # of one hook: a bridge to a large library gives some hundreds
-
-_manager = pluggy.PluginManager("zoo")
-_manager.add_hookspecs(hookspecs)
-_one_at_a_time = RLock()  # looking a plugin up may import another one
 
 
 class NewerContract(PluginError):
@@ -245,7 +240,7 @@ def collect(plugin: object) -> dict[str, list[Any]]:
     other than its records, or yields two of one name; NewerContract for a record of a later version.
     """
     records: dict[str, list[Any]] = {}
-    for hook, function in _functions(plugin).items():
+    for hook, function in _implementations(plugin).items():
         records[hook] = _checked(hook, function()) if hook in RECORDS else [function]
     own = {architecture.task for architecture in records.get("zoo_architectures", ())}
     own &= {task for strategy in records.get("zoo_strategies", ()) for task in strategy.tasks}
@@ -262,7 +257,7 @@ def _checked(hook: str, given: object) -> list[Record]:
     if not isinstance(given, Iterable):
         raise PluginError(f"{hook} gave {type(given).__name__}, not {kind.__name__} records")
     records: dict[str, Record] = {}
-    for record in given:
+    for record in islice(given, MOST_RECORDS + 1):
         if not isinstance(record, kind):
             raise PluginError(f"{hook} gave {reprlib.repr(record)}, not a record of type {kind.__name__}")
         name = record.identifier
@@ -274,42 +269,45 @@ def _checked(hook: str, given: object) -> list[Record]:
                 f"{name} needs contract version {record.api}; this zoo has {API}: upgrade mlx-zoo"
             )
         records[name] = record
-        if len(records) > MOST_RECORDS:
-            raise PluginError(f"{hook} gave more than {MOST_RECORDS} records")
+    if len(records) > MOST_RECORDS:
+        raise PluginError(f"{hook} gave more than {MOST_RECORDS} records")
     return list(records.values())
 
 
-def _functions(plugin: object) -> dict[str, Callable[..., Any]]:
-    """The functions that implement the hooks, by name, each checked against its specification."""
-    # One manager for all plugins, since parsing the specifications takes long. It holds one plugin at a time: one that
-    # breaks the contract leaves nothing behind.
+class PluginManager(pluggy.PluginManager):
+    """pluggy's manager, which looks only at what is named as a hook: this takes a tenth of the time."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
+        return super().parse_hookimpl_opts(plugin, name) if name.startswith("zoo_") else None
+
+
+# One manager for all plugins, since parsing the specifications takes long. It holds one plugin at a time: one that
+# breaks the contract leaves nothing behind.
+_manager = PluginManager("zoo")
+_manager.add_hookspecs(hookspecs)
+_one_at_a_time = RLock()  # looking a plugin up may import another one
+
+
+def _implementations(plugin: object) -> dict[str, Callable[..., Any]]:
+    """The functions that implement the hooks, in the order of the hooks, each checked against its specification."""
     with _one_at_a_time:
         try:
             _manager.register(plugin)
-            found = {
-                caller.name: _with_known_arguments(implementation)
-                for caller in _manager.get_hookcallers(plugin) or ()
-                for implementation in caller.get_hookimpls()
-                if implementation.plugin is plugin
-            }
+            callers = _manager.get_hookcallers(plugin) or []
+            functions = {caller.name: caller.get_hookimpls()[-1].function for caller in callers}
         except pluggy.PluginValidationError as error:
             _, *lines = str(error).splitlines()  # the first names the plugin, as the caller will
             raise PluginError(": ".join(lines).removeprefix("hookimpl definition: ")) from error
         finally:
             if _manager.is_registered(plugin):
                 _manager.unregister(plugin)
-    for hook in sorted(found.keys() - set(HOOKS)):
+    for hook in sorted(functions.keys() - set(HOOKS)):
         hint = did_you_mean(hook, HOOKS, f"; there are {', '.join(HOOKS)}")
         raise PluginError(f"there is no hook {hook}{hint}")
     for hook in HOOKS:
-        if hook not in found and callable(getattr(plugin, hook, None)):
+        if hook not in functions and callable(getattr(plugin, hook, None)):
             raise PluginError(f"{hook} is not marked: write @hookimpl above it")
-    return {hook: found[hook] for hook in HOOKS if hook in found}
-
-
-def _with_known_arguments(implementation: pluggy.HookImpl) -> Callable[..., Any]:
-    """The function of a hook, called with those of the hook's arguments that it takes."""
-    return lambda **given: implementation.function(*(given[name] for name in implementation.argnames))
+    return {hook: functions[hook] for hook in HOOKS if hook in functions}
 
 
 # Packages whose lines say nothing about a mistake in the code that called them.

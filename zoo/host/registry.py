@@ -14,7 +14,7 @@ from zoo.architecture.architecture import Alias, Record
 from zoo.errors import PluginError, SourceError, did_you_mean
 from zoo.host import core as core_plugin
 from zoo.host.hookspecs import RECORDS
-from zoo.host.plugins import FIRST_PARTY, Plugin, collect, load_plugins
+from zoo.host.plugins import BLOCKED, FIRST_PARTY, Plugin, collect, load_plugins
 from zoo.host.record_table import RecordTable, T, choose
 from zoo.version import __version__
 
@@ -108,27 +108,21 @@ class Registry:
             raise PluginError(f"no plugin gave this {record.noun}")
         return plugin
 
-    def unloaded_plugin(self, name: str, *, of_record: bool = False, failed: bool = False) -> Plugin | None:
-        """The first plugin that is not loaded and is called `name`, or whose code has the model_type `name`.
+    def unloaded_plugin(self, name: str) -> Plugin | None:
+        """The first plugin that is not loaded and that, or whose distribution or package, is called `name`."""
+        return next((p for p in self.plugins if p.state != "loaded" and p.is_called(name)), None)
 
-        With `of_record`, its code has it as the name of a record or a model_type. With `failed`, it is a third party's
-        and broken or incompatible.
+    def unloaded_hint(self, name: str = "") -> str:
+        """The end of a message about what no plugin has: "; not loaded is the plugin …", or nothing where all are loaded.
+
+        It names the plugin called `name`, else those that failed or that ZOO_BLOCK names.
         """
-        from zoo.host.broken_plugins import has_name, has_string
-
-        has = has_name if of_record else has_string
-        unloaded = [plugin for plugin in self.plugins if plugin.state != "loaded"]
-        if failed:
-            unloaded = [plugin for plugin in unloaded if plugin.failed and not plugin.first_party]
-        called = (plugin for plugin in unloaded if plugin.is_called(name))
-        return next(called, None) or next((p for p in unloaded if has(p.module, name)), None)
-
-    def unloaded_block(self, identifier: str) -> Plugin | None:
-        """The first plugin that is not loaded and whose code has the block "kind/name"."""
-        from zoo.host.broken_plugins import has_block
-
-        unloaded = (plugin for plugin in self.plugins if plugin.state != "loaded")
-        return next((plugin for plugin in unloaded if has_block(plugin.module, identifier)), None)
+        called = self.unloaded_plugin(name)
+        unloaded = [called] if called else [p for p in self.plugins if p.failed or p.error == BLOCKED]
+        if len(unloaded) > 1:
+            names = ", ".join(plugin.name for plugin in unloaded)
+            return f"; not loaded are the plugins {names}: `zoo plugins` says why"
+        return f"; not loaded is the {unloaded[0].unloaded_label}" if unloaded else ""
 
     @property
     def contested_names(self) -> dict[str, list[str]]:
@@ -155,19 +149,19 @@ class Registry:
         return found
 
     def suggestion(self, name: str, near: Sequence[str] = ()) -> str:
-        """ "; did you mean …?" with the nearest names, what an alias stands for, the unloaded plugin that has it, or nothing.
+        """ "; did you mean …?" with the nearest names, what an alias stands for, the plugins that are not loaded, or nothing.
 
         `near` are names to suggest in the place of those that are spelled alike.
         """
         if (alias := self.table(Alias).get(name)) is not None:
             return f"; it is the preset {alias.architecture.name}:{alias.preset.name}"
         distribution, _, plain = name.rpartition("::")
-        if unloaded := self.unloaded_plugin(distribution or plain, of_record=True):
-            return f"; it is named by the {unloaded.unloaded_label}"
+        if self.unloaded_plugin(distribution or plain):
+            return self.unloaded_hint(distribution or plain)
         near = near or self.table(Architecture).similar(name) + self.table(Alias).similar(name)
         # Another library's many names are suggested only where the zoo and the plugins have none like it.
         near = [match for match in near if match not in self.bridged] or near
-        return f"; did you mean {' or '.join(near)}?" if near else ""
+        return f"; did you mean {' or '.join(near)}?" if near else self.unloaded_hint()
 
     def block(self, identifier: str) -> Block:
         """The block "kind/name"; PluginError, which lists those there are, for none."""

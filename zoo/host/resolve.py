@@ -34,10 +34,7 @@ def recipe_from_json(value: object, registry: Registry) -> Model:
         except PluginError as error:
             if identifier in registry.blocks or "::" in identifier:  # several plugins claim it
                 raise RecipeError(str(error)) from None
-            if unloaded := registry.unloaded_block(identifier):
-                line = f"{identifier!r} is a block of the {unloaded.unloaded_label}"
-                raise RecipeError(line) from None
-            hint = did_you_mean(identifier, registry.blocks, most=2)
+            hint = registry.unloaded_hint() or did_you_mean(identifier, registry.blocks, most=2)
             raise RecipeError(f"no installed plugin has the block {identifier!r}{hint}") from None
 
     found = from_json(value, spec_of)
@@ -115,8 +112,7 @@ def resolve(registry: Registry, config: Mapping[str, Any], origin: Origin = CONF
             distinct = {id(a): (registry.plugin_of(a), a) for _, a in (*claims, *replaced)}
             found = registry.model_types.winner(list(distinct.values()), str(model_type))[1]
             if first_party:
-                failed = registry.unloaded_plugin(str(model_type), of_record=True, failed=True)
-                _warn_of_absent(registry, config, failed, f"the zoo's own {found.name}")
+                _warn_of_absent(registry, config, None, f"the zoo's own {found.name}")
             return found
     if not isinstance(model_type, str):
         raise ConfigError(f"{origin.of('model_type')} is missing; name one with `architecture`")
@@ -124,7 +120,8 @@ def resolve(registry: Registry, config: Mapping[str, Any], origin: Origin = CONF
     for _, architecture in _resolved(registry, config, bridges=True):
         _warn_of_absent(registry, config, unloaded, f"{architecture.name.partition('::')[0]}'s code")
         return architecture
-    why = _absent_plugin(registry, config, unloaded) or "is of no architecture that the zoo has"
+    absent = _absent_plugin(registry, config, unloaded)
+    why = absent or f"is of no architecture that the zoo has{registry.unloaded_hint()}"
     raise ConfigError(f"{origin.of('model_type')} {model_type!r} {why}")
 
 
@@ -139,17 +136,13 @@ def _warn_of_absent(
 
 def _absent_plugin(registry: Registry, config: Mapping[str, Any], unloaded: Plugin | None) -> str:
     """Which plugin a config asks for that is not loaded, or not installed; "" where there is none."""
-    if unloaded is not None:
-        return f"is named by the {unloaded.unloaded_label}"
     writer = config.get(WRITER)
-    installed = {plugin.distribution or plugin.name for plugin in registry.plugins}
-    if (
-        isinstance(writer, str)
-        and _DISTRIBUTION_AND_VERSION.fullmatch(writer)
-        and writer.partition(" ")[0] not in installed
-    ):
-        return f"is of the plugin {writer}, by which this folder was written and which is not installed"
-    return ""
+    if isinstance(writer, str) and _DISTRIBUTION_AND_VERSION.fullmatch(writer):
+        distribution = writer.partition(" ")[0]
+        if all(distribution != (plugin.distribution or plugin.name) for plugin in registry.plugins):
+            return f"is of the plugin {writer}, by which this folder was written and which is not installed"
+        unloaded = unloaded or registry.unloaded_plugin(distribution)
+    return f"is of the {unloaded.unloaded_label}" if unloaded else ""
 
 
 def _resolved(

@@ -155,7 +155,7 @@ def subject(name: str, preset: str | None = None, registry: Registry | None = No
 def subject_of(loaded: Loaded, registry: Registry | None = None) -> Subject:
     """A loaded checkpoint as a subject. Load it in float32, for which the tolerances are made.
 
-    PluginError where another library's code runs a checkpoint whose model_type a broken plugin names.
+    PluginError where another library's code runs a checkpoint whose model_type is a broken plugin's name.
     """
     texts = random_texts(loaded.recipe)
     registry = registry or loaded.registry
@@ -167,10 +167,11 @@ def subject_of(loaded: Loaded, registry: Registry | None = None) -> Subject:
 def _check_not_in_place_of_a_plugin(loaded: Loaded, registry: Registry) -> None:
     library = f"{loaded.architecture.name.partition('::')[0]}'s code"
     model_type = str(loaded.config.get("model_type"))
-    if failed := registry.unloaded_plugin(model_type, failed=True):
+    plugin = registry.unloaded_plugin(model_type)
+    if plugin and plugin.failed and not plugin.first_party:
         raise PluginError(
-            f"{loaded.folder}: model_type {model_type!r} is named by the {failed.unloaded_label}; {library} is not "
-            f"tested in its place; ZOO_BLOCK={failed.name} tests it"
+            f"{loaded.folder}: model_type {model_type!r} is of the {plugin.unloaded_label}; {library} is not "
+            f"tested in its place; ZOO_BLOCK={plugin.name} tests it"
         )
     for plugin in registry.plugins:
         if plugin.failed and not plugin.first_party:
