@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,9 @@ def evaluate(
     _check_options(given, data=data, tasks=tasks)
     models: list[tuple[str, str, Path | None]] = [(source, source, None) for source in sources]
     models += [(f"{sources[0]} + {adapter.name}", sources[0], adapter) for adapter in adapters]
-    loaders = [(name, _loader(options, source, adapter)) for name, source, adapter in models]
+    loaders = [
+        (name, partial(replace(options, adapter=adapter).load, source)) for name, source, adapter in models
+    ]
     with Interrupts(lambda text: None):
         if data is not None:
             record, text = _on_data(sources, loaders, data, options, given)
@@ -134,18 +137,6 @@ def _check_options(given: dict[str, Any], **on: str | None) -> None:
             raise click.UsageError(f"--{name.replace('_', '-')} needs {wanted}")
 
 
-def _loader(options: ModelOptions, source: str, adapter: Path | None) -> Callable[[], Any]:
-    return lambda: replace(options, adapter=adapter).load(source)
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Any]:
-    from zoo.cli.progress import Progress
-
-    with Progress(what, waits=True) as report:
-        yield report
-
-
 def _on_corpus(load: Callable[[], Any], corpus: str | None, everything: bool) -> tuple[dict[str, Any], str]:
     from zoo.cli.progress import Progress
     from zoo_evaluate.corpus import ask, shown
@@ -158,6 +149,7 @@ def _on_corpus(load: Callable[[], Any], corpus: str | None, everything: bool) ->
 
 def _on_tasks(loaders: Loaders, tasks: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
     os.environ.setdefault("TQDM_DISABLE", "1")  # the bars of lm-eval and datasets, once these are imported
+    from zoo.cli.progress import Progress
     from zoo_evaluate.tasks import check_lm_eval, run_tasks
 
     check_lm_eval()
@@ -165,7 +157,7 @@ def _on_tasks(loaders: Loaders, tasks: str, given: dict[str, Any]) -> tuple[dict
     judged = []
     for name, load in loaders:
         loaded = load()
-        with _progress(f"asking {name}") as report:
+        with Progress(f"asking {name}", waits=True) as report:
             settings = {key: given[key] for key in ("num_fewshot", "chat", "limit")}
             judged.append((name, run_tasks(loaded, names, report=report, **settings)))
         del loaded
@@ -206,13 +198,13 @@ def _on_data(
 @contextmanager
 def _reports(name: str) -> Iterator[Callable[[str], Any]]:
     """What gives a progress bar for each piece of a model's work."""
-    from contextlib import ExitStack
+    from zoo.cli.progress import Progress
 
     with ExitStack() as bars:
 
         def report(what: str) -> Any:
             bars.close()
-            return bars.enter_context(_progress(f"{what} by {name}"))
+            return bars.enter_context(Progress(f"{what} by {name}", waits=True))
 
         yield report
 

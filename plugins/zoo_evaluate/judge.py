@@ -19,6 +19,7 @@ from zoo.generation.sampling.logits import logprobs
 from zoo.generation.strategies.embedding import embed
 from zoo.inspect.perplexity import check_architecture, kl_divergence, perplexity
 from zoo.loading import Loaded
+from zoo.training.answers import answer_to
 from zoo.training.corpora import pieces
 from zoo.training.examples import (
     Completion,
@@ -28,10 +29,11 @@ from zoo.training.examples import (
     SentencePair,
     TextExample,
     TranslationPair,
+    named_errors,
 )
 from zoo_evaluate.generated import agrees, corpus_score, greedy_answers
 from zoo_evaluate.likelihood import TargetRow, likelihoods, target_logits
-from zoo_evaluate.rows import Answers, answered, named, rows_of
+from zoo_evaluate.rows import Answers, rows_of
 from zoo_evaluate.sample import Sample, mean, of_sums, proportion, ratio
 
 Samples = dict[str, Sample]
@@ -119,7 +121,7 @@ class Judge:
         report = self.report("reading")
         for number, item in enumerate(self.items, 1):
             assert isinstance(item, TextExample)
-            with named(item):
+            with named_errors(item):
                 found = perplexity(loaded, item.text)
             sums.append((found.nats, found.tokens, found.bytes))
             if report is not None:
@@ -166,7 +168,7 @@ class Judge:
         for item in self.items:
             assert isinstance(item, Preference)
             for answer in (item.chosen, item.rejected):
-                rows += Answers.of(answered(item, answer), loaded).rows[-1:]
+                rows += Answers.of(answer_to(item.origin, item.prompt, answer), loaded).rows[-1:]
         scored = likelihoods(loaded, rows, self.report("reading"))
         pairs = list(zip(scored[::2], scored[1::2], strict=True))
         return {

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from zoo.errors import ZooError
 from zoo.generation.loop.prompt import eos_ids_of
 from zoo.inspect.perplexity import MOST_CONTEXT
 from zoo.loading import Loaded
 from zoo.training.answers import encode
-from zoo.training.examples import Completion, Conversation, Example, Preference
+from zoo.training.examples import Example, named_errors
 from zoo.training.loss import IGNORED
 from zoo_evaluate.likelihood import TargetRow
 
@@ -42,7 +40,7 @@ class Answers:
 def rows_of(item: Example, loaded: Loaded) -> list[TargetRow]:
     """The rows of a text, a completion or a conversation."""
     length = loaded.recipe.context or MOST_CONTEXT
-    with named(item):
+    with named_errors(item):
         return [TargetRow(row.ids, row.targets) for row in encode(item, loaded, length)]
 
 
@@ -55,20 +53,3 @@ def _spans(targets: Sequence[int]) -> Iterator[tuple[int, int]]:
         elif target == IGNORED and start is not None:
             yield start, place
             start = None
-
-
-def answered(item: Preference, answer: str) -> Example:
-    """A preference's prompt with one of its answers, the only one that is scored."""
-    if isinstance(item.prompt, str):
-        return Completion(item.origin, item.prompt, answer)
-    before = [{**message, "weight": 0} for message in item.prompt]
-    return Conversation(item.origin, (*before, {"role": "assistant", "content": answer}))
-
-
-@contextmanager
-def named(item: Example) -> Iterator[None]:
-    """Let an error begin with the file and the line of its item."""
-    try:
-        yield
-    except ZooError as error:
-        raise type(error)(f"{item.origin}: {error}") from error

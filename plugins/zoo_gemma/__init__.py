@@ -136,11 +136,15 @@ GEMMA_GGUF = (
 )
 
 
-def score_scale(config, tensors):
-    """The width whose root divides scores, which no file has: a head's, but in the 27B, of 46 layers, D/H."""
-    if config.get("num_hidden_layers") == 46:
-        return dict(query_pre_attn_scalar=config["hidden_size"] / config["num_attention_heads"])
-    return dict(query_pre_attn_scalar=config.get("head_dim", 256))
+def score_scale(layers):
+    """A function to the width whose root divides scores, which no file has: a head's, but in the 27B, of `layers`, D/H."""
+
+    def width(config, tensors):
+        if config.get("num_hidden_layers") == layers:
+            return dict(query_pre_attn_scalar=config["hidden_size"] / config["num_attention_heads"])
+        return dict(query_pre_attn_scalar=config.get("head_dim", 256))
+
+    return width
 
 
 POCKET = dict(
@@ -195,7 +199,7 @@ def zoo_architectures():
         model_types=("gemma2",),
         recipe=gemma2,
         weights=WEIGHTS,
-        gguf=GGUF("gemma2", GEMMA_GGUF, config=score_scale),
+        gguf=GGUF("gemma2", GEMMA_GGUF, config=score_scale(46)),
         presets=(
             pocket(__file__, "gemma2", **POCKET),
             Preset("2b", hub="google/gemma-2-2b", config=GEMMA2_2B, licence="Gemma Terms of Use"),

@@ -3,7 +3,7 @@
 from zoo.architecture import GGUF, Architecture, Preset, hookimpl
 from zoo.gguf import Added
 from zoo.recipe import RoPE
-from zoo_gemma import GEMMA_GGUF, POCKET, TINY, WEIGHTS, OffsetRMSNorm, gemma2
+from zoo_gemma import GEMMA_GGUF, POCKET, TINY, WEIGHTS, OffsetRMSNorm, gemma2, score_scale
 from zoo_llama import sized
 
 
@@ -44,13 +44,6 @@ GEMMA3_GGUF = (
 )
 
 
-def score_scale(config, tensors):
-    """The width whose root divides scores, which no file has: a head's, but in the 27B, of 62 layers, D/H."""
-    if config.get("num_hidden_layers") == 62:
-        return dict(query_pre_attn_scalar=config["hidden_size"] / config["num_attention_heads"])
-    return dict(query_pre_attn_scalar=config.get("head_dim", 256))
-
-
 # What the checkpoints that read text alone have in common.
 TEXT = dict(
     head_dim=256,
@@ -76,7 +69,7 @@ def zoo_architectures():
         recipe=gemma3,
         weights=WEIGHTS,
         gguf=GGUF(
-            "gemma3", GEMMA3_GGUF, keys={"rope.freq_base_swa": "rope_local_base_freq"}, config=score_scale
+            "gemma3", GEMMA3_GGUF, keys={"rope.freq_base_swa": "rope_local_base_freq"}, config=score_scale(62)
         ),
         presets=(
             Preset(

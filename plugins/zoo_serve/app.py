@@ -49,15 +49,16 @@ def application(service: Service, access: Access) -> ASGIApp:
     files = page_files()
     routes = [Route(one.path, EndpointApp(one, service), methods=["POST"]) for one in ENDPOINTS]
     routes += [
-        Route("/v1/models", _models(service)),
-        Route("/v1/models/{name:path}", _model(service)),
-        Route("/health", _health(service)),
-        Route("/metrics", _metrics(service)),
+        Route("/v1/models", _models),
+        Route("/v1/models/{name:path}", _model),
+        Route("/health", _health),
+        Route("/metrics", _metrics),
         Route("/openapi.json", _openapi),
         *(Route(path, _file(text, TYPES[Path(name).suffix])) for path, (name, text) in files.items()),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _not_found, Exception: _failed})
     app.router.redirect_slashes = False
+    app.state.service = service
     return Guard(app, access, ["/health", *files], error_form, service.metrics)
 
 
@@ -118,38 +119,30 @@ def model_record(service: Service, name: str) -> dict[str, Any]:
 STARTED = int(time.time())
 
 
-def _models(service: Service) -> Callable[[Request], Any]:
-    async def serve(request: Request) -> Response:
-        data = [model_record(service, name) for name in service.table.sources]
-        ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]}
-        return JSONResponse({"object": "list", "data": data, "has_more": False, **ends})
-
-    return serve
+async def _models(request: Request) -> Response:
+    service: Service = request.app.state.service
+    data = [model_record(service, name) for name in service.table.sources]
+    ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]}
+    return JSONResponse({"object": "list", "data": data, "has_more": False, **ends})
 
 
-def _model(service: Service) -> Callable[[Request], Any]:
-    async def serve(request: Request) -> Response:
-        name = request.path_params["name"]
-        if name in service.table.sources:
-            return JSONResponse(model_record(service, name))
-        return JSONResponse(openai.error(service.unknown_model(name)), 404)
-
-    return serve
+async def _model(request: Request) -> Response:
+    service: Service = request.app.state.service
+    name = request.path_params["name"]
+    if name in service.table.sources:
+        return JSONResponse(model_record(service, name))
+    return JSONResponse(openai.error(service.unknown_model(name)), 404)
 
 
-def _health(service: Service) -> Callable[[Request], Any]:
-    async def serve(request: Request) -> Response:
-        return JSONResponse({"status": service.state}, 200 if service.state == "ready" else 503)
-
-    return serve
+async def _health(request: Request) -> Response:
+    state = request.app.state.service.state
+    return JSONResponse({"status": state}, 200 if state == "ready" else 503)
 
 
-def _metrics(service: Service) -> Callable[[Request], Any]:
-    async def serve(request: Request) -> Response:
-        text = service.metrics.text(service.worker.counts)
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    return serve
+async def _metrics(request: Request) -> Response:
+    service: Service = request.app.state.service
+    text = service.metrics.text(service.worker.counts)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def _openapi(request: Request) -> Response:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,8 +26,12 @@ from zoo.cli.source_options import (
     model_options,
 )
 from zoo.cli.source_options import prompt_cache_option as file_option
+from zoo.frozen import Frozen, frozen
 from zoo.launcher import launched
 from zoo_serve.log import say
+
+if TYPE_CHECKING:
+    from zoo_serve.models import Source
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
@@ -71,6 +75,24 @@ class Key(click.ParamType):
         if not value.isprintable() or value != value.strip():  # half a character is what is no UTF-8
             self.fail("the key must be UTF-8 text without line breaks or spaces around it", param, ctx)
         return str(value)
+
+
+@frozen(kw_only=True)
+class ServerOptions(Frozen):
+    """The options of `zoo serve` beside those of its models."""
+
+    host: str
+    port: int
+    api_key: str | None
+    rows: int
+    queue: int
+    timeout: float
+    max_models: int
+    unload_after: float | None
+    cache_bytes: int | None
+    adapters: tuple[str, ...]
+    origins: tuple[str, ...]
+    hosts: tuple[str, ...]
 
 
 _shows_warnings = ContextVar("_shows_warnings", default=False)
@@ -131,23 +153,7 @@ def hide_warnings() -> None:
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name by which this server is asked."
 )
 @model_options(*(option for option in MODEL_OPTIONS if option not in (adapter_option, file_option)))
-def serve(
-    sources: tuple[str, ...],
-    host: str,
-    port: int,
-    api_key: str | None,
-    rows: int,
-    queue: int,
-    timeout: float,
-    max_models: int,
-    unload_after: float | None,
-    cache_bytes: int | None,
-    adapters: tuple[str, ...],
-    origins: tuple[str, ...],
-    hosts: tuple[str, ...],
-    options: ModelOptions,
-    settings: dict[str, Any],
-) -> None:
+def serve(sources: tuple[str, ...], options: ModelOptions, settings: dict[str, Any], **given: Any) -> None:
     """Serve each SOURCE (an architecture, a folder, a GGUF file or a hub id) over HTTP.
 
     Clients of OpenAI's and Anthropic's interfaces use it at http://HOST:PORT/v1, a browser at http://HOST:PORT/. The first
@@ -158,12 +164,20 @@ def serve(
         raise click.UsageError(
             f"it needs {', '.join(missing)}, which the extra `serve` installs: pip install 'mlx-zoo[serve]'"
         )
-    if launched() and (len(sources) > 1 or adapters or unload_after is not None):
+    server = ServerOptions(**given)
+    if launched() and (len(sources) > 1 or server.adapters or server.unload_after is not None):
         raise click.UsageError("several ranks serve one model, without adapters, and keep it loaded")
-    if (
-        api_key is None and "ZOO_API_KEY" in os.environ
-    ):  # click takes an empty variable as one that is not set
+    # click takes an empty variable as one that is not set.
+    if server.api_key is None and "ZOO_API_KEY" in os.environ:
         raise click.UsageError("the variable ZOO_API_KEY is empty: give it a key, or unset it")
+    offered = sources_of(sources, server.adapters, options, settings)
+    hide_warnings()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else its library warns at each fork
+    run_server(offered, server)
+
+
+def run_server(sources: list[Source], options: ServerOptions) -> None:
+    """Serve the sources until a signal or a failure, which ends the process. On a rank other than 0, follow rank 0."""
     from zoo_serve.access import Access
     from zoo_serve.app import application
     from zoo_serve.metrics import Metrics
@@ -172,24 +186,26 @@ def serve(
     from zoo_serve.service import Limits, Service
     from zoo_serve.worker import Worker
 
-    offered = sources_of(sources, adapters, options, settings)
-    table, metrics = ModelTable(offered, max_models), Metrics()
-    runner = None
-    hide_warnings()
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else its library warns at each fork
+    table, runner = ModelTable(sources, options.max_models), None
     if launched():
         from zoo.runtime import ranks
         from zoo_serve.ranks import Leader, follow
 
         if ranks.rank() > 0:
-            follow(offered[0], rows, cache_bytes, timeout)
+            follow(sources[0], options.rows, options.cache_bytes, options.timeout)
             return
         runner = Leader(table)
-    worker = Worker(table, rows=rows, prompt_cache=cache_bytes, unload_after=unload_after, runner=runner)
-    service = Service(table, worker, Limits(rows, queue, timeout), metrics)
-    app = application(service, Access(api_key, hosts, origins))
-    announced = partial(announce, offered[0].name, key=api_key is not None, local=host in LOOPBACK)
-    server = Server(app, service, host, port, announced)
+    worker = Worker(
+        table,
+        rows=options.rows,
+        prompt_cache=options.cache_bytes,
+        unload_after=options.unload_after,
+        runner=runner,
+    )
+    service = Service(table, worker, Limits(options.rows, options.queue, options.timeout), Metrics())
+    app = application(service, Access(options.api_key, options.hosts, options.origins))
+    ready = partial(announce, sources[0].name, options)
+    server = Server(app, service, options.host, options.port, ready)
     worker.on_failure = server.worker_failed
     if launched() and (watch := rank_watch.watch()) is not None:
         watch.before_end = server.rank_lost
@@ -199,7 +215,7 @@ def serve(
 
 def sources_of(
     sources: tuple[str, ...], adapters: tuple[str, ...], options: ModelOptions, settings: Mapping[str, Any]
-) -> list[Any]:
+) -> list[Source]:
     """The models that are offered. Each is looked for, and downloaded if need be, before the server starts."""
     from zoo.checkpoint.adapter import is_low_rank
     from zoo_serve.models import Source
@@ -279,8 +295,9 @@ def model_name(source: str) -> str:
     return path.resolve().name if path.exists() else source
 
 
-def announce(model: str, address: str, key: bool, local: bool) -> None:
+def announce(model: str, options: ServerOptions, address: str) -> None:
     """Print the address, and what to paste into a client."""
+    key = options.api_key is not None
     lines = [
         f"serving {model} at {address}/",
         f"  export OPENAI_BASE_URL={address}/v1 OPENAI_API_KEY={'your key' if key else 'none'}",
@@ -288,7 +305,7 @@ def announce(model: str, address: str, key: bool, local: bool) -> None:
         f"  curl {address}/v1/chat/completions -H 'Content-Type: application/json' \\",
         """    -d '{"messages": [{"role": "user", "content": "Hello"}]}'""",
     ]
-    if not (local or key):
+    if not (key or options.host in LOOPBACK):
         lines.append("  anyone who reaches this address can use it: ZOO_API_KEY asks for a key")
     for line in lines:
         say(line)

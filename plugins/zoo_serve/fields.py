@@ -105,10 +105,14 @@ class Fields:
         return self.own | {name: field for name, field in settings.items() if name not in self._taken}
 
     def checked(self, body: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The values of the fields that are read, and the settings; RequestError, 400, names a field that is wrong."""
+        """The values of the fields that are read, and the settings, each in its kind.
+
+        RequestError, 400, names a field that is wrong.
+        """
         if not isinstance(body, Mapping):
             raise RequestError(400, "the request must be a JSON object")
         known, values, settings = self.all, dict[str, Any](), dict[str, Any]()
+        declared = request_settings(default_registry())
         for name, value in body.items():
             field = known.get(name)
             if field is None:
@@ -127,6 +131,11 @@ class Fields:
                     param=name,
                 )
             if field.setting is not None:
+                try:
+                    value = declared[field.setting].checked(value)
+                except PromptError as error:
+                    message = str(error).replace(f"`{field.setting}`", f"`{name}`")
+                    raise RequestError(400, message, param=name) from error
                 if settings.get(field.setting, value) != value:
                     raise RequestError(
                         400, f"`{name}`: another field gives the same setting another value", param=name
@@ -187,28 +196,6 @@ def setting_groups() -> dict[str | None, dict[str, str]]:
         for setting in strategy.own_settings:
             groups.setdefault(setting.name, {"x-strategy": label})
     return groups | {one.name: {"x-group": title} for title, group in GROUPS.items() for one in group}
-
-
-def checked_settings(settings: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
-    """Settings, each in its kind; RequestError, 400, with the name of the field that gave a bad one."""
-    known, names = (
-        request_settings(default_registry()),
-        {f.setting: name for name, f in fields.all.items() if f.setting},
-    )
-    try:
-        return {name: known[name].checked(value) for name, value in settings.items()}
-    except PromptError as error:
-        raise setting_error(error, names) from error
-
-
-def setting_error(error: Exception, names: Mapping[str, str]) -> RequestError:
-    """The error of a setting as one of the field that gave it; `names` has the fields by their settings."""
-    message, param = str(error), None
-    for setting, name in names.items():
-        if f"`{setting}`" in message:
-            message, param = message.replace(f"`{setting}`", f"`{name}`"), name
-            break
-    return RequestError(400, message, param=param)
 
 
 def schema_of(setting: Setting) -> dict[str, Any]:

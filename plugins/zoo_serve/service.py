@@ -166,11 +166,6 @@ class Service:
         except Exception as error:
             raise request_error(error, model) from error
 
-    @property
-    def at_rest(self) -> bool:
-        """Whether no thread works for a request."""
-        return not self._work
-
     @asynccontextmanager
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Generation]:
         """An answer that the worker has begun; RequestError where it cannot be.

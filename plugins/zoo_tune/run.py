@@ -28,7 +28,14 @@ from zoo.training.data import Data, read_examples
 from zoo.training.data_parallel import rows_per_rank
 from zoo.training.example_lines import keys_of
 from zoo.training.example_objective import ExampleBatches, ExampleObjective, Row
-from zoo.training.examples import Completion, Conversation, Example, TextExample, TranslationPair
+from zoo.training.examples import (
+    Completion,
+    Conversation,
+    Example,
+    TextExample,
+    TranslationPair,
+    named_errors,
+)
 from zoo.training.loop import STEPS_SAVED, Trainer, TrainingCallbacks
 from zoo.training.memory import check_step
 from zoo.training.objective import CorpusBatches, example_objective, fitting_texts, objective_of
@@ -191,10 +198,8 @@ def rows_of(
     """The rows of examples; ZooError names the line of one that cannot be used."""
     rows: list[Row] = []
     for example in examples:
-        try:
+        with named_errors(example):
             rows += objective.encode(example, loaded, length)
-        except ZooError as error:
-            raise type(error)(f"{example.origin}: {error}") from error
     return rows
 
 

@@ -120,7 +120,7 @@ class Serving:
             and not self.worker.runner.jobs
             and not self.worker._waiting
             and all(engine.idle for engine in engines)
-            and self.service.at_rest
+            and not self.service._work
         )
 
     def rest(self):

@@ -205,7 +205,7 @@ def adapter_files(
     config: dict[str, Any] = {"fine_tune_type": settings.kind, "num_layers": -1}
     if settings.kind == "full":
         return _full_tensors(trained, architecture, recipe), config
-    names = _names(chosen, trained, architecture, recipe)
+    names = _names(chosen, architecture, recipe)
     tensors = {}
     for path, array in trained.items():
         owner, _, name = path.rpartition(".")
@@ -233,9 +233,7 @@ def _full_tensors(
         return dict(trained)
 
 
-def _names(
-    chosen: list[str], trained: Mapping[str, mx.array], architecture: Architecture, recipe: Model
-) -> dict[str, str]:
+def _names(chosen: list[str], architecture: Architecture, recipe: Model) -> dict[str, str]:
     """The names of the adapted layers in MLX checkpoints by their addresses, or the addresses themselves."""
     names = {}
     for path in chosen:

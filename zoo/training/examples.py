@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from zoo.errors import ZooError
 from zoo.frozen import Frozen, frozen
 
 Message = Mapping[str, Any]  # as `zoo.generation.chat` takes them: "role", "content", perhaps "tool_calls"
@@ -69,11 +71,10 @@ class SentencePair(Example):
     negative: str | None = None
 
 
-KINDS: tuple[type[Example], ...] = (
-    TextExample,
-    Completion,
-    Conversation,
-    Preference,
-    TranslationPair,
-    SentencePair,
-)
+@contextmanager
+def named_errors(example: Example) -> Iterator[None]:
+    """Let a ZooError begin with the file and the line of the example."""
+    try:
+        yield
+    except ZooError as error:
+        raise type(error)(f"{example.origin}: {error}") from error

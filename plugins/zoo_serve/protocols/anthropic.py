@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zoo_serve.endpoint import Endpoint, Event
-from zoo_serve.fields import WHOLE, checked_settings, object_of
+from zoo_serve.fields import WHOLE, object_of
 from zoo_serve.protocols import openai
 from zoo_serve.protocols.anthropic_fields import COUNT_FIELDS, FIELDS, RESPONSE
 from zoo_serve.protocols.conversation import (
@@ -52,7 +52,7 @@ def parse(body: Mapping[str, Any]) -> GenerationRequest:
         tool_choice=_tool_choice(choice),
         parallel_calls=not choice.get("disable_parallel_tool_use"),
         variables=variables_of(values),
-        settings=checked_settings(settings, FIELDS),
+        settings=settings,
         strategy=values.get("strategy"),
         stream=values.get("stream", False),
     )
@@ -165,7 +165,7 @@ def _result(block: Mapping[str, Any], names: Mapping[str, str], where: str) -> M
 def respond(request: GenerationRequest, answer: Answer) -> dict[str, Any]:
     """The response of an answer that is finished, or, before its first part, of one that is not."""
     choice = answer.choices[0]
-    reason, stop = stop_of(request, answer)
+    reason, stop = stop_of(answer)
     return {
         "id": f"msg_{answer.id}",
         "type": "message",
@@ -187,7 +187,7 @@ def block_of(kind: str, value: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": value.id, "name": value.name, "input": value.arguments}
 
 
-def stop_of(request: GenerationRequest, answer: Answer) -> tuple[str | None, str | None]:
+def stop_of(answer: Answer) -> tuple[str | None, str | None]:
     """Why an answer ended, and the stop sequence where one ended it."""
     choice = answer.choices[0]
     if choice.finish_reason == "stop" and choice.stop is not None:
@@ -232,7 +232,7 @@ class MessageStream(PartStream):
 
     def end(self) -> Iterator[Event]:
         yield from self.close()
-        reason, stop = stop_of(self.request, self.answer)
+        reason, stop = stop_of(self.answer)
         ended = {"stop_reason": reason, "stop_sequence": stop}
         yield _event("message_delta", delta=ended, usage=usage(self.answer))
         yield _event("message_stop")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zoo_serve.endpoint import Endpoint, Event
-from zoo_serve.fields import FLAG, TEXT, WHOLE, Field, Fields, checked_settings
+from zoo_serve.fields import FLAG, TEXT, WHOLE, Field, Fields
 from zoo_serve.protocols import openai
 from zoo_serve.requests import Answer, Choice, Delta, GenerationRequest, RequestError, TokenLogprobs
 
@@ -50,7 +50,7 @@ def parse(body: Mapping[str, Any]) -> GenerationRequest:
     return GenerationRequest(
         model=values.get("model"),
         prompts=openai.prompts_of(values, "prompt", MOST_PROMPTS),
-        settings=checked_settings(settings, FIELDS),
+        settings=settings,
         strategy=values.get("strategy"),
         count=values.get("n", 1),
         stream=values.get("stream", False),

@@ -8,7 +8,6 @@ from typing import Any
 
 from zoo.frozen import frozen
 from zoo_serve.endpoint import Endpoint, Event
-from zoo_serve.fields import checked_settings
 from zoo_serve.protocols import openai
 from zoo_serve.protocols.conversation import (
     Message,
@@ -54,7 +53,7 @@ def parse(body: Mapping[str, Any]) -> ResponseRequest:
         tool_choice=choice if isinstance(choice, str) else named_tool(choice["name"]),
         parallel_calls=values.get("parallel_tool_calls", True),
         variables={**effort_variables(values.get("reasoning")), **values.get("chat_template_kwargs", {})},
-        settings=checked_settings(settings, FIELDS),
+        settings=settings,
         strategy=values.get("strategy"),
         stream=values.get("stream", False),
         repeated={name: body[name] for name in REPEATABLE if body.get(name) is not None},

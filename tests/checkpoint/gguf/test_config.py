@@ -170,9 +170,9 @@ def test_but_not_where_rows_stand_in_pairs(tmp_path):
 def test_gemmas_scores_are_scaled_by_the_width_of_a_head_but_in_the_largest():
     from zoo_gemma import score_scale
 
-    assert score_scale(dict(num_hidden_layers=26, head_dim=256), ()) == dict(query_pre_attn_scalar=256)
+    assert score_scale(46)(dict(num_hidden_layers=26, head_dim=256), ()) == dict(query_pre_attn_scalar=256)
     largest = dict(num_hidden_layers=46, head_dim=128, hidden_size=4608, num_attention_heads=32)
-    assert score_scale(largest, ()) == dict(query_pre_attn_scalar=144)
+    assert score_scale(46)(largest, ()) == dict(query_pre_attn_scalar=144)
 
 
 def test_an_unknown_key_is_warned_of_by_name(tmp_path):
