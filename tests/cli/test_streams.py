@@ -137,6 +137,8 @@ def test_ctrl_c_at_any_moment_prints_no_traceback(command):
             timeout=PATIENCE,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
-        messages = [line for line in done.stderr.splitlines() if " · " not in line]  # all but run's statistics
+        messages = [
+            line for line in done.stderr.splitlines() if " · " not in line
+        ]  # all but run's statistics
         assert done.returncode in (0, 130, -signal.SIGINT) and len(messages) <= 1, done.stderr
         assert "Traceback" not in done.stderr

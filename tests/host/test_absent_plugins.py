@@ -116,9 +116,7 @@ def test_a_broken_plugin_is_named_when_it_is_asked_for_by_its_own_name(site, nam
 
 def test_what_no_plugin_has_names_the_plugins_that_are_not_loaded(site):
     site.add("zoo-odd", "odd_plugin", "def broken(:\n")
-    line = (
-        "'hum' is of no architecture that the zoo has; not loaded is the plugin odd_plugin (zoo-odd 1.2), "
-    )
+    line = "'hum' is of no architecture that the zoo has; not loaded is the plugin odd_plugin (zoo-odd 1.2), "
     assert f"{line}which is broken: SyntaxError" in refusal({"model_type": "hum"})
     known = Registry(load_plugins({}))
     with pytest.raises(SourceError, match="unknown architecture 'qqqq'; not loaded is the plugin odd_plugin"):

@@ -4,10 +4,10 @@ import subprocess
 import sys
 
 import pytest
-from zoo.launcher import LAUNCHED, launched, launched_rank, ranks_here
-from zoo.rank_watch.meeting import meeting_point, start_seconds
 
 from zoo.errors import RankError
+from zoo.launcher import LAUNCHED, launched, launched_rank, ranks_here
+from zoo.rank_watch.meeting import meeting_point, start_seconds
 
 
 @pytest.fixture

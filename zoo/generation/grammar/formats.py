@@ -10,7 +10,7 @@ from typing import Any
 from zoo.errors import PromptError
 
 BASE64 = {"pattern": "^(?:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?)$"}
-FORMATS = {
+FORMATS: dict[str, dict[str, Any]] = {
     **{
         name: {"format": name}  # as llguidance knows it; its February has 29 days
         for name in (
