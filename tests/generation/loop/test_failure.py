@@ -9,7 +9,7 @@ import pytest
 import zoo
 from tests.helpers.engine_steps import steps_alone, steps_by_handle
 from zoo.errors import ZooError
-from zoo.generation.loop.batch import DecodeStep
+from zoo.generation.loop.batch_decoder import DecodeStep
 from zoo.generation.loop.engine import Engine
 from zoo.generation.loop.speculative_batch import SpeculativeBatch
 from zoo.testing.generation_checks import same_text

@@ -4,7 +4,7 @@ import pytest
 
 import zoo
 from zoo.errors import PromptError
-from zoo.generation.loop.batch import DecodeStep
+from zoo.generation.loop.batch_decoder import DecodeStep
 from zoo.generation.strategies.beam import batch
 from zoo.loading import Loaded
 from zoo.testing import subject

@@ -10,7 +10,7 @@ from tests.helpers.serving import LONG, PROMPT, alone, serving
 from tests.helpers.waiting import in_background, wait_until
 from zoo.architecture import Strategy, hookimpl
 from zoo.generation import Step
-from zoo.generation.loop.batch import DecodeStep
+from zoo.generation.loop.batch_decoder import DecodeStep
 from zoo.host.registry import default_registry, isolated, using
 from zoo.tokenizer import chat_process
 

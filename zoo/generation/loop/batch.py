@@ -1,7 +1,7 @@
 """The batch: one pass of the model a step gives each of its sequences the next token.
 
 A `Sequence` has one text under way: its prompt, its settings, its sampler, and the steps that its tokens become.
-`DecodeStep` is the pass. Axes: B rows, one a sequence; V vocabulary.
+Axes: B rows, one a sequence; V vocabulary.
 """
 
 from __future__ import annotations
@@ -18,13 +18,10 @@ import mlx.core as mx
 from zoo import runtime
 from zoo.cache import CachePolicy, merged_caches
 from zoo.errors import PromptError, ZooError
+from zoo.generation.loop.batch_decoder import DecodeStep
 from zoo.generation.loop.failure import failure, is_of_sequences
 from zoo.generation.loop.guidance import guidance_of
-from zoo.generation.loop.prompt import (
-    Report,
-    start_token,
-    tokenize_prompt,
-)
+from zoo.generation.loop.prompt import Report, start_token, tokenize_prompt
 from zoo.generation.loop.step import Drafted, PromptRead, Step
 from zoo.generation.loop.text_stream import TextStream
 from zoo.generation.sampling import TokenSampler, sampler_of
@@ -33,7 +30,6 @@ from zoo.generation.settings import Settings
 from zoo.loading import Loaded
 
 if TYPE_CHECKING:
-    from zoo.compiled_step import CompiledStep
     from zoo.generation.speculative import DraftConfig, Drafter
 
 
@@ -153,7 +149,7 @@ def sequence_of(
         ids,
         settings,
         limit,
-        sampler_of(loaded, settings, constraints, guidance_of(loaded, settings, ids, limit, DecodeStep)),
+        sampler_of(loaded, settings, constraints, guidance_of(loaded, settings, ids, limit)),
         TextStream(loaded, limit, settings.stop, settings.stop_tokens),
         start_token(loaded) if loaded.model.translates else None,
         checkpoints,
@@ -161,23 +157,6 @@ def sequence_of(
         drafting,
         loaded.agreed,
     )
-
-
-class DecodeStep:
-    """Runs one more token in each row, by the model's compiled step where it has one."""
-
-    def __init__(self, model: Any) -> None:
-        from zoo.compiled_step import compiled_step
-
-        self._model, self._translates = model, model.translates
-        self._step: CompiledStep | None = compiled_step(model)
-
-    def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:  # (B, 1) -> (B, V)
-        if self._step is not None:
-            return self._step(tokens, cache)
-        if self._translates:
-            return self._model.decode(tokens, None, cache)[:, 0]  # type: ignore[no-any-return]
-        return self._model.head(self._model.backbone(tokens, cache))[:, 0]  # type: ignore[no-any-return]
 
 
 Finished = Callable[[Sequence, list[Any], int, list[int]], None]

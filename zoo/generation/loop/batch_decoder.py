@@ -1,4 +1,4 @@
-"""`BatchDecoder`: a model with its caches, for the strategies whose rows compete for one text.
+"""`DecodeStep`, the pass of one more token, and `BatchDecoder`, a model with its caches, for rows that compete for one text.
 
 Axes: B prompts, H rows that compete, T length, D width, V vocabulary.
 """
@@ -6,24 +6,36 @@ Axes: B prompts, H rows that compete, T length, D width, V vocabulary.
 from __future__ import annotations
 
 from collections import abc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
 from zoo.cache import merged_caches
-from zoo.generation.loop.batch import DecodeStep
-from zoo.generation.loop.prompt import (
-    MOST_RESERVED,
-    OnHidden,
-    Prefill,
-    Report,
-    SourcePrefill,
-    start_token,
-)
+from zoo.generation.loop.prompt import MOST_RESERVED, OnHidden, Prefill, Report, ShortPrefill, start_token
 from zoo.generation.settings import Settings
 from zoo.loading import Loaded
 
+if TYPE_CHECKING:
+    from zoo.compiled_step import CompiledStep
+
 DEFAULT = Settings()
+
+
+class DecodeStep:
+    """Runs one more token in each row, by the model's compiled step where it has one."""
+
+    def __init__(self, model: Any) -> None:
+        from zoo.compiled_step import compiled_step
+
+        self._model, self._translates = model, model.translates
+        self._step: CompiledStep | None = compiled_step(model)
+
+    def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:  # (B, 1) -> (B, V)
+        if self._step is not None:
+            return self._step(tokens, cache)
+        if self._translates:
+            return self._model.decode(tokens, None, cache)[:, 0]  # type: ignore[no-any-return]
+        return self._model.head(self._model.backbone(tokens, cache))[:, 0]  # type: ignore[no-any-return]
 
 
 class BatchDecoder:
@@ -57,13 +69,10 @@ class BatchDecoder:
     def first(self) -> mx.array:
         """The logits of the first new token of each prompt, (B, V)."""
         with self.loaded.adapters.use(self.settings.adapter):
-            return self._first()
-
-    def _first(self) -> mx.array:
-        if self.model.translates:
-            self.cache = self.model.make_cache(self.settings.policy(1 + self.limit))
-            return SourcePrefill(self.model, self.prompts, self.cache, start_token(self.loaded)).advance()
-        return self._read(self.prompts, report=self.report, on_hidden=self.on_hidden)
+            if self.model.translates:
+                self.cache = self.model.make_cache(self.settings.policy(1 + self.limit))
+                return ShortPrefill(self.model, self.prompts, self.cache, start_token(self.loaded)).advance()
+            return self._read(self.prompts, report=self.report, on_hidden=self.on_hidden)
 
     def _read(self, texts: abc.Sequence[abc.Sequence[int]], **options: Any) -> mx.array:
         """Read texts into new caches, a row each: the logits (H, V) of their next tokens."""
@@ -86,20 +95,17 @@ class BatchDecoder:
     def next(self, tokens: mx.array) -> mx.array:
         """The logits after one more token in each row, (H, 1) -> (H, V)."""
         with self.loaded.adapters.use(self.settings.adapter):
-            return self._next(tokens)
-
-    def _next(self, tokens: mx.array) -> mx.array:
-        if self._texts:
-            if any(len(text) in self.model.angles.switches for text in self._texts):
-                self._read(self._texts, following=1)
-            rows: Any = tokens.tolist()
-            self._texts = [text + row for text, row in zip(self._texts, rows, strict=True)]
-        if self.on_hidden is None:
-            return self._forward(tokens, self.cache)
-        hidden = self.model.backbone(tokens, self.cache)  # (H, 1, D)
-        self.on_hidden(self.length, hidden)
-        self.length += 1
-        return self.model.head(hidden[:, -1:])[:, -1]
+            if self._texts:
+                if any(len(text) in self.model.angles.switches for text in self._texts):
+                    self._read(self._texts, following=1)
+                rows: Any = tokens.tolist()
+                self._texts = [text + row for text, row in zip(self._texts, rows, strict=True)]
+            if self.on_hidden is None:
+                return self._forward(tokens, self.cache)
+            hidden = self.model.backbone(tokens, self.cache)  # (H, 1, D)
+            self.on_hidden(self.length, hidden)
+            self.length += 1
+            return self.model.head(hidden[:, -1:])[:, -1]
 
     def select(self, rows: abc.Sequence[int]) -> None:
         """Go on with these rows of the caches, in this order."""

@@ -13,7 +13,7 @@ from zoo import runtime
 from zoo.cache import CachePolicy, merged_caches
 from zoo.errors import PromptError
 from zoo.generation.loop.batch import Prefilled, Sequence, sample
-from zoo.generation.loop.prompt import MOST_RESERVED, Prefill, ShortPrefill, SourcePrefill
+from zoo.generation.loop.prompt import MOST_RESERVED, Prefill, ShortPrefill
 from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.loading import Loaded
 
@@ -60,7 +60,7 @@ class Prefilling:
     ) -> None:
         self.loaded, self.sequences, self.tokens = loaded, sequences, tokens
         self.prompt_cache = prompt_cache
-        self.prompt: Prefill | ShortPrefill | SourcePrefill | None = None
+        self.prompt: Prefill | ShortPrefill | None = None
 
     def advance(self, chunk: int) -> tuple[int, Prefilled | None]:
         """Read one more chunk, of `chunk` tokens unless the settings say how many; sample after the last.
@@ -86,7 +86,7 @@ class Prefilling:
         sampled = None if sequence.drafting is not None else sample(logits, self.sequences)
         return prompt.read - before, Prefilled(self.sequences, prompt.cache, logits, sampled)
 
-    def _begin(self) -> Prefill | ShortPrefill | SourcePrefill:
+    def _begin(self) -> Prefill | ShortPrefill:
         """Make the caches, with what the prompt cache has of the prompts, and what fills them."""
         for each in self.sequences:
             if each.settings.max_time is not None and each.deadline is None:
@@ -100,7 +100,7 @@ class Prefilling:
             )
         )
         if sequence.start is not None:
-            return SourcePrefill(model, ids, model.make_cache(policy), sequence.start)
+            return ShortPrefill(model, ids, model.make_cache(policy), sequence.start)
         if len(ids) == 1:
             return self._begin_alone(sequence, policy)
         caches = []

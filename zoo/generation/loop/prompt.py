@@ -363,38 +363,27 @@ class Prefill:
 
 
 @dataclass
-class SourcePrefill:
-    """Reads the sources of some texts of an encoder-decoder in one pass; their targets begin with the token `start`."""
-
-    model: Any
-    sources: Sequence[Sequence[int]]
-    cache: list[Any]
-    start: int
-    read: int = 0
-
-    def advance(self) -> mx.array:
-        """The logits (B, V) of the first new token of each target."""
-        self.read = sum(map(len, self.sources))
-        tokens, mask = padded(self.sources)  # (B, S)
-        with runtime.eager():
-            memory = self.model.encode(tokens, mask)  # (B, S, D)
-        starts = mx.array([[self.start]] * len(self.sources))
-        return self.model.decode(starts, memory, self.cache, mask)[:, -1]
-
-
-@dataclass
 class ShortPrefill:
-    """Reads some short prompts in one pass, a row each, padded on the left to the longest."""
+    """Reads some short prompts in one pass, a row each, padded on the left to the longest.
+
+    Of an encoder-decoder these are the sources of some texts; the targets begin with the token `start`.
+    """
 
     model: Any
     prompts: Sequence[Sequence[int]]
     cache: list[Any]
+    start: int | None = None
     read: int = 0
 
     def advance(self) -> mx.array:
         """The logits (B, V) of the first new token of each text."""
         self.read = sum(map(len, self.prompts))
-        tokens, mask = padded(self.prompts, left=True)  # (B, T)
+        tokens, mask = padded(self.prompts, left=self.start is None)  # (B, T)
+        if self.start is not None:
+            with runtime.eager():
+                memory = self.model.encode(tokens, mask)  # (B, S, D)
+            starts = mx.array([[self.start]] * len(self.prompts))
+            return self.model.decode(starts, memory, self.cache, mask)[:, -1]  # type: ignore[no-any-return]
         with runtime.eager():
             hidden = self.model.backbone(tokens, self.cache, mask=mask)  # (B, T, D)
         evaluate_caches(self.cache, self.read)

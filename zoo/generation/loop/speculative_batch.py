@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from zoo.generation.loop.batch import DecodeStep, Finished
+from zoo.generation.loop.batch import Finished
+from zoo.generation.loop.batch_decoder import DecodeStep
 from zoo.generation.loop.step import Drafted, Step
 from zoo.generation.prefix_cache.tree import common_prefix
 from zoo.generation.sampling.logits import check_numbers
