@@ -203,8 +203,8 @@ def _engine_settings(model: ServedModel, strategy: Strategy, arguments: Mapping[
     function = strategy.load()
     if function is beam.stream:  # with one beam the engine does the same
         own = {setting.name for setting in strategy.own_settings}
-        given = {name: arguments.get(name) for name, _ in beam.SETTINGS.values()}
-        if beam.beam_config(generation_config_of(model.loaded), given).count > 1:
+        given = {name: arguments.get(name) for name in own}
+        if beam.beam_config(generation_config_of(model.loaded), given).beams > 1:
             return None
         arguments = {name: value for name, value in arguments.items() if name not in own}
     elif function is not autoregressive.stream:

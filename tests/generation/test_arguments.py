@@ -38,7 +38,7 @@ def others(tmp_path_factory):
     ("setting", "value"),
     [
         *(("max_tokens", value) for value in ("3", 2.5, True, 0, -1, 10**30, math.nan, [3])),
-        *(("temperature", value) for value in ("1", math.nan, math.inf, -1, True, [1])),
+        *(("temperature", value) for value in ("1", math.nan, math.inf, -1, True, [1], 10**400, 1e-320)),
         *(("top_k", value) for value in ("2", 2.5, True, -1)),
         *(("top_p", value) for value in ("x", math.nan, 0, 2, True)),
         *(("min_p", value) for value in ("x", math.nan, 2, True)),

@@ -77,13 +77,6 @@ class Setting(Frozen):
             except PromptError as error:
                 raise PluginError(f"setting {self.name}: its default: {error}") from None
 
-    def checked(self, value: Any) -> Any:
-        """The value in this setting's kind; PromptError, naming the setting, for another kind or out of bounds."""
-        if not self.several:
-            return self._check(value)
-        values = value if isinstance(value, list | tuple) else (value,)
-        return tuple(self._check(item) for item in values if item != "")
-
     def parsed(self, text: str) -> Any:
         """The value of a text, "0.5" or "true"; PromptError when it is not of this kind."""
         words = {str(extra).lower(): extra for extra in self.also}
@@ -96,10 +89,16 @@ class Setting(Frozen):
             elif self.kind is tuple:
                 parts = zip(self.items, text.strip("[]").split(","), strict=True)
                 value = tuple(item.parsed(part.strip()) for item, part in parts)
-        return self._check(value)
+        return self.checked(value, single=True)
 
-    def _check(self, value: Any) -> Any:
-        """One value in this setting's kind, numbers of other libraries as Python's."""
+    def checked(self, value: Any, single: bool = False) -> Any:
+        """The value in this setting's kind, numbers of other libraries as Python's; with `single`, one of `several`.
+
+        PromptError, naming the setting, for a value of another kind or out of bounds.
+        """
+        if self.several and not single:
+            values = value if isinstance(value, list | tuple) else (value,)
+            return tuple(self.checked(one, single=True) for one in values if one != "")
         if any(type(value) is type(extra) and value == extra for extra in self.also):
             return value
         converted: Any = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, Literal
 
 from zoo.architecture.setting import HUGE, MOST, Setting, count_setting, number_setting
 from zoo.errors import PromptError
@@ -220,8 +220,28 @@ class Settings(Frozen):
         return CachePolicy.of(reserve=reserve, **{name: getattr(self, name) for name in POLICY})
 
 
-SETTINGS = tuple(
-    Setting(name, **field.metadata) for name, field in Settings.__dataclass_fields__.items() if field.metadata
+@frozen()
+class BeamSettings(Frozen):
+    """The settings of the beam search alone; of these a generation_config.json has some, too."""
+
+    beams: int = _count(1, "Number of beams (1: greedy).", 1, 256)
+    length_penalty: float = _number(1.0, "Above 1 favours longer texts, below 1 shorter ones (1).", 100, -100)
+    early_stopping: bool | Literal["never"] = _declare(
+        False,
+        bool,
+        "Stop when as many texts are finished as there are beams (false).",
+        also=("never",),
+    )
+    beam_groups: int = _count(1, "Number of groups of beams that search for different texts (1).", 1, 256)
+    diversity_penalty: float = _number(
+        0.0, "Subtracted from a token's score for each beam of an earlier group that chose it.", 100
+    )
+    return_sequences: int = _count(1, "Number of texts to return, best first (1).", 1, 256)
+
+
+SETTINGS, BEAM_SEARCH = (
+    tuple(Setting(name, **field.metadata) for name, field in fields.items() if field.metadata)
+    for fields in (Settings.__dataclass_fields__, BeamSettings.__dataclass_fields__)
 )
 SHARED: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
@@ -252,22 +272,3 @@ def _group(settings: Sequence[Setting]) -> dict[str, tuple[Setting, ...]]:
 GROUPS = _group(SETTINGS)
 LIMITS, SAMPLING, PENALTIES, GUIDANCE, CONSTRAINTS, _, PROMPT, CACHE, _ = GROUPS.values()
 POLICY = (*(setting.name for setting in CACHE), "adapter")
-
-# Those of the beam search alone; of these a generation_config.json has some, too.
-BEAM_SEARCH = (
-    count_setting("beams", "Number of beams (1: greedy).", 1, 256),
-    number_setting("length_penalty", "Above 1 favours longer texts, below 1 shorter ones (1).", 100, -100),
-    Setting(
-        "early_stopping",
-        bool,
-        also=("never",),
-        help="Stop when as many texts are finished as there are beams (false).",
-    ),
-    count_setting("beam_groups", "Number of groups of beams that search for different texts (1).", 1, 256),
-    number_setting(
-        "diversity_penalty",
-        "Subtracted from a token's score for each beam of an earlier group that chose it.",
-        100,
-    ),
-    count_setting("return_sequences", "Number of texts to return, best first (1).", 1, 256),
-)

@@ -5,8 +5,8 @@ hints about small models: which corpus trained one, and which words of a prompt 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from zoo.architecture import Corpus
 from zoo.errors import ZooError
@@ -46,15 +46,15 @@ def model_name(loaded: Loaded) -> str:
     return f"{architecture.name}:{preset}" if preset else loaded.name or architecture.name
 
 
-def truncation_notice(settings: Mapping[str, Any], change: str) -> str:
-    """A line about an answer that reached its maximum number of tokens; `change` says how to allow more."""
+def truncation_notice(settings: Iterable[str], change: str) -> str:
+    """A line about an answer with these settings that reached its maximum of tokens; `change` says how to allow more."""
     name = output_constraint(settings)
     return f"(cut: the answer may have no more tokens{f', {INCOMPLETE[name]}' if name else ''}; {change})"
 
 
-def output_constraint(settings: Mapping[str, Any]) -> str | None:
-    """The name of the setting that constrains the whole answer, if one is given."""
-    return next((name for name in INCOMPLETE if settings.get(name) is not None), None)
+def output_constraint(settings: Iterable[str]) -> str | None:
+    """The name of the setting that constrains the whole answer, if one of these settings does."""
+    return next((name for name in settings if name in INCOMPLETE), None)
 
 
 def model_hint(loaded: Loaded) -> str | None:

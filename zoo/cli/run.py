@@ -238,9 +238,9 @@ def answer(
         click.echo(facts([model_name(loaded), *statistics.lines()], columns(sys.stderr)), err=True)
         if hints and sys.stderr.isatty() and not interrupted and (line := prompt_hint(loaded, text)):
             click.echo(line, err=True)
-    unfinished = output_constraint(settings) or (generated.thinking and not generated.text)
+    unfinished = output_constraint([*settings]) or (generated.thinking and not generated.text)
     if reason == "length" and ("max_tokens" not in settings or unfinished):
-        click.echo(truncation_notice(settings, "--max-tokens changes that"), err=True)
+        click.echo(truncation_notice([*settings], "--max-tokens changes that"), err=True)
     if interrupted:
         raise click.Abort  # click ends the line of a KeyboardInterrupt; here it has ended
 

@@ -103,7 +103,7 @@ def resolve_strategy(
         for name, value in settings.items()
         if value is not None and not (isinstance(value, list | tuple) and not value)
     }
-    chosen = registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
+    chosen = registry.strategy(architecture.task, [*given], name=strategy, architecture=architecture)
     if unknown := next((name for name in given if name not in chosen.setting_names), None):
         others = [name for name, other in registry.strategies.items() if unknown in other.setting_names]
         hint = f"; it is a setting of {', '.join(others)}" if others else ""

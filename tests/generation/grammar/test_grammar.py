@@ -70,7 +70,10 @@ def drawn(mask, tokenizer, ends, seed, most=600):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", WITH_BYTES)
+@pytest.mark.parametrize(
+    "kind",
+    [*WITH_BYTES[:2], *(pytest.param(kind, marks=pytest.mark.nightly) for kind in WITH_BYTES[2:])],
+)
 def test_every_text_drawn_is_a_document_of_its_schema(kind):
     tokenizer = tokenizer_of(kind)
     wanted = json_schemas.schemas(300)

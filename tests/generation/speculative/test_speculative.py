@@ -40,10 +40,10 @@ def steps(loaded, prompt, **asked):
 @pytest.mark.parametrize(
     "asked",
     [
-        dict(temperature=1.3, draft_tokens=2),
         dict(temperature=0.8, top_k=3, draft_tokens=4),
-        dict(temperature=1.0, top_p=0.8, draft_tokens=1),
         dict(temperature=1.0, min_p=0.05, prompt_lookup=2),
+        pytest.param(dict(temperature=1.3, draft_tokens=2), marks=pytest.mark.nightly),
+        pytest.param(dict(temperature=1.0, top_p=0.8, draft_tokens=1), marks=pytest.mark.nightly),
     ],
     ids=str,
 )
@@ -170,10 +170,10 @@ def test_a_mask_of_a_grammar_holds_while_drafting():
 @pytest.mark.parametrize(
     "policy",
     [
-        dict(kv_bits=8),
         dict(kv_bits=4, kv_start=12),
         dict(max_kv_size=12, keep=3),
-        dict(max_kv_size=9, kv_bits=8),
+        pytest.param(dict(kv_bits=8), marks=pytest.mark.nightly),
+        pytest.param(dict(max_kv_size=9, kv_bits=8), marks=pytest.mark.nightly),
     ],
     ids=str,
 )

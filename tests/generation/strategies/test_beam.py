@@ -12,7 +12,6 @@ from tests.helpers.tables import GARDEN, Table
 from zoo.cache import CachePolicy, CrossCache, KVCache, WindowCache
 from zoo.errors import PromptError
 from zoo.generation.sampling import LogitsProcessors
-from zoo.generation.sampling.penalties import NoRepeatNgrams, SequenceCompletions
 from zoo.generation.settings import Constraints, Settings, constraints_of
 from zoo.generation.strategies.beam import BeamConfig, BeamSearch, Hypothesis, likeliest, run_searches
 from zoo.loading import Loaded
@@ -93,18 +92,6 @@ def test_hopeless_only_when_enough_have_finished():
     assert not beams.cannot_improve(-9.0, finished, 5, 10)  # −9/5 > −2
     assert not BeamConfig(2, 1.0, "never").cannot_improve(-11.0, finished, 5, 10)  # −11/10 > −2
     assert BeamConfig(2, 1.0, True).cannot_improve(-0.1, finished, 5, 10)
-
-
-def test_runs_that_would_repeat():
-    assert NoRepeatNgrams(3, [1, 2, 3, 1, 2]).completing() == {3}
-    assert NoRepeatNgrams(2, [1, 2, 1]).completing() == {2}
-    assert NoRepeatNgrams(1, [4, 4]).completing() == {4}
-    assert NoRepeatNgrams(3, [1]).completing() == set()
-
-
-def test_words_that_would_be_completed():
-    runs = [(1, 2, 3), (2, 9), (7, 7), (0, 8, 1, 2, 6)]
-    assert SequenceCompletions(runs, [8, 1, 2]).completing() == {3, 9}
 
 
 def left(processors, text, vocab=8):

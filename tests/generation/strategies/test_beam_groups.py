@@ -49,7 +49,9 @@ def by_definition(groups, width, penalty):
 @pytest.mark.parametrize("penalty", [0.2, 1.5])
 def test_each_group_pays_for_what_those_before_it_chose(groups, width, penalty):
     count = groups * width
-    beams = BeamConfig(count, 1.0, "never", groups=groups, diversity=penalty, returned=count)
+    beams = BeamConfig(
+        count, 1.0, "never", beam_groups=groups, diversity_penalty=penalty, return_sequences=count
+    )
     found = searched(beams)
     expected = by_definition(groups, width, penalty)
     assert [text.tokens for text in found] == [tokens for _, tokens in expected]
@@ -58,13 +60,15 @@ def test_each_group_pays_for_what_those_before_it_chose(groups, width, penalty):
 
 def test_groups_find_texts_that_one_search_does_not():
     def first_tokens(**groups):
-        return {text.tokens[0] for text in searched(BeamConfig(2, returned=2, **groups), min_tokens=LIMIT)}
+        return {
+            text.tokens[0] for text in searched(BeamConfig(2, return_sequences=2, **groups), min_tokens=LIMIT)
+        }
 
-    assert len(first_tokens()) < len(first_tokens(groups=2, diversity=5.0)) == 2
+    assert len(first_tokens()) < len(first_tokens(beam_groups=2, diversity_penalty=5.0)) == 2
 
 
 def test_the_texts_come_best_first_and_no_text_twice():
-    found = searched(BeamConfig(4, returned=4, early_stopping="never"))
+    found = searched(BeamConfig(4, return_sequences=4, early_stopping="never"))
     assert [text.score for text in found] == sorted((text.score for text in found), reverse=True)
     assert len({text.tokens for text in found}) == 4
-    assert found[:2] == searched(BeamConfig(4, returned=2, early_stopping="never"))
+    assert found[:2] == searched(BeamConfig(4, return_sequences=2, early_stopping="never"))

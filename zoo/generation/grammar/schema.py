@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -23,9 +23,8 @@ SCHEMAS = frozenset(
 )
 NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions"))
 NAMING = frozenset(("properties", "patternProperties", "required"))
-ANNOTATIONS = frozenset(
-    ("type", "title", "description")
-)  # of the names in propertyNames, which are all strings
+# Of the names in propertyNames, which are all strings.
+ANNOTATIONS = frozenset(("type", "title", "description"))
 
 
 def prepare_schema(schema: Mapping[str, Any] | str | bool) -> str:
@@ -104,11 +103,12 @@ class _Rewriting:
         kept: dict[str, Any] = {}
         added: list[dict[str, Any]] = []
         for keyword, value in schema.items():
-            if keyword in _REWRITTEN:
-                try:
-                    added.append(_REWRITTEN[keyword](self, value, schema))
-                except (AttributeError, KeyError, TypeError):
-                    raise PromptError(f"`json_schema`: {keyword} is malformed") from None
+            try:
+                rewritten = self._rewrite(keyword, value, schema)
+            except (AttributeError, KeyError, TypeError):
+                raise PromptError(f"`json_schema`: {keyword} is malformed") from None
+            if rewritten is not None:
+                added.append(rewritten)
             elif keyword in NAMED and isinstance(value, Mapping):
                 regex = rust_pattern if keyword == "patternProperties" else str
                 kept[keyword] = {regex(name): self.of(inner) for name, inner in value.items()}
@@ -124,31 +124,38 @@ class _Rewriting:
                 kept["allOf"] = [*others, keywords]
         return kept
 
-    def _above(self, value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-        return _strict_bound("minimum", value, schema, 1)
+    def _rewrite(self, keyword: str, value: Any, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The keywords that stand for one which llguidance lacks or reads differently; None for another keyword."""
+        match keyword:
+            case "exclusiveMinimum":
+                return _strict_bound("minimum", value, schema, 1)
+            case "exclusiveMaximum":
+                return _strict_bound("maximum", value, schema, -1)
+            case "pattern":
+                return pattern_keywords(value)
+            case "format":
+                return keywords_of(value)
+            case "contentEncoding" if value == "base64":
+                return BASE64
+            case "contentMediaType" if value != "application/json":  # JSON within a text could be checked
+                return {}
+            case "contentEncoding" | "contentMediaType":
+                raise PromptError(f"`json_schema`: {keyword} {value!r:.60} cannot be held to")
+            case "propertyNames":
+                return self._names(value)
+            case "discriminator" if (
+                "oneOf" in schema and isinstance(value, Mapping) and "propertyName" in value
+            ):
+                # OpenAPI's: a document is read by this property, so that it fits no other schema of the `oneOf`.
+                return {"required": [value["propertyName"]]}
+            case (
+                "discriminator" | "uniqueItems"
+            ):  # a grammar cannot compare items; pydantic's `set` joins equal ones
+                return {}
+        return None
 
-    def _below(self, value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-        return _strict_bound("maximum", value, schema, -1)
-
-    def _pattern(self, value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-        return pattern_keywords(value)
-
-    def _format(self, value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-        return keywords_of(value)
-
-    def _encoding(self, value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-        if value != "base64":
-            raise PromptError(f"`json_schema`: contentEncoding {value!r:.60} cannot be held to")
-        return BASE64
-
-    def _media_type(self, value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """For JSON within a text. Other types say nothing that could be checked."""
-        if value == "application/json":
-            raise PromptError(f"`json_schema`: contentMediaType {value!r} cannot be held to")
-        return {}
-
-    def _names(self, value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Rewrites `propertyNames` as properties or as one pattern; PromptError for other forms."""
+    def _names(self, value: Any) -> dict[str, Any]:
+        """What stands for `propertyNames`: properties, or one pattern; PromptError for other forms."""
         if (reference := re.fullmatch(r"#/(\$defs|definitions)/([^/]+)", value.get("$ref", ""))) is not None:
             value = self.root[reference[1]][reference[2]]
         rules = {keyword: rule for keyword, rule in self.of(value).items() if keyword not in ANNOTATIONS}
@@ -163,25 +170,3 @@ class _Rewriting:
                 "`json_schema`: propertyNames is supported with enum, with pattern, or with lengths alone"
             )
         return {"allOf": [{"patternProperties": {rules["pattern"]: True}, "additionalProperties": False}]}
-
-    def _discriminator(self, value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """OpenAPI's keyword: a document is read by this property, so that it fits no other schema of the `oneOf`."""
-        named = "oneOf" in schema and isinstance(value, Mapping) and "propertyName" in value
-        return {"required": [value["propertyName"]]} if named else {}
-
-    def _unique(self, value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Nothing: a grammar cannot compare items. Equal ones are allowed, which pydantic's `set` joins."""
-        return {}
-
-
-_REWRITTEN: dict[str, Callable[[_Rewriting, Any, Mapping[str, Any]], dict[str, Any]]] = {
-    "exclusiveMinimum": _Rewriting._above,
-    "exclusiveMaximum": _Rewriting._below,
-    "pattern": _Rewriting._pattern,
-    "format": _Rewriting._format,
-    "contentEncoding": _Rewriting._encoding,
-    "contentMediaType": _Rewriting._media_type,
-    "propertyNames": _Rewriting._names,
-    "discriminator": _Rewriting._discriminator,
-    "uniqueItems": _Rewriting._unique,
-}

@@ -42,15 +42,15 @@ def draw_processors(settings: Settings) -> tuple[LogitsProcessor, ...]:
     heat, sigma, k = settings.temperature, settings.top_n_sigma, settings.top_k
     p, least, mass = settings.top_p, settings.min_p, settings.typical_p
     count = settings.min_tokens_to_keep
-    steps: tuple[tuple[bool, str, float, Callable[[mx.array], mx.array]], ...] = (
-        (True, "temperature", heat, lambda logits: logits / heat),
-        (sigma > 0, "top_n_sigma", sigma, keeping(lambda logits: top_n_sigma(logits, sigma), count)),
-        (k > 0, "top_k", k, lambda logits: top_k(logits, max(k, count))),
-        (p < 1, "top_p", p, keeping(lambda logits: top_p(logits, p), count)),
-        (least > 0, "min_p", least, keeping(lambda logits: min_p(logits, least), count)),
-        (mass < 1, "typical_p", mass, lambda logits: typical(logits, mass, count)),
+    steps: tuple[tuple[bool, str, Callable[[mx.array], mx.array]], ...] = (
+        (True, "temperature", lambda logits: logits / heat),
+        (sigma > 0, "top_n_sigma", keeping(lambda logits: top_n_sigma(logits, sigma), count)),
+        (k > 0, "top_k", lambda logits: top_k(logits, max(k, count))),
+        (p < 1, "top_p", keeping(lambda logits: top_p(logits, p), count)),
+        (least > 0, "min_p", keeping(lambda logits: min_p(logits, least), count)),
+        (mass < 1, "typical_p", lambda logits: typical(logits, mass, count)),
     )
-    return tuple(LogitsProcessor(name, value, function) for asked, name, value, function in steps if asked)
+    return tuple(LogitsProcessor(name, function) for asked, name, function in steps if asked)
 
 
 def keeping(narrow: Callable[[mx.array], mx.array], count: int) -> Callable[[mx.array], mx.array]:
@@ -325,13 +325,12 @@ class TokenSampler:
             least, exempt, count = settings.xtc_threshold, self._exempt, settings.min_tokens_to_keep
             yield LogitsProcessor(
                 "xtc_probability",
-                chance,
                 lambda logits: xtc(logits, chance, least, key=self._coin, exempt=exempt, count=count),
             )
         for each in self.filters:
-            yield LogitsProcessor(each.name, None, each)
+            yield LogitsProcessor(each.name, each)
         if self._mirostat is not None:
-            yield LogitsProcessor("mirostat", settings.mirostat, self._mirostat)
+            yield LogitsProcessor("mirostat", self._mirostat)
 
     def _follow(self, token: mx.array) -> None:
         """What the next choice needs of a token (1,), evaluated or not."""

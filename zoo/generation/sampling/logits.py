@@ -116,10 +116,9 @@ def keep_only(logits: mx.array, tokens: Sequence[int]) -> mx.array:
 
 
 class LogitsProcessor(NamedTuple):
-    """A step of the chain: logits (…, V) to logits (…, V). `name` and `value` are those of the setting that asks for it."""
+    """A step of the chain: logits (…, V) to logits (…, V). `name` is that of the setting that asks for it."""
 
     name: str
-    value: float | None
     function: Callable[[mx.array], mx.array]
 
 
@@ -127,17 +126,16 @@ class LogitsStage(NamedTuple):
     """The logits (…, V), float32, after a step of the chain; the first, "model", has the model's own."""
 
     name: str
-    value: float | None
     logits: mx.array
 
 
 def stages_of(logits: mx.array, processors: Iterable[LogitsProcessor]) -> Iterator[LogitsStage]:
     """The chain of `processors` from the logits (…, V) on: tokens are chosen by the last stage."""
     logits = logits.astype(mx.float32)
-    yield LogitsStage("model", None, logits)
-    for name, value, function in processors:
+    yield LogitsStage("model", logits)
+    for name, function in processors:
         logits = function(logits)
-        yield LogitsStage(name, value, logits)
+        yield LogitsStage(name, logits)
 
 
 # Called with each choice of a sequence: its stages, (…, V), and the tokens that were chosen by the last of them, (…).

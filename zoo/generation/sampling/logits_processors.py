@@ -185,17 +185,17 @@ class LogitsProcessors:
         """
         settings = self.settings
         if self._guidance is not None:
-            yield LogitsProcessor("guidance_scale", settings.guidance_scale, self._guidance)
+            yield LogitsProcessor("guidance_scale", self._guidance)
         if settings.logit_bias:
             ids, values = zip(*settings.logit_bias.items(), strict=True)
             bias = mx.zeros(self.vocab).at[mx.array(ids)].add(mx.array(values))
-            yield LogitsProcessor("logit_bias", None, lambda logits: logits + bias)
+            yield LogitsProcessor("logit_bias", lambda logits: logits + bias)
         if (again := settings.repetition_penalty) != 1:
             inside = [token for token in tokens if token < self.vocab]
             recent = Counts(self.vocab, inside, settings.repetition_context_size)
             self._counts.append(recent)
             yield LogitsProcessor(
-                "repetition_penalty", again, lambda logits: repetition(logits, recent.array > 0, again)
+                "repetition_penalty", lambda logits: repetition(logits, recent.array > 0, again)
             )
         present, often = settings.presence_penalty, settings.frequency_penalty
         if present or often:
@@ -203,47 +203,46 @@ class LogitsProcessors:
             self._counts.append(generated)
         if present:
             yield LogitsProcessor(
-                "presence_penalty", present, lambda logits: presence(logits, generated.array, present)
+                "presence_penalty", lambda logits: presence(logits, generated.array, present)
             )
         if often:
             yield LogitsProcessor(
-                "frequency_penalty", often, lambda logits: frequency(logits, generated.array, often)
+                "frequency_penalty", lambda logits: frequency(logits, generated.array, often)
             )
         if multiplier := settings.dry_multiplier:
             dry = Dry(
                 multiplier, settings.dry_base, settings.dry_allowed_length, self.strings.breakers, tokens
             )
-            yield LogitsProcessor("dry_multiplier", multiplier, dry)
+            yield LogitsProcessor("dry_multiplier", dry)
 
     def _removals(self, tokens: Sequence[int]) -> Iterator[LogitsProcessor]:
         """The processors for banned sequences, for the number of tokens, custom ones, and for a grammar."""
         settings, constraints = self.settings, self.constraints
         if self.strings.banned:
-            yield LogitsProcessor("banned", None, BannedSequences(self.vocab, self.strings.banned, tokens))
+            yield LogitsProcessor("banned", BannedSequences(self.vocab, self.strings.banned, tokens))
         if size := settings.no_repeat_ngram_size:
-            yield LogitsProcessor("no_repeat_ngram_size", size, NoRepeatNgrams(size, tokens))
+            yield LogitsProcessor("no_repeat_ngram_size", NoRepeatNgrams(size, tokens))
         if banned := constraints.banned:
-            yield LogitsProcessor(CHECKPOINT, None, BannedSequences(self.vocab, banned, tokens))
+            yield LogitsProcessor(CHECKPOINT, BannedSequences(self.vocab, banned, tokens))
         if constraints.min_tokens or constraints.min_length:
             name = "min_tokens" if settings.min_tokens else CHECKPOINT
-            yield LogitsProcessor(name, settings.min_tokens or None, self._long_enough)
+            yield LogitsProcessor(name, self._long_enough)
         if constraints.first_token is not None or constraints.last_tokens or constraints.suppressed_first:
             name = "target_language" if settings.target_language else CHECKPOINT
-            yield LogitsProcessor(name, None, self._forced)
+            yield LogitsProcessor(name, self._forced)
         if (growth := settings.exponential_decay_length_penalty) is not None:
             ends = tuple(constraints.eos_ids)
             yield LogitsProcessor(
                 "exponential_decay_length_penalty",
-                growth[1],
                 lambda logits: exponential_decay(logits, ends, *growth, self.count),
             )
         for function in self._custom:
-            yield LogitsProcessor(function.name, None, CustomProcessor(function, tokens))
+            yield LogitsProcessor(function.name, CustomProcessor(function, tokens))
         if (mask := self.mask) is not None:
             from zoo.generation.grammar.token_mask import apply_mask
 
             name = next((name for name in ONE_OF if getattr(settings, name) is not None), "grammar")
-            yield LogitsProcessor(name, None, lambda logits: apply_mask(logits, mask.allowed()))
+            yield LogitsProcessor(name, lambda logits: apply_mask(logits, mask.allowed()))
 
     def _long_enough(self, logits: mx.array) -> mx.array:
         """The logits without end tokens while the text is too short, unless a grammar allows nothing else."""

@@ -93,7 +93,7 @@ class DraftSampler:
         logits = match_vocab(logits.astype(mx.float32), self.vocab)
         if not self.processors:
             return mx.argmax(logits, axis=-1), None
-        *_, (_, _, logits) = stages_of(logits, self.processors)
+        *_, (_, logits) = stages_of(logits, self.processors)
         self._key, use = mx.random.split(self._key)
         return mx.random.categorical(logits, key=use), mx.softmax(logits, axis=-1)
 

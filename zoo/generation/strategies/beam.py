@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
-from zoo.architecture.settings import BEAM_SEARCH, CACHE, PROMPT
+from zoo.architecture.settings import BEAM_SEARCH, CACHE, PROMPT, BeamSettings
 from zoo.errors import PromptError
+from zoo.frozen import frozen
 from zoo.generation.loop.batch_decoder import BatchDecoder
 from zoo.generation.loop.engine import Engine, run_prompts
 from zoo.generation.loop.prompt import BATCH, Report, each_prompt, in_batches, tokenize_prompt
@@ -60,15 +61,15 @@ def batch(
     PromptError, before anything runs, for a setting or a prompt that cannot be, with the prompt's index.
     """
     report: Report | None = given.pop("report", None)
-    own = {name: given.pop(name, None) for name in (name for name, _ in SETTINGS.values())}
+    own = {setting.name: given.pop(setting.name, None) for setting in BEAM_SEARCH}
     settings = settings_for(loaded, given)
     samples: int = (settings.temperature and own.pop("return_sequences")) or 1
-    beams = beam_config(generation_config_of(loaded), own)
+    config = beam_config(generation_config_of(loaded), own)
     check_prefill(loaded, settings)
-    if beams.count == 1 and samples > 1:
+    if config.beams == 1 and samples > 1:
         streams = [best_of.stream(loaded, p, best_of=samples, report=report, **given) for p in prompts]
         return ((index, step) for index, steps in enumerate(streams) for step in steps)
-    if beams.count == 1:
+    if config.beams == 1:
         return run_prompts(Engine(loaded, rows=batch_size), prompts, settings, report=report)
     if settings.temperature:
         raise PromptError(
@@ -88,7 +89,7 @@ def batch(
             most = max(constraints.max_tokens for _, constraints in group)
             decoder = BatchDecoder(loaded, [ids for ids, _ in group], most, settings, report=report)
             searches = [
-                BeamSearch(processors_of(loaded, settings, constraints), beams) for _, constraints in group
+                BeamSearch(processors_of(loaded, settings, constraints), config) for _, constraints in group
             ]
             for place in run_searches(decoder, searches):
                 search = searches[place]
@@ -102,40 +103,32 @@ def batch(
     return run()
 
 
-# The settings of a search, by their names in `BeamConfig`: what a caller calls them, and the keys of generation_config.json.
-SETTINGS = {
-    "count": ("beams", "num_beams"),
-    "length_penalty": ("length_penalty", "length_penalty"),
-    "early_stopping": ("early_stopping", "early_stopping"),
-    "groups": ("beam_groups", "num_beam_groups"),
-    "diversity": ("diversity_penalty", "diversity_penalty"),
-    "returned": ("return_sequences", "num_return_sequences"),
-}
-DECLARED = {setting.name: setting for setting in BEAM_SEARCH}
+# The keys of generation_config.json for the settings that it calls otherwise.
+KEYS = {"beams": "num_beams", "beam_groups": "num_beam_groups", "return_sequences": "num_return_sequences"}
 
 
 def beam_config(values: Mapping[str, Any], given: Mapping[str, Any]) -> BeamConfig:
-    """The configuration of a search: what is `given` by settings' names, else what the generation config `values` say.
+    """The configuration of a search: the settings that are `given`, else what the generation config `values` say.
 
     PromptError for settings that do not go together; with one beam, for any that a search alone has a use for.
     """
     given = {name: value for name, value in given.items() if value is not None}
-    asked = {}
-    for field, (name, key) in SETTINGS.items():
-        if name in given:
-            asked[field] = given[name]
-        elif values.get(key) is not None:
-            asked[field] = check_key(key, DECLARED[name], values[key])
-    if asked.get("count", 1) == 1:
-        for field, (name, _) in SETTINGS.items():
-            if name in given and given[name] != getattr(BeamConfig(), field):
-                or_sampled = ", or a `temperature` above 0" if field == "returned" else ""
-                raise PromptError(f"`{name}` needs several `beams`{or_sampled}")
-        return BeamConfig()
-    if "return_sequences" not in given and "returned" in asked:
-        asked["returned"] = min(asked["returned"], asked["count"])  # those of fewer beams than the file has
-    if "diversity_penalty" not in given and asked.get("groups", 1) == 1:
-        asked.pop("diversity", None)
+    asked = dict(given)
+    for setting in BEAM_SEARCH:
+        key = KEYS.get(setting.name, setting.name)
+        if setting.name not in given and values.get(key) is not None:
+            asked[setting.name] = check_key(key, setting, values[key])
+    if asked.get("beams", 1) == 1:
+        neutral = BeamConfig()
+        if other := next((name for name, value in given.items() if value != getattr(neutral, name)), None):
+            or_sampled = ", or a `temperature` above 0" if other == "return_sequences" else ""
+            raise PromptError(f"`{other}` needs several `beams`{or_sampled}")
+        return neutral
+    if "return_sequences" not in given and "return_sequences" in asked:
+        # Those of fewer beams than the file has.
+        asked["return_sequences"] = min(asked["return_sequences"], asked["beams"])
+    if "diversity_penalty" not in given and asked.get("beam_groups", 1) == 1:
+        asked.pop("diversity_penalty", None)
     return BeamConfig(**asked)
 
 
@@ -147,48 +140,41 @@ def _found(loaded: Loaded, search: BeamSearch, settings: Settings) -> Iterator[S
         list(TextStream(loaded, limit, settings.stop, settings.stop_tokens).steps(text.tokens))
         for text in found
     ]
-    if search.beams.returned > 1:
+    if search.config.return_sequences > 1:
         for text, steps in zip(found, answers, strict=True):
             yield Step(None, "", candidate=candidate(steps, text.score))
     yield from answers[0]
 
 
-@dataclass(frozen=True)
-class BeamConfig:
+@frozen()
+class BeamConfig(BeamSettings):
     """How a beam search scores and stops. The score of a finished hypothesis is Σ log p / length ** `length_penalty`.
 
-    `early_stopping` True ends the search once there are `count` finished ones; False, once the best running one
+    `early_stopping` True ends the search once there are as many finished ones as `beams`; False, once the best running one
     would not beat the worst of them at its present length; "never", at the length that favours it most.
 
-    Of several `groups` each searches with its share of the beams, one after the other at every step; `diversity` is
-    taken from a token's log-probability for each hypothesis of the groups before that has just chosen it (Vijayakumar
-    et al., 2016, equation 5, with the Hamming diversity). `returned` texts are found, the best of all groups.
-    PromptError for values that do not go together.
+    Of several `beam_groups` each searches with its share of the beams, one after the other at every step;
+    `diversity_penalty` is taken from a token's log-probability for each hypothesis of the groups before that has just
+    chosen it (Vijayakumar et al., 2016, equation 5, with the Hamming diversity). `return_sequences` texts are found, the
+    best of all groups. PromptError for values that do not go together.
     """
 
-    count: int = 1
-    length_penalty: float = 1.0
-    early_stopping: bool | Literal["never"] = False
-    groups: int = 1
-    diversity: float = 0.0
-    returned: int = 1
-
     def __post_init__(self) -> None:
-        if self.count % self.groups:
-            raise PromptError(f"`beam_groups` must divide the {self.count} `beams`, got {self.groups}")
-        if self.groups > 1 and not self.diversity:
+        if self.beams % self.beam_groups:
+            raise PromptError(f"`beam_groups` must divide the {self.beams} `beams`, got {self.beam_groups}")
+        if self.beam_groups > 1 and not self.diversity_penalty:
             raise PromptError("`beam_groups` needs a `diversity_penalty` above 0: all groups find the same")
-        if self.groups == 1 and self.diversity:
+        if self.beam_groups == 1 and self.diversity_penalty:
             raise PromptError("`diversity_penalty` needs several `beam_groups`")
-        if self.returned > self.count:
+        if self.return_sequences > self.beams:
             raise PromptError(
-                f"`return_sequences` must lie in 1..{self.count}, the number of `beams`, got {self.returned}"
+                f"`return_sequences` must lie in 1..{self.beams}, the number of `beams`, got {self.return_sequences}"
             )
 
     @property
     def width(self) -> int:
         """How many hypotheses run in a group."""
-        return self.count // self.groups
+        return self.beams // self.beam_groups
 
     def score(self, total: float, length: int) -> float:
         """The score of a hypothesis of `length` tokens whose log-probabilities sum to `total`."""
@@ -229,12 +215,12 @@ class BeamSearch:
     end among the first n are finished, and the first n of the others run on.
     """
 
-    def __init__(self, processors: LogitsProcessors, beams: BeamConfig) -> None:
-        self.processors, self.constraints, self.beams = processors, processors.constraints, beams
-        self.groups = [BeamGroup() for _ in range(beams.groups)]
+    def __init__(self, processors: LogitsProcessors, config: BeamConfig) -> None:
+        self.processors, self.constraints, self.config = processors, processors.constraints, config
+        self.groups = [BeamGroup() for _ in range(config.beam_groups)]
         self.length = 0  # tokens of each running hypothesis
         self.width = 1  # rows that the next step has
-        self._candidates = max(2, 1 + len(self.constraints.eos_ids)) * beams.width
+        self._candidates = max(2, 1 + len(self.constraints.eos_ids)) * config.width
 
     @property
     def done(self) -> bool:
@@ -255,7 +241,7 @@ class BeamSearch:
         """The hypotheses to return, best first; unfinished ones only where none finished."""
         finished = [hypothesis for group in self.groups for hypothesis in group.finished]
         unfinished = [hypothesis for group in self.groups for hypothesis in group.running]
-        return sorted(finished or unfinished, key=lambda h: -h.score)[: self.beams.returned]
+        return sorted(finished or unfinished, key=lambda h: -h.score)[: self.config.return_sequences]
 
     def advance(self, logprobs: mx.array) -> list[int]:  # (H, V) of the rows
         """Take the log-probabilities of the next token in each row; return the rows that continue, in order."""
@@ -280,23 +266,23 @@ class BeamSearch:
         self, group: BeamGroup, ranked: Sequence[tuple[int, int, float]]
     ) -> list[tuple[int, Hypothesis]]:
         """The likeliest continuations of a group that do not end, each with its row. The group may be done with them."""
-        beams, constraints = self.beams, self.constraints
+        config, constraints = self.config, self.constraints
         last = self.length == constraints.max_tokens
         continued: list[tuple[int, Hypothesis]] = []
         for rank, (row, token, score) in enumerate(ranked):
             tokens = (*group.running[row].tokens, token)
             if token not in constraints.eos_ids:
                 continued.append((group.rows[row], Hypothesis(tokens, score)))
-            if (last or token in constraints.eos_ids) and rank < beams.width:
-                group.finished.append(Hypothesis(tokens, beams.score(score, self.length)))
-        group.finished = sorted(group.finished, key=lambda hypothesis: -hypothesis.score)[: beams.width]
-        continued = continued[: beams.width]
+            if (last or token in constraints.eos_ids) and rank < config.width:
+                group.finished.append(Hypothesis(tokens, config.score(score, self.length)))
+        group.finished = sorted(group.finished, key=lambda hypothesis: -hypothesis.score)[: config.width]
+        continued = continued[: config.width]
         if last or not continued:
             group.done = True
         else:
             # With several groups transformers takes the best candidate, even one that has just ended.
-            best = ranked[0][2] if beams.groups > 1 else continued[0][1].score
-            group.done = beams.cannot_improve(best, group.finished, self.length, constraints.max_tokens)
+            best = ranked[0][2] if config.beam_groups > 1 else continued[0][1].score
+            group.done = config.cannot_improve(best, group.finished, self.length, constraints.max_tokens)
         return continued
 
     def _scores(self, group: BeamGroup, logprobs: mx.array, chosen: Sequence[int]) -> np.ndarray:
@@ -304,7 +290,7 @@ class BeamSearch:
         scores = logprobs if len(group.rows) == self.width else logprobs[mx.array(group.rows)]
         if chosen:
             counts = np.bincount(chosen, minlength=scores.shape[-1]).astype(np.float32)
-            scores = scores - self.beams.diversity * mx.array(counts)
+            scores = scores - self.config.diversity_penalty * mx.array(counts)
         if self.processors.looks_back:
             processed = [
                 self.processors.after(hypothesis.tokens)(scores[row : row + 1])

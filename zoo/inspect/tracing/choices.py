@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -91,8 +92,8 @@ class Choice(Frozen):
     stages: tuple[ChoiceStage, ...]
 
 
-def choice_of(token: int, stages: Sequence[LogitsStage], count: int) -> Choice:
-    """How `token` was chosen. `stages` have logits (1, V); the `count` likeliest of the first and the last are candidates."""
+def choice_of(token: int, stages: Sequence[LogitsStage], settings: Settings, count: int) -> Choice:
+    """How `token` was chosen by `settings`. `stages` have logits (1, V); the `count` likeliest of the first and the last are candidates."""
     row, last = (np.array(stage.logits[0]) for stage in (stages[0], stages[-1]))
     order = np.argsort(-row, kind="stable")
     likeliest = [id for id in np.argsort(-last, kind="stable")[:count] if last[id] > -np.inf]
@@ -110,7 +111,7 @@ def choice_of(token: int, stages: Sequence[LogitsStage], count: int) -> Choice:
         rest_logits=tuple(mean for mean, _ in rest),
         rest_counts=tuple(number for _, number in rest),
         shown=shown,
-        stages=tuple(_stage(stage, shown) for stage in stages),
+        stages=tuple(_stage(stage, settings, shown) for stage in stages),
     )
 
 
@@ -126,8 +127,11 @@ def _grouped(logits: np.ndarray, groups: int = 64) -> list[tuple[float, int]]:
     return [(float(sums[g] / counts[g]), int(counts[g])) for g in range(groups)[::-1] if counts[g]]
 
 
-def _stage(stage: LogitsStage, shown: Sequence[int]) -> ChoiceStage:
+def _stage(stage: LogitsStage, settings: Settings, shown: Sequence[int]) -> ChoiceStage:
     probabilities = np.array(mx.softmax(stage.logits[0], axis=-1))
     kept = int((np.array(stage.logits[0]) > -np.inf).sum())
-    value = None if stage.value is None else float(stage.value)
-    return ChoiceStage(stage.name, value, kept, tuple(float(probabilities[id]) for id in shown))
+    value: Any = getattr(settings, stage.name, None)
+    if stage.name == "exponential_decay_length_penalty":
+        _, value = value
+    number = float(value) if isinstance(value, int | float) else None
+    return ChoiceStage(stage.name, number, kept, tuple(float(probabilities[id]) for id in shown))

@@ -204,8 +204,10 @@ class Trace(Mapping[str, np.ndarray]):
         drawn from the last. Empty if the tokens were not chosen one by one.
         """
         found = self.chosen.one_by_one(self.tokens)
-        choices = [] if found is None else found.choices[: len(self.tokens)]
-        return [choice_of(int(token.item()), stages, count) for stages, token in choices]
+        if found is None:
+            return []
+        choices = found.choices[: len(self.tokens)]
+        return [choice_of(int(token.item()), stages, found.settings, count) for stages, token in choices]
 
     @property
     def settings(self) -> Settings | None:
