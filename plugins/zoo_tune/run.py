@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -10,12 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import mlx.core as mx
-import mlx.nn as nn
 from mlx.utils import tree_flatten
 
 from zoo import runtime
 from zoo.checkpoint.adapter import CONFIG
+from zoo.checkpoint.digest import digest
 from zoo.errors import ZooError, warn
 from zoo.loading import Loaded, load
 from zoo.recipe import Model, learned_context
@@ -48,7 +46,6 @@ LENGTH = 2048  # tokens of an example at most, unless another length is asked fo
 BATCH = 4
 Batches = ExampleBatches | CorpusBatches
 MEASURED = 4  # times at least that the held-out loss is measured, after the first
-SAMPLED = 64  # numbers of a parameter, about, that a fingerprint is made of
 RATES = {"lora": 1e-4, "dora": 1e-4, "full": 1e-5}  # peak learning rates
 
 
@@ -104,7 +101,7 @@ def tune_folder(
             settings = resumed(out, state, settings, examples)
         callbacks.phase("loading the model")
         loaded = load(source, **how)
-        about = {"source": str(source), "source_sha256": fingerprint(loaded.model)}
+        about = {"source": str(source), "source_sha256": digest(loaded.folder)}
         if state is not None and state.record["settings"].get("source_sha256") != about["source_sha256"]:
             raise ZooError(f"{source}: is not the model that the run in {out} was started with")
         callbacks.phase("encoding the data")
@@ -241,15 +238,6 @@ def resumed(out: Path, state: State, settings: TuneSettings, data: Data) -> Tune
             raise ZooError(f"{out}: its run was made with another `{name}`; only `steps` may change")
     run_folder.check_unfinished(out, state, goes_on.steps)
     return replace(settings, training=vars(goes_on))
-
-
-def fingerprint(model: nn.Module) -> str:
-    """A SHA-256 of some numbers of each parameter: another model has another, wherever it lies."""
-    hashed = hashlib.sha256()
-    for path, array in sorted(tree_flatten(model.parameters())):
-        some = mx.contiguous(array.reshape(-1)[:: array.size // SAMPLED + 1])
-        hashed.update(f"{path} {array.shape}".encode() + bytes(memoryview(some.view(mx.uint8))))
-    return hashed.hexdigest()
 
 
 def _choices(settings: TuneSettings) -> dict[str, Any]:

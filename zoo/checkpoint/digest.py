@@ -1,4 +1,4 @@
-"""A cheap digest of a checkpoint, by which the ranks of a run compare theirs."""
+"""A cheap digest of a checkpoint, by which the ranks of a run compare theirs, and a tuning run knows its source again."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ SUFFIXES = (".safetensors", ".gguf", ".json", ".model", ".txt", ".jinja")
 
 
 def digest(path: Path) -> str:
-    """A digest of a folder's weight, config and tokenizer files, or of one file: of names, sizes and contents.
+    """The SHA-256 of a folder's weight, config and tokenizer files, or of one file: of names, sizes and contents.
 
     Of a file longer than `WHOLE` bytes, the first `WHOLE` bytes and blocks throughout the rest are read, the last one
     included: a model that was trained further has another digest, one in which a single tensor was changed may not.
     CheckpointError for a file that cannot be read.
     """
-    from hashlib import blake2b
+    from hashlib import sha256
 
     try:
         names = sorted(os.listdir(path)) if path.is_dir() else [path.name]
         folder = path if path.is_dir() else path.parent
-        found = blake2b(digest_size=8)
+        found = sha256()
         for name in names:
             file = file_in_folder(folder, name) if name.endswith(SUFFIXES) else None
             if file is not None:
