@@ -230,7 +230,7 @@ FAULTS = [
     ),
     (
         "transformer",
-        "cached_translation_equals_full_forward",
+        "cached_decode_equals_full_forward",
         model(moved_when_translating),
         "logits: largest",
     ),
@@ -240,7 +240,7 @@ FAULTS = [
         model(without_memory_mask),
         "padded on the right",
     ),
-    ("transformer", "later_target_changes_no_earlier_logit", causal_translator, "before the changed token"),
+    ("transformer", "later_token_changes_no_earlier_logit", causal_translator, "before the changed token"),
     (
         "transformer",
         "every_source_token_reaches_every_logit",

@@ -63,11 +63,11 @@ APPLIES: dict[Callable[[Subject], None], Callable[[Subject], bool]] = {
     model_checks.model_runs: lambda s: True,
     model_checks.parameters_equal_the_recipes: lambda s: True,
     model_checks.base_is_an_architecture: lambda s: s.architecture.base is not None,
-    model_checks.cached_decode_equals_full_forward: subjects.is_causal,
+    model_checks.cached_decode_equals_full_forward: subjects.sees_no_later_token,
     model_checks.chunked_prefill_equals_whole: subjects.is_causal,
     model_checks.padded_row_equals_the_row_alone: lambda s: subjects.decodes(s) and "left" in s.model.padding,
     model_checks.padded_text_equals_the_text_alone: lambda s: not s.model.decodes,  # an encoder
-    model_checks.later_token_changes_no_earlier_logit: subjects.is_causal,
+    model_checks.later_token_changes_no_earlier_logit: subjects.sees_no_later_token,
     model_checks.later_token_changes_earlier_logits: lambda s: s.architecture.causality == "full",
     model_checks.prefix_is_free_within_and_causal_after: lambda s: (
         subjects.decodes(s) and s.architecture.causality == "prefix"
@@ -90,9 +90,7 @@ APPLIES: dict[Callable[[Subject], None], Callable[[Subject], bool]] = {
         subjects.writes(s) and compiled_step(s.model) is not None
     ),
     generation_checks.strategies_end_as_they_must: lambda s: bool(generation_checks.strategies_of(s)),
-    model_checks.cached_translation_equals_full_forward: subjects.translates,
     model_checks.padded_source_equals_the_source_alone: subjects.translates,
-    model_checks.later_target_changes_no_earlier_logit: subjects.translates,
     model_checks.every_source_token_reaches_every_logit: subjects.translates,
     model_checks.selected_rows_go_on_as_they_were: subjects.translates,
     model_checks.greedy_translation_follows_the_full_forward: subjects.translates,
@@ -112,7 +110,7 @@ APPLIES: dict[Callable[[Subject], None], Callable[[Subject], bool]] = {
     tuning_checks.lora_of_a_quantized_model_learns_and_is_kept: lambda s: (
         tuning_checks.is_tuned(s) and subjects.can_be_quantized(s)
     ),
-    traces.cached_values_equal_the_full_forwards: lambda s: subjects.is_causal(s) or subjects.translates(s),
+    traces.cached_values_equal_the_full_forwards: subjects.sees_no_later_token,
 }
 CHECKS = tuple(Check.of(function, applies) for function, applies in APPLIES.items())
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +23,22 @@ from mlx.utils import tree_flatten
 from zoo.blocks.decoder import Decoder
 from zoo.blocks.encoder_decoder import Encoder, EncoderDecoder
 from zoo.blocks.model import modules_of
-from zoo.checkpoint.convert import save
-from zoo.checkpoint.parameters import parameters_of, quantize
+from zoo.checkpoint.parameters import parameters_of
 from zoo.generation import generate
 from zoo.host.plugins import FIRST_PARTY
 from zoo.inspect.tracing.probe import set_class
-from zoo.loading import load
 from zoo.testing.cache_checks import logits_in_pieces
 from zoo.testing.subjects import (
-    QUANTIZATION,
     Subject,
     answer,
     check_greedy,
+    load_model,
     loaded_of,
-    quantizes,
+    packed_model,
     same,
     same_on_average,
+    save_model,
+    translates,
     weights_in,
 )
 
@@ -71,9 +72,10 @@ def base_is_an_architecture(subject: Subject) -> None:
 
 def cached_decode_equals_full_forward(subject: Subject) -> None:
     """Decoding from the cache must equal reading the longer prompt."""
-    length = subject.tokens.shape[1]
-    found = logits_in_pieces(subject, subject.tokens, range(length // 2, length))
-    same(found, subject.model(subject.tokens), "logits")
+    source, texts, logits = written(subject)
+    length = texts.shape[1]
+    found = logits_in_pieces(subject, texts, range(length // 2, length), source=source)
+    same(found, logits(texts), "logits")
 
 
 def chunked_prefill_equals_whole(subject: Subject) -> None:
@@ -109,9 +111,9 @@ def padded_text_equals_the_text_alone(subject: Subject) -> None:
 
 def later_token_changes_no_earlier_logit(subject: Subject) -> None:
     """A model trained to predict the next token must not see it."""
-    position = subject.tokens.shape[1] // 2
-    before = subject.model(subject.tokens)
-    after = subject.model(replaced(subject.tokens, position, subject.vocab))
+    _, texts, logits = written(subject)
+    position = texts.shape[1] // 2
+    before, after = logits(texts), logits(replaced(texts, position, subject.vocab))
     same(after[:, :position], before[:, :position], f"logits before the changed token {position}", 1e-6)
     moved = mx.abs(after[:, position:] - before[:, position:]).max().item()
     assert moved > 0, f"changing token {position} changed no logit at or after it"
@@ -140,6 +142,19 @@ def prefix_is_free_within_and_causal_after(subject: Subject) -> None:
     same(found, before, "logits with a cache")
 
 
+def pairs_of(subject: Subject) -> tuple[mx.array, mx.array]:
+    """A batch of sources (B, S) and one of targets (B, T)."""
+    return subject.tokens, subject.tokens[:, ::-1][:, : subject.tokens.shape[1] - 5]
+
+
+def written(subject: Subject) -> tuple[mx.array | None, mx.array, Callable[[mx.array], mx.array]]:
+    """Texts (B, T) such as the model writes, the function to their logits (B, T, V), and, first, what they translate (B, S)."""
+    if not translates(subject):
+        return None, subject.tokens, subject.model
+    source, target = pairs_of(subject)
+    return source, target, partial(subject.model, source)
+
+
 def replaced(texts: mx.array, position: int, vocab: int) -> mx.array:
     """The texts with the token at `position` replaced by the next id."""
     return mx.where(mx.arange(texts.shape[1]) == position, (texts + 1) % vocab, texts)
@@ -147,17 +162,20 @@ def replaced(texts: mx.array, position: int, vocab: int) -> mx.array:
 
 def saved_and_loaded_is_identical(subject: Subject) -> None:
     """A model that is saved and loaded must be the same."""
-    with tempfile.TemporaryDirectory() as folder:
-        loaded = saved_and_loaded(subject, subject.model, Path(folder))
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        save_model(subject, subject.model, folder)
+        loaded = load_model(subject, folder).model
     check_same_parameters(loaded, subject.model)
 
 
 def quantized_and_loaded_is_identical(subject: Subject) -> None:
     """A quantized model must run, and be the same after it is saved and loaded."""
-    with tempfile.TemporaryDirectory() as folder:
-        model = saved_and_loaded(subject, subject.model, Path(folder, "plain"))
-        quantize(model, QUANTIZATION, quantizes(subject))
-        loaded = saved_and_loaded(subject, model, Path(folder, "packed"))
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place, "packed")
+        model = packed_model(subject, Path(place, "plain"))
+        save_model(subject, model, folder)
+        loaded = load_model(subject, folder).model
     expected, found = (dict(tree_flatten(kind.parameters())) for kind in (model, loaded))
     lost = sorted(expected.keys() ^ found.keys())
     assert not lost, (
@@ -166,12 +184,6 @@ def quantized_and_loaded_is_identical(subject: Subject) -> None:
     rules = subject.architecture.layouts["mlx"]
     check_same_parameters(loaded, model, exact=all(rule.exact for rule in rules))
     same(answer(subject, loaded), answer(subject, model), "logits of the quantized model, loaded")
-
-
-def saved_and_loaded(subject: Subject, model: nn.Module, folder: Path) -> nn.Module:
-    """The model of the subject's architecture, saved into `folder` and loaded from it."""
-    save(folder, model, subject.architecture, subject.recipe, subject.numbers, registry=subject.registry)
-    return load(folder, architecture=subject.architecture, dtype="float32", registry=subject.registry).model
 
 
 ROUNDED = 2.0**-22  # what is lost of a number of about one that had one added
@@ -258,7 +270,7 @@ def checked_outputs(subject: Subject, *, keeps_16_bits: bool = False) -> Iterato
             set_class(module, kind)
 
 
-def _checked_class(path: str, kind: Any, width: int | None, widens: bool) -> type:
+def _checked_class(path: str, kind: type, width: int | None, widens: bool) -> type:
     """The class of the module at `path` while its outputs are checked.
 
     `width` (D) is that of an embedding's vectors, None for other modules; `widens`: 16-bit floats may become float32.
@@ -279,21 +291,9 @@ def _checked_class(path: str, kind: Any, width: int | None, widens: bool) -> typ
     return type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__})
 
 
-def texts(subject: Subject) -> tuple[mx.array, mx.array]:
-    """A batch of sources (B, S) and one of targets (B, T)."""
-    return subject.tokens, subject.tokens[:, ::-1][:, : subject.tokens.shape[1] - 5]
-
-
-def cached_translation_equals_full_forward(subject: Subject) -> None:
-    """A source's keys and values are computed once, for all of a target."""
-    source, target = texts(subject)
-    found = logits_in_pieces(subject, target, (1, *range(8, target.shape[1])), source=source)
-    same(found, subject.model(source, target), "logits")
-
-
 def padded_source_equals_the_source_alone(subject: Subject) -> None:
     """Sources of different lengths share a batch."""
-    source, target = texts(subject)
+    source, target = pairs_of(subject)
     length, padding = source.shape[1], 5
     expected = subject.model(source[1:, : length - padding], target[1:])
     left = mx.concatenate([source[1:, :padding], source[1:, : length - padding]], axis=1)
@@ -307,21 +307,9 @@ def padded_source_equals_the_source_alone(subject: Subject) -> None:
         same(found[1:], expected, f"logits of the row padded on the {side}, cached")
 
 
-def later_target_changes_no_earlier_logit(subject: Subject) -> None:
-    """A model trained to predict the next token must not see it."""
-    source, target = texts(subject)
-    position = target.shape[1] // 2
-    other = replaced(target, position, subject.vocab)
-    before, after = subject.model(source, target), subject.model(source, other)
-    same(after[:, :position], before[:, :position], f"logits before the changed token {position}", 1e-6)
-    assert mx.abs(after[:, position:] - before[:, position:]).max().item() > 0, (
-        f"token {position} changed no logit after it"
-    )
-
-
 def every_source_token_reaches_every_logit(subject: Subject) -> None:
     """An encoder sees both ways, and a decoder all of its memory."""
-    source, target = texts(subject)
+    source, target = pairs_of(subject)
     before = subject.model(source, target)
     for position in (0, source.shape[1] - 1):
         other = replaced(source, position, subject.vocab)
@@ -331,7 +319,7 @@ def every_source_token_reaches_every_logit(subject: Subject) -> None:
 
 def selected_rows_go_on_as_they_were(subject: Subject) -> None:
     """A beam search keeps some rows of the caches and repeats them."""
-    source, target = texts(subject)
+    source, target = pairs_of(subject)
     rows = mx.array([1, 0, 1])
     memory, cache = subject.model.encode(source), subject.model.make_cache()
     subject.model.decode(target[:, :6], memory, cache)
@@ -351,7 +339,7 @@ def greedy_translation_follows_the_full_forward(subject: Subject) -> None:
 
 def half_precision_translates(subject: Subject) -> None:
     """16-bit weights are what most checkpoints hold."""
-    source, target = texts(subject)
+    source, target = pairs_of(subject)
     expected = subject.model(source, target)
     # MXFP4 and its like are unpacked to a float of their own, whatever the other weights are.
     layers = subject.model.named_modules()

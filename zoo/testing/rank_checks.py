@@ -8,23 +8,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
-from zoo.checkpoint.convert import save
-from zoo.checkpoint.parameters import quantize
 from zoo.compiled_step import compiled_step
 from zoo.errors import RecipeError
-from zoo.loading import load
 from zoo.recipe import Division, Share
 from zoo.recipe.pipeline import division_of
 from zoo.recipe.spec import Spec
 from zoo.runtime import ranks
 from zoo.testing import cache_checks, model_checks, subjects
-from zoo.testing.subjects import LENGTH, QUANTIZATION, Subject, answer, quantizes, same
+from zoo.testing.subjects import LENGTH, QUANTIZATION, Subject, answer, same
 from zoo.testing.threads import run_ranks
 
 RANKS = (2, 4)
@@ -162,8 +158,7 @@ def compare_floats(subject: Subject, way: str) -> None:
 def compare_packed(subject: Subject, way: str) -> None:
     """Quantize a model, divide it by tensor, pipeline or experts (`way`), and `compare` the ranks with the whole model."""
     with tempfile.TemporaryDirectory() as folder:
-        model = model_checks.saved_and_loaded(subject, subject.model, Path(folder, "plain"))
-        quantize(model, QUANTIZATION, quantizes(subject))
+        model = subjects.packed_model(subject, Path(folder, "plain"))
         compare(subject, model, Path(folder, "packed"), way, QUANTIZATION.group_size)
 
 
@@ -183,7 +178,7 @@ HELD: tuple[tuple[Callable[[Subject], None], Callable[[Subject], bool]], ...] = 
         model_checks.padded_row_equals_the_row_alone,
         lambda s: subjects.decodes(s) and "left" in s.model.padding,
     ),
-    (model_checks.cached_translation_equals_full_forward, subjects.translates),
+    (model_checks.cached_decode_equals_full_forward, subjects.translates),
     (model_checks.padded_text_equals_the_text_alone, lambda s: not s.model.decodes),
     (
         cache_checks.compiled_step_equals_the_model,
@@ -194,13 +189,12 @@ HELD: tuple[tuple[Callable[[Subject], None], Callable[[Subject], bool]], ...] = 
 
 def compare(subject: Subject, model: nn.Module, folder: Path, way: str, group: int = 1) -> None:
     """Hold the ranks of `model`, once it is saved into `folder`, to the logits of all, and each to the checks of a model."""
-    how: dict[str, Any] = dict(architecture=subject.architecture, dtype="float32", registry=subject.registry)
-    save(folder, model, subject.architecture, subject.recipe, subject.numbers, registry=subject.registry)
-    expected = answer(subject, load(folder, **how).model)
+    subjects.save_model(subject, model, folder)
+    expected = answer(subject, subjects.load_model(subject, folder).model)
     mx.eval(expected)
 
     def run() -> None:
-        loaded = load(folder, parallel=way, **how)
+        loaded = subjects.load_model(subject, folder, parallel=way)
         assert loaded.division is not None
         own = replace(subject, model=loaded.model, recipe=loaded.division.spec)
         same(answer(own), expected, f"logits of {ranks.size()} ranks")

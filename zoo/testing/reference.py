@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 import numpy as np
 
 from zoo.errors import SourceError
@@ -49,7 +50,7 @@ def agreement(subject: Subject, reference: Path, tolerance: float = TOLERANCE) -
     return outcome(Check("logits_equal_the_references", reason, run, lambda subject: True), subject)
 
 
-def answer(model: Any, given: Mapping[str, mx.array]) -> mx.array:
+def answer(model: nn.Module, given: Mapping[str, mx.array]) -> mx.array:
     """The logits (B, T, V) of `tokens`; of a translator, those of `target` with the tokens as its source."""
     if model.translates:
         return model(given["tokens"], given["target"], mask=given.get("mask"))

@@ -18,12 +18,14 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from zoo.architecture import Architecture
 from zoo.assemble import assemble
+from zoo.checkpoint.convert import save
 from zoo.checkpoint.open import make_recipe
-from zoo.checkpoint.parameters import choose
+from zoo.checkpoint.parameters import choose, quantize
 from zoo.checkpoint.quantized_matrix import QuantizationSpec
 from zoo.errors import PluginError, ZooError, warn
 from zoo.host.registry import Registry, default_registry
-from zoo.loading import Loaded
+from zoo.loading import Loaded, load
+from zoo.recipe import Model
 
 TOLERANCE = 1e-4  # of the range of the logits, in float32
 LENGTH = 24  # tokens of a test text: more than any window of the small presets
@@ -41,7 +43,7 @@ class Subject:
     architecture: Architecture
     numbers: Mapping[str, Any]
     recipe: Any
-    model: Any
+    model: nn.Module
     tokens: mx.array
     registry: Registry
     trained: bool = False
@@ -81,6 +83,11 @@ def is_causal(subject: Subject) -> bool:
 def translates(subject: Subject) -> bool:
     """Whether the model reads one text whole and writes another."""
     return subject.model.translates
+
+
+def sees_no_later_token(subject: Subject) -> bool:
+    """Whether a token of the text that the model writes may see only those before it."""
+    return is_causal(subject) or translates(subject)
 
 
 def streams(subject: Subject) -> bool:
@@ -184,7 +191,26 @@ def loaded_of(subject: Subject, config: Mapping[str, Any] | None = None) -> Load
     return Loaded(*given, registry=subject.registry)
 
 
-def random_texts(recipe: Any, seed: int = 0) -> mx.array:
+def save_model(subject: Subject, model: nn.Module, folder: Path) -> None:
+    """Save a model of the subject's architecture into `folder`."""
+    save(folder, model, subject.architecture, subject.recipe, subject.numbers, registry=subject.registry)
+
+
+def load_model(subject: Subject, folder: Path, **options: Any) -> Loaded:
+    """The model of the subject's architecture in `folder`, in float32; `options` are those of `zoo.load`."""
+    how: dict[str, Any] = dict(architecture=subject.architecture, registry=subject.registry)
+    return load(folder, dtype="float32", **how, **options)
+
+
+def packed_model(subject: Subject, folder: Path) -> nn.Module:
+    """The subject's model quantized, once it is saved into `folder` and loaded."""
+    save_model(subject, subject.model, folder)
+    model: nn.Module = load_model(subject, folder).model
+    quantize(model, QUANTIZATION, quantizes(subject))
+    return model
+
+
+def random_texts(recipe: Model, seed: int = 0) -> mx.array:
     """Two texts of random tokens, (B, T), as long as the model can take, but at most `LENGTH`."""
     length = min(LENGTH, recipe.context or LENGTH)
     return mx.random.randint(0, recipe.embedding.vocab, (2, length), key=mx.random.key(seed + 1))

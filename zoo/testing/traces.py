@@ -23,8 +23,8 @@ from zoo.inspect.tracing.block_probes import AttentionProbe
 from zoo.inspect.tracing.probe import RecordedPass, Recorder, Value, hooked, probe_of
 from zoo.testing.cache_checks import logits_in_pieces
 from zoo.testing.generation_checks import LENGTH, PROMPT, loaded_with_mask
-from zoo.testing.model_checks import texts
-from zoo.testing.subjects import Subject, is_causal, loaded_of, same, translates
+from zoo.testing.model_checks import pairs_of
+from zoo.testing.subjects import Subject, loaded_of, same, sees_no_later_token, translates
 
 LAYER = re.compile(r"(?:.*\.)?layers\.(\d+)")
 SHORT = 8  # tokens of a text that is read once for each value
@@ -212,7 +212,7 @@ def settings_of(subject: Subject) -> dict[str, Any]:
 
 def target_of(subject: Subject) -> mx.array:
     """A target (1, T) that is shorter than its source."""
-    return texts(subject)[1][:1]
+    return pairs_of(subject)[1][:1]
 
 
 def run(subject: Subject) -> mx.array:
@@ -223,7 +223,7 @@ def run(subject: Subject) -> mx.array:
 
 def in_pieces(subject: Subject) -> Iterator[mx.array]:
     """The logits of one text that is read in pieces with a cache, where the model can."""
-    if not (is_causal(subject) or translates(subject)):
+    if not sees_no_later_token(subject):
         return
     text = target_of(subject) if translates(subject) else subject.tokens[:1]
     cuts = [*(cut for cut in PIECES if cut < text.shape[1]), *range(PIECES[-1] + 1, text.shape[1])]

@@ -13,11 +13,9 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
-from zoo.checkpoint.convert import convert, save
-from zoo.checkpoint.parameters import quantize
+from zoo.checkpoint.convert import convert
 from zoo.errors import ZooError
-from zoo.loading import load
-from zoo.testing.subjects import QUANTIZATION, Subject, answer, is_saved, quantizes, same
+from zoo.testing.subjects import Subject, answer, is_saved, load_model, packed_model, same, save_model
 
 if TYPE_CHECKING:
     from zoo.training.adapters import AdapterSettings
@@ -62,7 +60,8 @@ def check_tuning(subject: Subject, kind: str, packed: bool = False) -> None:
     settings = AdapterSettings(kind=kind, rank=4, scale=2.0, dropout=0.1)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        base = _saved(subject, folder / "base", packed)
+        base = folder / "base"
+        save_model(subject, packed_model(subject, folder / "plain") if packed else subject.model, base)
         model, chosen, losses = tuned(subject, base, settings, folder / "run")
         assert min(losses[-3:]) < losses[0], (
             f"the loss went from {losses[0]:.4g} to {losses[-1]:.4g} in {STEPS} steps"
@@ -72,11 +71,13 @@ def check_tuning(subject: Subject, kind: str, packed: bool = False) -> None:
         adapter = folder / "adapter"
         adapter.mkdir()
         write_adapter(adapter, tensors, config)
-        same(answer(subject, _load(subject, base, adapter)), expected, "logits with the loaded adapter")
+        loaded = load_model(subject, base, adapter=adapter)
+        same(answer(subject, loaded.model), expected, "logits with the loaded adapter")
         if not packed:  # packing again would round
             how: dict[str, Any] = dict(architecture=subject.architecture, registry=subject.registry)
             convert(base, folder / "fused", adapter=adapter, dtype="float32", **how)
-            same(answer(subject, _load(subject, folder / "fused")), expected, "logits of the fused model")
+            fused = load_model(subject, folder / "fused").model
+            same(answer(subject, fused), expected, "logits of the fused model")
         resumed, _, _ = tuned(subject, base, settings, folder / "resumed", folder / "run" / HALF)
         for (path, array), (_, other) in zip(trained(model), trained(resumed), strict=True):
             assert mx.array_equal(array, other).item(), f"{path} is another after an interruption"
@@ -99,7 +100,7 @@ def tuned(
     *shape, classes = answer(subject).shape
     targets = mx.random.randint(0, classes, shape, key=mx.random.key(7))
 
-    def loss(model: Any, tokens: mx.array, targets: mx.array) -> mx.array:
+    def loss(model: nn.Module, tokens: mx.array, targets: mx.array) -> mx.array:
         return cross_entropy(answer(subject, model).astype(mx.float32), targets)
 
     def batches() -> Iterator[Batch]:
@@ -117,7 +118,7 @@ def tuned(
         if step == STEPS // 2 + 1 and resume is None:
             shutil.copy(state, run / HALF)
 
-    model = _load(subject, base)
+    model = load_model(subject, base).model
     chosen = add_adapters(model, settings)
     record = TrainingRecord(subject.architecture.name, 0, vars(training))
     callbacks = TrainingCallbacks(step=note)
@@ -136,34 +137,13 @@ def _check_refused(subject: Subject, base: Path, adapter: Path, tensors: Any, co
     """AssertionError unless the adapter with a tensor of another model is refused by name."""
     from zoo.training.adapters import write_adapter
 
-    stranger = "stranger.weight" if config["fine_tune_type"] == "full" else "stranger.lora_a"
-    extra = {stranger: mx.ones((4, 4)), "stranger.lora_b": mx.ones((4, 4))}
-    extra = {stranger: extra[stranger]} if config["fine_tune_type"] == "full" else extra
+    full = config["fine_tune_type"] == "full"
+    stranger = "stranger.weight" if full else "stranger.lora_a"
+    extra = dict.fromkeys((stranger,) if full else (stranger, "stranger.lora_b"), mx.ones((4, 4)))
     write_adapter(adapter, {**tensors, **extra}, config)
     try:
-        _load(subject, base, adapter)
+        load_model(subject, base, adapter=adapter)
     except ZooError as error:
         assert "stranger" in str(error), f"an adapter of another model is refused without its name: {error}"
     else:
         raise AssertionError("an adapter of another model is loaded")
-
-
-def _saved(subject: Subject, folder: Path, packed: bool) -> Path:
-    """The folder of the subject's model, quantized if `packed`."""
-    model = subject.model
-    if packed and not any("scales" in layer for layer in model.modules()):
-        plain = folder.with_name("plain")
-        _save(subject, model, plain)
-        model = _load(subject, plain)
-        quantize(model, QUANTIZATION, quantizes(subject))
-    _save(subject, model, folder)
-    return folder
-
-
-def _save(subject: Subject, model: nn.Module, folder: Path) -> None:
-    save(folder, model, subject.architecture, subject.recipe, subject.numbers, registry=subject.registry)
-
-
-def _load(subject: Subject, folder: Path, adapter: Path | None = None) -> Any:
-    how: dict[str, Any] = dict(architecture=subject.architecture, registry=subject.registry)
-    return load(folder, dtype="float32", adapter=adapter, **how).model
