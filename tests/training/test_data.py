@@ -20,6 +20,9 @@ USER, ANSWER = {"role": "user", "content": "Hi"}, {"role": "assistant", "content
 OTHER = {"role": "assistant", "content": "What?"}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 DATASET = "someone/lines"
+ANSWERS = {"chosen": "b", "rejected": "c"}
+GREETING = {"prompt": "Greet.", "completion": "Hi"}
+TRIPLE = {"anchor": "a", "positive": "b", "negative": "c"}
 
 
 def written(path, *records):
@@ -42,21 +45,13 @@ RECORDS = [
         {"messages": (USER, ANSWER), "tools": (TOOL,)},
     ),
     ({"messages": [USER, ANSWER], "tools": None}, Conversation, {"messages": (USER, ANSWER), "tools": ()}),
-    (
-        {"prompt": "a", "chosen": "b", "rejected": "c"},
-        Preference,
-        {"prompt": "a", "chosen": "b", "rejected": "c"},
-    ),
+    ({"prompt": "a", **ANSWERS}, Preference, {"prompt": "a", **ANSWERS}),
     (
         {"prompt": [USER], "chosen": [ANSWER], "rejected": [OTHER]},
         Preference,
         {"prompt": (USER,), "chosen": "Hello", "rejected": "What?"},
     ),
-    (
-        {"messages": [USER], "chosen": "b", "rejected": "c"},
-        Preference,
-        {"prompt": (USER,), "chosen": "b", "rejected": "c"},
-    ),
+    ({"messages": [USER], **ANSWERS}, Preference, {"prompt": (USER,), **ANSWERS}),
     (
         {"prompt": "Hi", "messages": [USER, ANSWER], "chosen": [USER, ANSWER], "rejected": [USER, OTHER]},
         Preference,
@@ -77,19 +72,11 @@ RECORDS = [
         Completion,
         {"prompt": "Add.\n\n1 2", "completion": "3"},
     ),
-    (
-        {"instruction": "Greet.", "input": "", "output": "Hi"},
-        Completion,
-        {"prompt": "Greet.", "completion": "Hi"},
-    ),
-    ({"instruction": "Greet.", "output": "Hi"}, Completion, {"prompt": "Greet.", "completion": "Hi"}),
+    ({"instruction": "Greet.", "input": "", "output": "Hi"}, Completion, GREETING),
+    ({"instruction": "Greet.", "output": "Hi"}, Completion, GREETING),
     ({"source": "a", "target": "b"}, TranslationPair, {"source": "a", "target": "b"}),
     ({"anchor": "a", "positive": "b"}, SentencePair, {"anchor": "a", "positive": "b", "negative": None}),
-    (
-        {"anchor": "a", "positive": "b", "negative": "c"},
-        SentencePair,
-        {"anchor": "a", "positive": "b", "negative": "c"},
-    ),
+    (TRIPLE, SentencePair, TRIPLE),
 ]
 
 
@@ -150,6 +137,7 @@ def test_a_text_file_is_one_text_whose_last_twentieth_is_held_out(tmp_path):
         data = read_examples(path)
         (head,), (tail,) = data.train, data.valid
         assert head.text + tail.text == words and 0.04 < len(tail.text) / len(words) < 0.06
+        assert head.text.endswith(" ")
 
 
 def test_a_digest_is_that_of_the_examples_and_their_parts(tmp_path):
