@@ -4,9 +4,8 @@ import mlx.core as mx
 import pytest
 
 from zoo.config import Config
-from zoo.errors import ConfigError
 from zoo.testing import same, subject
-from zoo_falcon_h1 import HALF_BILLION, TINY, falcon_h1
+from zoo_falcon_h1 import HALF_BILLION, falcon_h1
 
 
 @pytest.fixture(scope="module")
@@ -42,26 +41,3 @@ def test_the_scales_are_those_of_the_config():
     assert layer.memory_scales == (1.25, 0.23570226039551587)
     assert layer.feedforward.scales == (0.8838834764831844, 0.5859375) and layer.memory.scales[1] == 0.25
     assert layer.memory.eps is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (dict(ssm_multipliers=[1.0, 2.0]), "ssm_multipliers .* must be 5 numbers"),
-        (dict(mlp_multipliers="many"), "mlp_multipliers 'many' expected a list of numbers"),
-        (dict(mamba_n_heads=7), "mamba_n_heads 7 times mamba_d_head must be the width, 48"),
-        (dict(mamba_use_mlp=False), "mamba_use_mlp False is not implemented"),
-        (dict(time_step_limit=[0.1, 5.0]), "time_step_limit .* is not implemented"),
-    ],
-)
-def test_what_cannot_be_is_refused_by_name(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        falcon_h1(Config(TINY | changes))
-
-
-def test_every_key_of_a_published_config_is_known():
-    config = Config(
-        HALF_BILLION | dict(mamba_expand=2, mamba_use_mlp=True, num_logits_to_keep=1, mlp_expansion_factor=8)
-    )
-    falcon_h1(config)
-    assert config.unread() == []

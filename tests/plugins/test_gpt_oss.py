@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from zoo.assemble import build
-from zoo.checkpoint.open import make_recipe
 from zoo.config import Config
-from zoo.errors import CheckpointError, ConfigError
+from zoo.errors import CheckpointError
 from zoo.host.registry import default_registry
 from zoo.recipe import Head
 from zoo.testing import randomise, same
@@ -22,12 +21,6 @@ RECIPE = SimpleNamespace(head=Head())
 
 def recipe(**changes):
     return gpt_oss(Config(RELEASED | changes))
-
-
-def test_the_20b_has_as_many_parameters_as_published():
-    made = recipe()
-    assert made.parameters(made.dim) == 20_914_757_184
-    assert round(made.active_parameters(made.dim) / 1e9, 1) == 3.6
 
 
 def test_windows_alternate_from_the_first_layer_on():
@@ -43,35 +36,6 @@ def test_a_config_without_scaling_has_the_released_one_and_null_means_none():
     plain = {key: value for key, value in RELEASED.items() if key != "rope_scaling"}
     assert gpt_oss(Config(plain)).layers[0].mixer.rope == recipe().layers[0].mixer.rope
     assert recipe(rope_scaling=None).layers[0].mixer.rope.scaling is None
-
-
-@pytest.mark.filterwarnings("error")
-def test_published_keys_are_all_known():
-    beside = dict(
-        experts_per_token=4,
-        initial_context_length=4096,
-        hidden_act="silu",
-        layer_types=["sliding_attention", "full_attention"] * 12,
-        output_router_logits=False,
-        router_aux_loss_coef=0.9,
-        quantization_config=dict(quant_method="mxfp4", modules_to_not_convert=["lm_head"]),
-    )
-    make_recipe(default_registry().architecture("gpt-oss"), RELEASED | beside, default_registry())
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (dict(hidden_act="gelu"), "hidden_act 'gelu' is not implemented"),
-        (dict(swiglu_limit=0), "swiglu_limit 0 must be positive"),
-        (dict(num_experts_per_tok=33), "num_experts_per_tok 33 is more than the 32 experts"),
-        (dict(layer_types=["chunked_attention"] * 24), "layer_types"),
-    ],
-)
-def test_what_cannot_be_honoured_is_refused_by_name(changes, message):
-    with pytest.raises(ConfigError, match=r"config\.json: ") as caught:
-        recipe(**changes)
-    assert message in str(caught.value)
 
 
 def test_gate_and_up_are_clipped():

@@ -2,17 +2,13 @@
 
 import mlx.core as mx
 import pytest
-from mlx_lm.models.cache import ArraysCache, KVCache
 
 from zoo.checkpoint.weight_map import fused
 from zoo.config import Config
-from zoo.errors import ConfigError
 from zoo.recipe import Attention, GatedMLP, MoE
-from zoo.testing import same, subject
 from zoo.weights import apply, invert
 from zoo_granite_hybrid import TINY, WEIGHTS, granite_hybrid
 from zoo_mamba2 import StateSpace
-from zoo_mlx_lm.tools import Served
 
 
 def recipe(**changes):
@@ -62,39 +58,3 @@ def test_the_shared_feedforward_is_read_to_where_it_is_and_written_back(experts,
     ]
     back, left = invert(WEIGHTS, found, made, mx.concatenate)
     assert not left and all(mx.array_equal(back[name], array) for name, array in stored.items())
-
-
-def test_runs_with_the_caches_of_mlx_lm():
-    made = subject("granite-hybrid")
-    tokens, caches = made.tokens, [ArraysCache(2), KVCache(), ArraysCache(2)]
-    served = Served(made.model, {}, "granite-hybrid")
-    pieces = [served(tokens[:, :5], caches), served(tokens[:, 5:], caches)]
-    same(mx.concatenate(pieces, axis=1), made.model(tokens), "logits")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (dict(position_embedding_type="alibi"), "position_embedding_type 'alibi' is not implemented"),
-        (dict(layer_types=["mamba", "rnn", "mamba"]), "layer_types .* must be a list of 3"),
-        (dict(mamba_n_heads=7), "mamba_n_heads 7 times mamba_d_head must be the width, 128"),
-        (dict(logits_scaling=0.0), "logits_scaling 0.0 must lie in"),
-        (dict(num_experts_per_tok=5), "num_experts_per_tok 5 is more than the 4 experts"),
-    ],
-)
-def test_what_cannot_be_is_refused_by_name(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        recipe(**changes)
-
-
-def test_every_key_of_a_published_config_is_known():
-    config = Config(
-        TINY
-        | dict(attention_bias=False, attention_dropout=0.0, hidden_act="silu", init_method="mup")
-        | dict(logits_to_keep=1, mamba_conv_bias=True, mamba_d_conv=4, mamba_d_head=32, mamba_expand=2)
-        | dict(mamba_proj_bias=False, normalization_function="rmsnorm", position_embedding_type="nope")
-        | dict(output_router_logits=False, rope_scaling=None, rope_theta=10000, router_aux_loss_coef=0.0)
-        | dict(router_jitter_noise=0.0, layers_block_type=["mamba", "attention", "mamba"])
-    )
-    granite_hybrid(config)
-    assert config.unread() == []

@@ -8,7 +8,7 @@ from mlx_lm.models.cache import ArraysCache
 
 from zoo.assemble import assemble
 from zoo.config import Config
-from zoo.errors import ConfigError, RecipeError
+from zoo.errors import RecipeError
 from zoo.host.registry import default_registry
 from zoo.testing import randomise, same
 from zoo.training.loop import initialise
@@ -74,20 +74,6 @@ def test_training_starts_with_steps_and_decays_of_the_authors_code():
     assert A.min().item() >= 1 - 1e-6 and A.max().item() <= 16 + 1e-5
     assert dt.min().item() >= 0.001 - 1e-6 and dt.max().item() <= 0.1 + 1e-6
     assert mx.abs(mixer.convolution.weight).max().item() > 0.1
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (dict(time_step_limit=[0.1, 5.0]), "time_step_limit .* is not implemented"),
-        (dict(num_heads=0), "num_heads 0"),
-        (dict(hidden_act="mish"), "hidden_act 'mish'"),
-        (dict(rms_norm=False), "rms_norm False is not implemented"),
-    ],
-)
-def test_what_cannot_be_is_refused_by_name(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        mamba2(Config(TINY | changes))
 
 
 @pytest.mark.parametrize("limit", [[0.0, math.inf], [0.0, {"__float__": "Infinity"}], None])

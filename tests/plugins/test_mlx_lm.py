@@ -37,14 +37,7 @@ from zoo_mlx_lm.block import measured
 # Dense; windows and a head that the tensors decide to tie; states; attention and states; experts and latents.
 KINDS = ["helium", "gemma3", "rwkv7", "qwen3_5", "deepseek_v2", "recurrent_gemma"]
 LENGTH = 14
-
-
-@pytest.fixture(autouse=True, scope="module")
-def interpreted():
-    """No kernels are compiled: on a CPU each would call the C++ compiler."""
-    mx.disable_compile()
-    yield
-    mx.enable_compile()
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def texts(count=1, length=LENGTH):

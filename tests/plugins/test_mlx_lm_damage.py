@@ -15,20 +15,12 @@ import pytest
 from tests.helpers.mlx_lm_configs import write
 
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
-import mlx.core as mx
 
 from zoo.errors import ConfigError, ZooError
 
 HELPER = Path(__file__).parent.parent / "helpers" / "changed_mlx_lm_configs.py"
 MODULES = ["nanochat", "dots1", "gemma3_text", "olmo_hybrid", "rwkv7"]
-
-
-@pytest.fixture(autouse=True)
-def interpreted():
-    """No kernels are compiled: on a CPU each would call the C++ compiler."""
-    mx.disable_compile()
-    yield
-    mx.enable_compile()
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 @pytest.mark.parametrize(

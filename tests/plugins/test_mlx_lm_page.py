@@ -11,13 +11,6 @@ from zoo_mlx_lm.tools import TOOLS
 PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "mlx-lm.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def interpreted():
-    mx.disable_compile()
-    yield
-    mx.enable_compile()
-
-
 @pytest.mark.slow
 def test_its_code_runs(interpreted, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

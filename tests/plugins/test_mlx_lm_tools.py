@@ -3,6 +3,7 @@
 import json
 import threading
 import urllib.request
+from functools import partial
 from http.server import ThreadingHTTPServer
 from importlib import import_module
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ import mlx_lm
 from mlx.utils import tree_flatten
 from mlx_lm import lora, server
 from mlx_lm.generate import BatchGenerator
-from mlx_lm.models.cache import LRUPromptCache, make_prompt_cache
+from mlx_lm.models.cache import ArraysCache, KVCache, LRUPromptCache, make_prompt_cache
 from mlx_lm.tuner.callbacks import TrainingCallback
 from mlx_lm.tuner.datasets import TextDataset
 from mlx_lm.tuner.utils import load_adapters
@@ -35,6 +36,16 @@ from zoo_mlx_lm.tools import load
 
 PROMPTS = ["The capital city of China is", "Hi", "The capital city of France, a country, is", "中国的首都是"]
 NEW = 8
+pytestmark = pytest.mark.usefixtures("interpreted")
+# mlx-lm's caches of models whose layers have states, or keys.
+STATE, KEYS = partial(ArraysCache, 2), KVCache
+CACHES = {
+    "granite-hybrid": [STATE, KEYS, STATE],
+    "jamba": [STATE, KEYS, STATE],
+    "lfm2": [partial(ArraysCache, 1), KEYS, partial(ArraysCache, 1)],
+    "nemotron-h": None,  # a layer of it keeps nothing: its own
+    "qwen3-next": [STATE, KEYS, STATE, KEYS],
+}
 
 
 def decoders():
@@ -44,19 +55,20 @@ def decoders():
     return [name for name, a in pockets.items() if a.task == "generate" and a.causality == "causal"]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def interpreted():
-    """No kernels are compiled: on a CPU each would call the C++ compiler."""
-    mx.disable_compile()
-    yield
-    mx.enable_compile()
-
-
 def likeliest(model, prompt, new):
     """Assert that each new token is what a full forward pass would choose, up to near ties."""
     logits = model(mx.array([prompt + new]))[0, len(prompt) - 1 : -1].astype(mx.float32)  # (T, V)
     for row, token in zip(logits, new, strict=True):
         assert (row.max() - row[token]).item() <= 1e-3 * (row.max() - row.min()).item(), token
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_a_hybrid_runs_with_the_caches_of_mlx_lm(name):
+    made = subject(name)
+    served, tokens = integration.Served(made.model, {}, name), made.tokens
+    caches = [kind() for kind in CACHES[name]] if CACHES[name] else served.make_cache()
+    pieces = [served(tokens[:, :5], caches), served(tokens[:, 5:], caches)]
+    same(mx.concatenate(pieces, axis=1), made.model(tokens), "logits")
 
 
 # generate and batch_generate

@@ -4,15 +4,13 @@ import mlx.core as mx
 import pytest
 
 from zoo.config import Config
-from zoo.errors import ConfigError
 from zoo.host.registry import default_registry
 from zoo.host.resolve import resolve
 from zoo.recipe import Attention
-from zoo.testing import same, subject
+from zoo.testing import subject
 from zoo.weights import apply, invert
 from zoo_mamba import MixerLayer
 from zoo_mamba2 import StateSpace
-from zoo_mlx_lm.tools import Served
 from zoo_nemotron_h import NANO, TINY, FeedForwardLayer, nemotron_h, weights
 
 
@@ -77,41 +75,3 @@ def test_feedforward_layers_keep_nothing_and_count_tokens():
     made.model(made.tokens, cache)
     assert [one.held > 0 for one in cache] == [True, False, True, False, True]
     assert {one.length for one in cache} == {made.tokens.shape[1]}
-
-
-def test_runs_with_the_caches_of_mlx_lm():
-    made = subject("nemotron-h")
-    served, tokens = Served(made.model, {}, "nemotron-h"), made.tokens
-    caches = served.make_cache()
-    pieces = [served(tokens[:, :5], caches), served(tokens[:, 5:], caches)]
-    same(mx.concatenate(pieces, axis=1), made.model(tokens), "logits")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (dict(hybrid_override_pattern="M-E"), "hybrid_override_pattern 'M-E' is not a pattern"),
-        (dict(hybrid_override_pattern=None), "hybrid_override_pattern None is not a pattern"),
-        (dict(layers_block_type=["linear_attention", "moe"]), "layers_block_type .* is not a pattern"),
-        (dict(sliding_window=128), "sliding_window 128 is not implemented"),
-        (dict(attention_bias=True), "attention_bias True is not implemented"),
-        (dict(time_step_limit=[0.001, 0.1]), "time_step_limit .* is not implemented"),
-    ],
-)
-def test_what_cannot_be_is_refused_by_name(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        recipe(**changes)
-
-
-def test_every_key_of_a_published_config_is_known():
-    config = Config(
-        NANO
-        | dict(attention_bias=False, attention_dropout=0.0, chunk_size=128, expand=2, hidden_dropout=0.0)
-        | dict(mamba_hidden_act="silu", mamba_proj_bias=False, mlp_bias=False, mlp_hidden_act="relu2")
-        | dict(num_hidden_layers=56, num_logits_to_keep=1, rescale_prenorm_residual=True, sliding_window=None)
-        | dict(residual_in_fp32=False, tie_word_embeddings=False, time_step_floor=0.0001, time_step_max=0.1)
-        | dict(time_step_limit=[0.0, float("inf")], time_step_min=0.001, use_bias=False, use_conv_bias=True)
-        | dict(use_mamba_kernels=True, mamba_ssm_cache_dtype="float32")
-    )
-    nemotron_h(config)
-    assert config.unread() == []

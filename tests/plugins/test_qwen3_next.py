@@ -2,15 +2,12 @@
 
 import mlx.core as mx
 import pytest
-from mlx_lm.models.cache import ArraysCache, KVCache
 
 from zoo.config import Config
-from zoo.errors import ConfigError, RecipeError
 from zoo.recipe import MoE
 from zoo.testing import same, subject
 from zoo.weights import apply, invert
 from zoo_gemma import OffsetRMSNorm
-from zoo_mlx_lm.tools import Served
 from zoo_qwen3_next import MLX_NORMS, TINY, GatedAttention, GatedDeltaNet, qwen3_next
 from zoo_qwen3_next.block import delta_rule, inverse, unit
 
@@ -94,13 +91,6 @@ def test_a_layer_has_a_state_or_keys(made):
     assert cache[1].length == made.tokens.shape[1] and not cache[1].constant
 
 
-def test_runs_with_the_caches_of_mlx_lm(made):
-    tokens, caches = made.tokens, [ArraysCache(2), KVCache(), ArraysCache(2), KVCache()]
-    served = Served(made.model, {}, "qwen3-next")
-    pieces = [served(tokens[:, :5], caches), served(tokens[:, 5:], caches)]
-    same(mx.concatenate(pieces, axis=1), made.model(tokens), "logits")
-
-
 def test_norms_are_one_more_in_the_layout_of_mlx_conversions(made):
     stored = {
         "model.norm.weight": mx.full((4,), 1.25),
@@ -113,29 +103,3 @@ def test_norms_are_one_more_in_the_layout_of_mlx_conversions(made):
     assert not left and {name: array.tolist() for name, array in back.items()} == {
         name: array.tolist() for name, array in stored.items()
     }
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "message"),
-    [
-        (dict(layer_types=["full_attention"]), ConfigError, "layer_types .* must be a list of 4"),
-        (dict(linear_num_key_heads=3), RecipeError, "key_heads: 3 does not divide heads, 4"),
-        (dict(num_experts_per_tok=7), ConfigError, "num_experts_per_tok 7 is more than the 6 experts"),
-        (dict(linear_conv_kernel_dim=0), ConfigError, "linear_conv_kernel_dim 0"),
-    ],
-)
-def test_what_cannot_be_is_refused_by_name(changes, error, message):
-    with pytest.raises(error, match=message):
-        recipe(**changes)
-
-
-def test_every_key_of_a_published_config_is_known():
-    config = Config(
-        TINY
-        | dict(attention_bias=False, attention_dropout=0.0, decoder_sparse_step=1, hidden_act="silu")
-        | dict(linear_conv_kernel_dim=4, mlp_only_layers=[], norm_topk_prob=True, output_router_logits=False)
-        | dict(partial_rotary_factor=0.25, rope_scaling=None, rope_theta=1e7, router_aux_loss_coef=0.001)
-        | dict(use_sliding_window=False)
-    )
-    qwen3_next(config)
-    assert config.unread() == []
