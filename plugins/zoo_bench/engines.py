@@ -134,7 +134,7 @@ class ZooDecoder(ZooEngine):
         model.backbone(mx.array([[1, 2, 3, 4]]), cache)
         run = compiled_step(model) or (lambda ids, cache: model.head(model.backbone(ids, cache))[:, 0])
 
-        def build(ids: Any) -> Any:
+        def build(ids: mx.array) -> Any:
             logits = run(ids, cache)
             return mx.argmax(logits, axis=-1), logits.max(axis=-1)
 
@@ -212,7 +212,7 @@ class MlxLm(BenchmarkEngine):
         cache = make_prompt_cache(self.model)
         self.model(mx.array([[1, 2, 3, 4]]), cache=cache)
 
-        def build(ids: Any) -> Any:
+        def build(ids: mx.array) -> Any:
             logits = self.model(ids, cache=cache)[:, -1, :]
             scores = logits - mx.logsumexp(logits, keepdims=True)
             return mx.argmax(scores, axis=-1), scores

@@ -41,7 +41,7 @@ def limits() -> dict[str, float]:
     return {"reading": large.nbytes / seconds, "products": max(_products(dtype))}
 
 
-def _products(dtype: Any) -> Iterator[float]:
+def _products(dtype: mx.Dtype) -> Iterator[float]:
     """Operations a second in products of larger and larger matrices, as long as they take little time."""
     for side in SIDES:
         matrix = _matrix(side, side, dtype)
@@ -52,7 +52,7 @@ def _products(dtype: Any) -> Iterator[float]:
             return
 
 
-def _matrix(height: int, width: int, dtype: Any) -> Any:
+def _matrix(height: int, width: int, dtype: mx.Dtype) -> mx.array:
     """Products of random numbers: to draw each number of it would take seconds."""
     return (mx.random.normal((height, 1)) * mx.random.normal((width,))).astype(dtype)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 from mlx.utils import tree_flatten
 
 from zoo import runtime
@@ -36,7 +37,7 @@ class BlockClock:
         """Time every call of a class's modules."""
         run: Callable[..., Any] = kind.__call__  # type: ignore[operator]
 
-        def timed(module: Any, *given: Any, **named: Any) -> Any:
+        def timed(module: nn.Module, *given: Any, **named: Any) -> Any:
             evaluate((given, named))
             began = time.perf_counter()
             self._inside.append(0.0)
@@ -77,12 +78,12 @@ def profile(asked: str) -> dict[str, dict[str, float]]:
         if "__call__" in dir(kind):
             clock.watch(kind)
 
-    def read(ids: Any, cache: list[Any]) -> Any:
+    def read(ids: mx.array, cache: list[Any]) -> mx.array:
         if translates:
             return model.decode(ids[:, :1], model.encode(ids), cache)
         return model.head(model.backbone(ids, cache)[:, -1:])
 
-    def go_on(ids: Any, cache: list[Any]) -> Any:
+    def go_on(ids: mx.array, cache: list[Any]) -> mx.array:
         return model.decode(ids, None, cache) if translates else read(ids, cache)
 
     def passes(run: Callable[..., Any], count: int, cache: list[Any], times: int) -> dict[str, float]:

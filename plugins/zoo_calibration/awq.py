@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 import numpy as np
 
 from zoo.blocks.model import modules_of
@@ -30,7 +31,7 @@ def awq(task: CalibrationTask) -> dict[str, Any]:
     return round_layers(task, clip_matrix, scale_layer)
 
 
-def scale_layer(layer: Layer, model: Any, task: CalibrationTask) -> dict[str, Any]:
+def scale_layer(layer: Layer, model: nn.Module, task: CalibrationTask) -> dict[str, Any]:
     """Scale the inputs of a layer's linear layers where that can be folded. Returns the arrays it changed, by path."""
     changed: dict[str, Any] = {}
     modules = modules_of(model)

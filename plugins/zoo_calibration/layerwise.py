@@ -52,7 +52,7 @@ class Layer:
 class Layerwise:
     """The layers of a model in the order of their calls, for `passes`, the inputs of each."""
 
-    def __init__(self, model: Any, passes: Sequence[Inputs], linears: Mapping[str, nn.Module]) -> None:
+    def __init__(self, model: nn.Module, passes: Sequence[Inputs], linears: Mapping[str, nn.Module]) -> None:
         self.model, self.passes, self.linears = model, passes, dict(linears)
         self.members = _chains(model, passes[0])  # of a list, by the paths of the members in order
         self._results: dict[str, list[Result]] = {}  # of each list's last finished member, by pass
@@ -136,7 +136,7 @@ def _list_of(path: str) -> str | None:
     return name if last.isdecimal() and sum(numbered) == 1 else None
 
 
-def _chains(model: Any, inputs: Inputs) -> dict[str, dict[str, nn.Module]]:
+def _chains(model: nn.Module, inputs: Inputs) -> dict[str, dict[str, nn.Module]]:
     """The lists of modules whose members are called once each, with the result of the one before, by their paths.
 
     Found by running the model. None where it does not give the same when the members of a list but the last are not

@@ -35,7 +35,7 @@ def loaded_of(task: CalibrationTask) -> Loaded:
     return load(checkpoint.path, architecture=checkpoint.architecture, registry=checkpoint.registry)
 
 
-def linears_of(model: Any, task: CalibrationTask) -> dict[str, nn.Module]:
+def linears_of(model: nn.Module, task: CalibrationTask) -> dict[str, nn.Module]:
     """The linear layers, by path, that the task quantizes; embeddings are none."""
     modules = dict(model.named_modules())
     owners = (path.removesuffix(".weight") for path in task.quantizations)

@@ -76,7 +76,7 @@ def fisher(loaded: Loaded, passes: Iterable[Inputs], paths: Iterable[str]) -> di
     sums: dict[str, mx.array] = {}
     mx.random.seed(0)
 
-    def loss(model: Any, inputs: Inputs) -> mx.array:
+    def loss(model: nn.Module, inputs: Inputs) -> mx.array:
         output = model(*inputs).astype(mx.float32)
         if output.shape[-1] != vocab:
             return (output * mx.random.normal(output.shape)).sum()
@@ -154,6 +154,6 @@ def _groups(task: CalibrationTask, paths: list[str]) -> list[tuple[str, ...]]:
     return [*map(tuple, together), *((path,) for path in paths if path in alone)]
 
 
-def _weight(model: Any, path: str) -> mx.array:
+def _weight(model: nn.Module, path: str) -> mx.array:
     module: mx.array = dict(model.named_modules())[path.removesuffix(".weight")].weight
     return module

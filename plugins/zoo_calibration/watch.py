@@ -24,7 +24,7 @@ def intercepted(modules: Mapping[str, nn.Module], around: Around) -> Iterator[No
     """Pass every call of these modules through `around` within the block."""
     kinds = {path: type(module) for path, module in modules.items()}
 
-    def call(path: str, module: Any, *args: Any, **options: Any) -> Any:
+    def call(path: str, module: nn.Module, *args: Any, **options: Any) -> Any:
         return around(path, partial(kinds[path].__call__, module), args, options)
 
     try:

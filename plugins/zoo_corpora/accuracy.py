@@ -49,7 +49,7 @@ def is_right(loaded: Loaded, question: Question) -> bool:
     return fills_mask(loaded, question) if fills else completes(loaded, question)
 
 
-def fills_mask(loaded: Loaded, question: Any) -> bool:
+def fills_mask(loaded: Loaded, question: Question) -> bool:
     """Whether the model fills in the answer where its tokens are masked in the sentence.
 
     The space before the answer is shown where it is a token of its own, as in a text that a person writes.
@@ -57,7 +57,7 @@ def fills_mask(loaded: Loaded, question: Any) -> bool:
     sentence, tokenizer = question.prompt + question.continuation, loaded.tokenizer
     assert tokenizer is not None
     before, ids, after = split_special_ids(tokenizer, sentence + question.ending)
-    shown = tokenizer.encode(sentence.removesuffix(question.answer), special_tokens=False)
+    shown = tokenizer.encode(sentence.removesuffix(question.continuation.lstrip()), special_tokens=False)
     start = next(
         (n for n, (left, right) in enumerate(zip(shown, ids, strict=False)) if left != right), len(shown)
     )

@@ -28,6 +28,7 @@ from zoo.cli.source_options import (
 )
 
 if TYPE_CHECKING:
+    from zoo.loading import Loaded
     from zoo_evaluate.report import Judged
 
 LOADING = tuple(
@@ -180,7 +181,7 @@ def _on_data(
         raise click.UsageError("divergence is of one model from another: give two")
     for source in sources:
         check_model(architecture_of(source, options.architecture, options.revision), type(items[0]))
-    first: Any = None
+    first: Loaded | None = None
     judged: list[tuple[str, Any]] = []
     for name, load in loaders:
         loaded = load()

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.errors import ZooError
 from zoo.files.writing import GENERATOR, make_folder, output_file
@@ -18,6 +18,10 @@ from zoo_lab.chart_values import arm_x, curve_points, drawn_arms, drawn_charts, 
 from zoo_lab.plan import Chart
 from zoo_lab.record import ArmRecord, ExperimentRecord, file_name
 from zoo_lab.report import axes_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Blue, vermilion, green, purple and brown after Okabe and Ito (2008), and grey: told apart by the colour-blind, and each
 # at least 3 : 1 against white and against black. Lines differ in marker and dash besides.
@@ -52,7 +56,7 @@ def curves(
 
 
 def points(
-    axis: Any, record: ExperimentRecord, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
+    axis: Axes, record: ExperimentRecord, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
 ) -> list[Placed]:
     """A metric against another, or against a value of the arms: a line a series, with bars for the intervals."""
     metrics = {metric.name: metric for metric in record.metrics}
@@ -94,7 +98,7 @@ def points(
 
 
 def dots(
-    axis: Any, record: ExperimentRecord, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
+    axis: Axes, record: ExperimentRecord, chart: Chart, arms: Sequence[ArmRecord], lines: Sequence[str]
 ) -> list[Placed]:
     """A row an arm: each run a faint dot, the mean with its interval."""
     for row, arm in enumerate(arms):
@@ -131,7 +135,7 @@ def _bars(found: Sequence[Interval]) -> list[list[float]]:
     ]
 
 
-def _ticks(axis: Any, values: Sequence[float]) -> None:
+def _ticks(axis: Axes, values: Sequence[float]) -> None:
     """Ticks at the values themselves, where these are few."""
     if len(values) <= 10:
         axis.set_xticks(values, [f"{x:g}" for x in values])
@@ -157,7 +161,7 @@ GAP = 9  # between a point and its name, beyond the bars' caps
 PLACES = [(right, 6 + sign * step * 3.0) for step in range(60) for sign in (1, -1) for right in (True, False)]
 
 
-def write_labels(figure: Any, names: Sequence[tuple[Any, float, float, str]]) -> None:
+def write_labels(figure: Figure, names: Sequence[tuple[Any, float, float, str]]) -> None:
     """Write each name, of a point (x, y) in some axes, as near to it as there is room; the upper ones come first.
 
     None covers another, or a point. One that is moved away is joined to its point by a thin line.
@@ -173,12 +177,12 @@ def write_labels(figure: Any, names: Sequence[tuple[Any, float, float, str]]) ->
         for bars in (bars for container in axis.containers for bars in container.lines[2]):
             taken += [Bbox(axis.transData.transform(bar)).padded(unit, 0) for bar in bars.get_segments()]
 
-    def box(pixel: Any, text: str, right: bool, shift: float) -> Any:
+    def box(pixel: Any, text: str, right: bool, shift: float) -> Bbox:
         width = len(text) * BROAD_LETTER * unit
         left = pixel[0] + (GAP * unit if right else -GAP * unit - width)
         return Bbox.from_bounds(left, pixel[1] + (shift - HIGH / 2) * unit, width, HIGH * unit)
 
-    def has_room(axis: Any, name: Any) -> bool:
+    def has_room(axis: Axes, name: Bbox) -> bool:
         inside = axis.bbox.x0 <= name.x0 and name.x1 <= figure.bbox.x1
         within = axis.bbox.y0 <= name.y0 and name.y1 <= axis.bbox.y1
         return inside and within and not any(map(name.fully_overlaps, taken))
@@ -252,7 +256,7 @@ def draw(
     return written
 
 
-def _write(figure: Any, path: Path, title: str, overwrite: bool) -> None:
+def _write(figure: Figure, path: Path, title: str, overwrite: bool) -> None:
     """Write a figure, whole or not at all; an SVG has a title for screen readers."""
     metadata = {"Date": None, "Creator": GENERATOR} if path.suffix == ".svg" else {"Software": GENERATOR}
     make_folder(path.parent)
@@ -264,7 +268,7 @@ def _write(figure: Any, path: Path, title: str, overwrite: bool) -> None:
             part.write_text(start + opening.rstrip() + named, encoding="utf-8")
 
 
-def _figure(record: ExperimentRecord, chart: Chart) -> Any:
+def _figure(record: ExperimentRecord, chart: Chart) -> Figure:
     """One chart as a figure, a panel above the other; it needs no display."""
     from matplotlib.figure import Figure
 

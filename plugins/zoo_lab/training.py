@@ -18,6 +18,7 @@ from zoo.errors import ZooError
 from zoo.host.registry import default_registry
 from zoo.host.resolve import recipe_architecture, recipe_config
 from zoo.loading import Loaded
+from zoo.recipe import Model
 from zoo.tokenizer import Tokenizer
 from zoo.training.corpora import corpus
 from zoo.training.loop import Trainer, TrainingCallbacks, initialise
@@ -50,7 +51,7 @@ def small_tokenizer(name: str) -> Tokenizer:
     return open_tokenizer(files, default_registry())
 
 
-def recipe_of(name: str, numbers: Mapping[str, Any]) -> Any:
+def recipe_of(name: str, numbers: Mapping[str, Any]) -> Model:
     """The recipe of an architecture with its pocket preset's numbers, and those of a config.json in their place."""
     registry = default_registry()
     architecture = registry.architecture(name)
@@ -60,7 +61,7 @@ def recipe_of(name: str, numbers: Mapping[str, Any]) -> Any:
 
 
 def trained(
-    recipe: Any,
+    recipe: Model,
     settings: TrainingSettings,
     trial: Trial,
     *,

@@ -147,10 +147,10 @@ def _unfreeze(model: nn.Module, settings: AdapterSettings) -> list[str]:
 Make = Callable[[AdapterSettings], nn.Module]
 
 
-def _lora(layer: Any) -> Make | None:
+def _lora(layer: nn.Module) -> Make | None:
     """The function that makes a layer's LoRA; None for a layer that has none."""
 
-    def of(kind: Any) -> Make:
+    def of(kind: type[nn.Module]) -> Make:
         return lambda s: kind.from_base(layer, r=s.rank, dropout=s.dropout, scale=s.scale)
 
     if hasattr(layer, "to_lora"):  # mlx-lm's way for layers with an adapter of their own
@@ -163,7 +163,7 @@ def _lora(layer: Any) -> Make | None:
     return None
 
 
-def _stacked(layer: Any, settings: AdapterSettings) -> nn.Module:
+def _stacked(layer: nn.Module, settings: AdapterSettings) -> nn.Module:
     experts, outputs, inputs = layer.weight.shape
     if "scales" in layer:
         inputs = layer.scales.shape[-1] * layer.group_size
@@ -172,7 +172,7 @@ def _stacked(layer: Any, settings: AdapterSettings) -> nn.Module:
     return made
 
 
-def _dora(layer: Any) -> Make | None:
+def _dora(layer: nn.Module) -> Make | None:
     """The function that makes a layer's DoRA; None for a layer that has none."""
     if isinstance(layer, nn.Embedding):
         return lambda s: DoRAEmbedding.from_base(layer, r=s.rank, dropout=s.dropout, scale=s.scale)  # type: ignore[no-any-return]

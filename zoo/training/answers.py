@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 
 from zoo.errors import ZooError
 from zoo.generation.chat.parsing import AnswerFormat, answer_format
@@ -227,7 +228,7 @@ def collate(rows: Sequence[TokenRow], loaded: Loaded, order: random.Random) -> B
     return padded_ids([row.ids for row in rows], 0), padded_ids([row.targets for row in rows], IGNORED)
 
 
-def loss(model: Any, inputs: mx.array, targets: mx.array) -> mx.array:
+def loss(model: nn.Module, inputs: mx.array, targets: mx.array) -> mx.array:
     """The mean loss of the targets (B, T) that are not ignored, after inputs (B, T)."""
     return scored_loss(model.backbone(inputs), model.head, targets)
 

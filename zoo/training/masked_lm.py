@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 
 from zoo.errors import NothingToPredict
 from zoo.generation.loop.prompt import mask_id, padded, split_special_ids
@@ -69,7 +69,7 @@ def masked(
 
 
 def masked_lm_loss(
-    model: Any, inputs: mx.array, targets: mx.array, padding_mask: mx.array | None = None
+    model: nn.Module, inputs: mx.array, targets: mx.array, padding_mask: mx.array | None = None
 ) -> mx.array:
     """The loss of an encoder on the targets (B, S) that are not ignored; only their logits are computed.
 

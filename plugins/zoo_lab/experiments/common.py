@@ -51,7 +51,7 @@ SMALL = dict(
 )
 
 
-def small_llama(**layers: Any) -> Any:
+def small_llama(**layers: Any) -> Model:
     """The recipe of a small LLaMA, with the parts of its layers changed as `change_layers` does."""
     return training.recipe_of("llama", SMALL).change_layers(**layers)
 
@@ -119,7 +119,7 @@ def loss_by_position(loaded: Any, settings: TrainingSettings, batches: int) -> l
     return [value / rows for value in total.tolist()]
 
 
-def bits_a_byte(loaded: Any, texts: Sequence[str]) -> float:
+def bits_a_byte(loaded: Loaded, texts: Sequence[str]) -> float:
     """−log2 p(text) over the texts, each with the token that ends it, a byte of their UTF-8."""
     nats = 0.0
     for inputs, targets in text_batches(loaded, texts):
@@ -133,7 +133,7 @@ def text_batches(loaded: Any, texts: Sequence[str]) -> Iterator[tuple[mx.array, 
     return padded(texts, loaded.tokenizer.encode, batch=64, end=end)
 
 
-def divergence(loaded: Any, other: Any, texts: Sequence[str]) -> float:
+def divergence(loaded: Loaded, other: Loaded, texts: Sequence[str]) -> float:
     """Mean over the texts' tokens of KL(loaded ‖ other) of the next one, in nats."""
     total = count = 0.0
     for inputs, targets in text_batches(loaded, texts):
@@ -217,7 +217,7 @@ def microseconds_a_token(loaded: Loaded, runs: int) -> tuple[float, float]:
 
 
 def step_times(
-    recipe: Any,
+    recipe: Model,
     lengths: Sequence[int],
     cached: bool,
     runs: int,

@@ -6,7 +6,6 @@ Bits against loss, all checkpoints side by side, the time of a token as the text
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
@@ -15,6 +14,7 @@ from zoo.checkpoint.parameters import choose, parse_quantization
 from zoo.describe.facts.memory import cache_bytes, cache_sizes
 from zoo.host.registry import default_registry
 from zoo.loading import Loaded, load
+from zoo.recipe import Model
 from zoo_lab.experiments.common import (
     answered,
     bits_a_byte,
@@ -128,7 +128,7 @@ def _quantized(name: str, bits: int | None, documents: int) -> Arm:
     return Arm(f"{name}, {width} bits", run, {"bits a weight": width}, name)
 
 
-def memory(recipe: Any) -> dict[str, float]:
+def memory(recipe: Model) -> dict[str, float]:
     """The bytes of the cache a token and the kB of the state, as `zoo show` has them."""
     kept = cache_sizes(recipe)
     state = cache_bytes(kept, 0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -57,7 +56,7 @@ def contrastive(loaded: Loaded, temperature: float) -> ExampleObjective:
         ids, cuts = zip(*(cut_text(loaded.tokenizer, text, limit) for text in texts), strict=True)
         return [PairRow(ids, sum(cuts))]
 
-    def loss(model: Any, tokens: mx.array, targets: mx.array, mask: mx.array) -> mx.array:
+    def loss(model: nn.Module, tokens: mx.array, targets: mx.array, mask: mx.array) -> mx.array:
         states = hidden_states(model, causality, tokens, mask)  # (N, S, D)
         vectors = pool(states, mask, pooling.mode)
         for module in pooling.modules:

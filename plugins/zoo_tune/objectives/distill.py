@@ -26,7 +26,7 @@ def distill(loaded: Loaded, temperature: float, teacher: Any = None) -> ExampleO
         raise PromptError("objective distill: give a `teacher`, the model to learn from")
     model = load_same_vocabulary(loaded, teacher, "teacher").model
 
-    def loss(student: Any, inputs: mx.array, targets: mx.array) -> mx.array:
+    def loss(student: nn.Module, inputs: mx.array, targets: mx.array) -> mx.array:
         given = mx.stop_gradient(model(inputs))  # (B, T, V)
         return divergence(given, student(inputs), targets, temperature)
 

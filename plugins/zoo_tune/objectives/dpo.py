@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -23,7 +22,7 @@ PAIRS = 8  # whose log-probabilities are computed in one pass
 def dpo(loaded: Loaded, beta: float) -> ExampleObjective:
     """The better of two answers, measured against the model before tuning, whose log-probabilities are computed once."""
 
-    def loss(model: Any, inputs: mx.array, targets: mx.array, reference: mx.array) -> mx.array:
+    def loss(model: nn.Module, inputs: mx.array, targets: mx.array, reference: mx.array) -> mx.array:
         return dpo_loss(answer_logprobs(model, inputs, targets), reference, beta)
 
     return ExampleObjective((Preference,), encode, collate, loss, pairs, pairs, with_reference)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import mlx.core as mx
 import mlx.nn as nn
 
@@ -18,7 +16,7 @@ CERTAIN = -1e-6  # mean log-probabilities above this one are lowered to it: the 
 def orpo(loaded: Loaded, beta: float) -> ExampleObjective:
     """The better of two answers by the ratio of their odds, with its next-token loss; there is no reference model."""
 
-    def loss(model: Any, inputs: mx.array, targets: mx.array) -> mx.array:
+    def loss(model: nn.Module, inputs: mx.array, targets: mx.array) -> mx.array:
         return orpo_loss(answer_logprobs(model, inputs, targets) / answer_lengths(targets), beta)
 
     return ExampleObjective((Preference,), encode, collate, loss, pairs, pairs)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 
 from zoo.loading import Loaded
 from zoo.training import answers
@@ -63,7 +63,7 @@ def pairs(batch: Batch) -> int:
     return len(batch[0]) // 2
 
 
-def answer_logprobs(model: Any, inputs: mx.array, targets: mx.array) -> mx.array:
+def answer_logprobs(model: nn.Module, inputs: mx.array, targets: mx.array) -> mx.array:
     """The log-probability of each answer, the sum over its tokens: (2B, T) -> (B, 2)."""
     return -token_losses(model(inputs).astype(mx.float32), targets).sum(-1).reshape(-1, 2)
 

@@ -109,7 +109,7 @@ def test_a_client_that_vanishes_while_its_prompt_is_laid_out_leaves_nothing(monk
         assert entered.wait(PATIENCE)
         connection.close()
         wait_until(lambda: made.service.under_way == 0)
-        assert not made.service.at_rest
+        assert made.service._work
         assert made.text() == expected
         free.set()
         made.rest()
