@@ -59,10 +59,10 @@ def benchmark(
         raise ZooError(f"nothing called {unknown[0]!r} is measured; there is {', '.join(WORKLOADS)}")
     for name in against:
         check_installed(name)
-    found = find(source, default_registry())
-    architecture = found.architecture.name if found.architecture else None
+    place = find(source, default_registry())
+    architecture = place.architecture.name if place.architecture else None
     works = [work for work in WORKLOADS if (work in only if only else work not in ON_REQUEST)]
-    job = Job(str(found.path), works, lengths, dtype, architecture, unpack).to_json()
+    job = Job(str(place.path), works, lengths, dtype, architecture, unpack).to_json()
     engines = list(dict.fromkeys(("zoo", *against)))
     bounded = any(one.bound for one in METRICS if one.work in works)
     done, total = 0, (runs + 1) * len(engines) + bounded + profile
@@ -127,8 +127,10 @@ def compared(new: dict[str, Any], old: dict[str, Any]) -> list[tuple[str, float,
     """The zoo's figures in both records: name, before, now, and how many times better (above 1) or worse (below)."""
     before, now = old["engines"]["zoo"], new["engines"]["zoo"]
     rows = []
-    for one in METRICS:
-        if before.get(one.name) and now.get(one.name):
-            ratio = now[one.name] / before[one.name]
-            rows.append((one.name, before[one.name], now[one.name], ratio if one.more else 1 / ratio))
+    for metric in METRICS:
+        if before.get(metric.name) and now.get(metric.name):
+            ratio = now[metric.name] / before[metric.name]
+            rows.append(
+                (metric.name, before[metric.name], now[metric.name], ratio if metric.more else 1 / ratio)
+            )
     return rows

@@ -88,7 +88,7 @@ def bench(
     check_outputs((record,), overwrite)
     old = read_record(compare) if compare is not None else None
     with Progress("measuring", waits=True) as report:
-        found = benchmark(
+        measured = benchmark(
             source,
             against,
             lengths=Lengths(prompt, new, texts, context, chat),
@@ -100,18 +100,18 @@ def bench(
             report=report,
         )
     if as_json:
-        click.echo(json.dumps(found, ensure_ascii=False, indent=1))
+        click.echo(json.dumps(measured, ensure_ascii=False, indent=1))
     else:
-        head, *lines = rows(found)
+        head, *lines = rows(measured)
         click.echo(table(lines, head))
         if old is not None:
-            click.echo(f"\nsince {compare}:\n{_changes(compared(found, old))}")
+            click.echo(f"\nsince {compare}:\n{_changes(compared(measured, old))}")
         if profile:
-            head, *lines = profile_rows(found)
+            head, *lines = profile_rows(measured)
             click.echo("\n" + table(lines, head))
-        click.echo("\n" + _about(found))
+        click.echo("\n" + _about(measured))
     if record is not None:
-        write_record(record, found, overwrite, indent=2)
+        write_record(record, measured, overwrite, indent=2)
 
 
 def rows(found: dict[str, Any]) -> list[list[str]]:
@@ -125,15 +125,16 @@ def rows(found: dict[str, Any]) -> list[list[str]]:
     engines = found["engines"]
     peers = [name for name in engines if name != "zoo"]
     lines = [["", "zoo", *(column for peer in peers for column in (peer, f"zoo / {peer}"))]]
-    for one in METRICS:
-        values = {engine: figures.get(one.name) for engine, figures in engines.items()}
+    for metric in METRICS:
+        values = {engine: figures.get(metric.name) for engine, figures in engines.items()}
         if any(value is not None for value in values.values()):
             beside = (
-                (format_value(values[peer], one.unit), ratio(values["zoo"], values[peer])) for peer in peers
+                (format_value(values[peer], metric.unit), ratio(values["zoo"], values[peer]))
+                for peer in peers
             )
-            part = share(found, one)
-            own = format_value(values["zoo"], one.unit) + (f" ({part:.0%})" if part else "")
-            lines.append([one.label, own, *chain.from_iterable(beside)])
+            part = share(found, metric)
+            cell = format_value(values["zoo"], metric.unit) + (f" ({part:.0%})" if part else "")
+            lines.append([metric.label, cell, *chain.from_iterable(beside)])
     return lines
 
 
@@ -160,9 +161,9 @@ def _changes(changes: list[tuple[str, float, float, float]]) -> str:
     worse = 0.95
     lines = []
     for name, old, new, times in changes:
-        one = metric_named(name)
-        values = (format_value(value, one.unit) for value in (old, new))
-        lines.append([one.label, *values, f"{times:.2f} × as good", "worse" if times < worse else ""])
+        metric = metric_named(name)
+        values = (format_value(value, metric.unit) for value in (old, new))
+        lines.append([metric.label, *values, f"{times:.2f} × as good", "worse" if times < worse else ""])
     return table(lines, ["", "before", "now", "", ""])
 
 

@@ -82,8 +82,8 @@ class ZooDecoder(ZooEngine):
         """By metric, what a token takes of the machine's limit that bounds it."""
         recipe = self.loaded.recipe
         dtype = runtime.compute_dtype() or mx.bfloat16
-        held = sum(array.nbytes for _, array in tree_flatten(self.loaded.model.parameters()))
-        a_weight = dtype.size if self.loaded.unpacked else held / recipe.parameters(recipe.dim)
+        weight_bytes = sum(array.nbytes for _, array in tree_flatten(self.loaded.model.parameters()))
+        a_weight = dtype.size if self.loaded.unpacked else weight_bytes / recipe.parameters(recipe.dim)
         return needs(recipe, a_weight, dtype.size, lengths)
 
     def tokens(self, ids: list[int], new: int, **settings: Any) -> Iterator[Any]:
@@ -100,9 +100,9 @@ class ZooDecoder(ZooEngine):
         """Seconds to the first token after a message, and after it, its answer and another message."""
         from zoo.generation.prefix_cache import PromptCache
 
-        held = PromptCache(self.loaded)
-        first, given = self._first(ids, answer, held)
-        return first, self._first([*ids, *given, *following], answer, held)[0]
+        prompt_cache = PromptCache(self.loaded)
+        first, given = self._first(ids, answer, prompt_cache)
+        return first, self._first([*ids, *given, *following], answer, prompt_cache)[0]
 
     def _first(self, ids: list[int], new: int, held: Any) -> tuple[float, list[int]]:
         """Seconds to the first token of an answer, and the answer."""
@@ -197,9 +197,9 @@ class MlxLm(BenchmarkEngine):
 
         engine = BatchGenerator(self.model, max_tokens=new, completion_batch_size=len(rows))
         engine.insert(rows)
-        found: list[Any] = []
-        while len(found) < len(rows):
-            found = engine.next()[-1]
+        tokens: list[Any] = []
+        while len(tokens) < len(rows):
+            tokens = engine.next()[-1]
         began = time.perf_counter()
         while engine.next()[-1]:
             pass
@@ -289,12 +289,12 @@ class CTranslate2(BenchmarkEngine):
         import ctranslate2
 
         dtype = job.dtype or "float32"
-        with TemporaryDirectory() as made:
+        with TemporaryDirectory() as copy:
             began = time.perf_counter()
-            self._tokens = converted(job.path, Path(made), dtype)
+            self._tokens = converted(job.path, Path(copy), dtype)
             self.converting = time.perf_counter() - began
             self._translator = ctranslate2.Translator(
-                made, device="cpu", compute_type=dtype, intra_threads=runtime.threads()
+                copy, device="cpu", compute_type=dtype, intra_threads=runtime.threads()
             )
         self.vocab: int = len(self._tokens) - 1  # but for the padding
 

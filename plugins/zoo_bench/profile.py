@@ -52,9 +52,9 @@ class BlockClock:
 
     def take(self) -> dict[str, float]:
         """The seconds since the last time, and those of `REST`; the clock begins anew."""
-        found, self.seconds = dict(self.seconds), defaultdict(float)
+        taken, self.seconds = dict(self.seconds), defaultdict(float)
         self._inside = [0.0]
-        return found
+        return taken
 
 
 def evaluate(tree: Any) -> None:
@@ -95,9 +95,9 @@ def profile(asked: str) -> dict[str, dict[str, float]]:
             with runtime.eager():
                 mx.eval(mx.argmax(run(ids, cache), axis=-1))
         whole = time.perf_counter() - began
-        found = clock.take()
-        found[REST] = whole - sum(found.values())
-        return {name: seconds / times for name, seconds in sorted(found.items(), key=lambda item: -item[1])}
+        by_kind = clock.take()
+        by_kind[REST] = whole - sum(by_kind.values())
+        return {name: seconds / times for name, seconds in sorted(by_kind.items(), key=lambda item: -item[1])}
 
     passes(read, length, model.make_cache(), 1)
     cache = model.make_cache()

@@ -212,13 +212,13 @@ def host(task: Workload) -> Metrics:
         ids = mx.array([[5]])
         mx.eval(ids)
         began = time.perf_counter()
-        found = build(ids)
+        arrays = build(ids)
         taken.append(time.perf_counter() - began)
         if number == 1:  # before the first the prompt was not computed yet
             drawn = io.StringIO()
-            mx.export_to_dot(drawn, *found)
+            mx.export_to_dot(drawn, *arrays)
             primitives = drawn.getvalue().count("shape=rectangle")
-        mx.eval(*states(found))
+        mx.eval(*states(arrays))
     return {"host_seconds": median(taken[1:]), "primitives": primitives}
 
 
@@ -253,22 +253,26 @@ def one_run(engine: str, asked: str) -> dict[str, Any]:
     """The metrics of the works that the engine does; SourceError where it does none of them."""
     job = Job.from_json(asked)
     works = set(job.works)
-    found: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     if "start" in works and (taken := started(engine, job.path)):
-        found["start_seconds"] = taken
+        metrics["start_seconds"] = taken
     began = time.perf_counter()
-    made = ENGINES[engine](job)
-    seconds = time.perf_counter() - began - made.converting
-    task = Workload(made, job.lengths)
+    loaded = ENGINES[engine](job)
+    seconds = time.perf_counter() - began - loaded.converting
+    task = Workload(loaded, job.lengths)
     for names, (work, needed) in WORKLOAD_FUNCTIONS.items():
-        if works & set(names) and hasattr(made, needed):
-            found |= work(task)
+        if works & set(names) and hasattr(loaded, needed):
+            metrics |= work(task)
     if "load" in works:
-        found |= {"load_seconds": seconds, "peak_bytes": made.peak()}
-    found = {one.name: found[one.name] for one in METRICS if one.work in works and one.name in found}
-    if not found:
-        raise SourceError(made.refused or f"it does nothing of {', '.join(sorted(works))}")
-    return found | {NEEDS: made.needs(job.lengths)}
+        metrics |= {"load_seconds": seconds, "peak_bytes": loaded.peak()}
+    metrics = {
+        metric.name: metrics[metric.name]
+        for metric in METRICS
+        if metric.work in works and metric.name in metrics
+    }
+    if not metrics:
+        raise SourceError(loaded.refused or f"it does nothing of {', '.join(sorted(works))}")
+    return metrics | {NEEDS: loaded.needs(job.lengths)}
 
 
 if __name__ == "__main__":

@@ -61,8 +61,8 @@ class HeadBias(Rule):
     """One bias under two names: `decoder.bias` is the one that is added, `bias` its twin where they are tied."""
 
     def forward(self, source, target, recipe, join):
-        found = [source.pop(name, None) for name in DECODER_BIASES]
-        bias = next((array for array in found if array is not None), None)
+        stored = [source.pop(name, None) for name in DECODER_BIASES]
+        bias = next((array for array in stored if array is not None), None)
         if bias is not None:
             target["head.bias" if recipe.head.tied else "head.output.bias"] = bias
 

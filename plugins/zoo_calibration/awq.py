@@ -74,14 +74,14 @@ def clip_matrix(
     weights: np.ndarray, gram: np.ndarray, spec: QuantizationSpec, dtype: mx.Dtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # (O, I), (I, I) -> (O, I), (O, G), (O, G)
     """The places, scales and biases of a matrix, the range of each group that of the least error of its own outputs."""
-    found, scales, biases = [], [], []
+    all_places, scales, biases = [], [], []
     for start in range(0, weights.shape[1], spec.group_size):
-        own = slice(start, start + spec.group_size)
-        scale, bias = search(weights[:, own], partial(_cost, gram[own, own]), spec.bits, dtype)
-        found.append(places(weights[:, own], scale[:, None], bias[:, None], spec.bits))
+        group = slice(start, start + spec.group_size)
+        scale, bias = search(weights[:, group], partial(_cost, gram[group, group]), spec.bits, dtype)
+        all_places.append(places(weights[:, group], scale[:, None], bias[:, None], spec.bits))
         scales.append(scale)
         biases.append(bias)
-    return np.concatenate(found, axis=-1), np.stack(scales, axis=-1), np.stack(biases, axis=-1)
+    return np.concatenate(all_places, axis=-1), np.stack(scales, axis=-1), np.stack(biases, axis=-1)
 
 
 def _cost(gram: np.ndarray, errors: np.ndarray) -> np.ndarray:  # (N, N), (O, N) -> (O,)

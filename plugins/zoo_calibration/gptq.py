@@ -33,7 +33,7 @@ def round_matrix(
     """
     inverse = factor(gram)
     rows = weights.T.copy()  # (I, O)
-    found = np.empty_like(rows)
+    all_places = np.empty_like(rows)
     scales, biases = [], []
     for start in range(0, len(rows), spec.group_size):
         end = start + spec.group_size
@@ -43,12 +43,12 @@ def round_matrix(
         for index in range(start, end):
             place = places(rows[index], scale, bias, spec.bits)
             error = (rows[index] - (scale * place + bias)) / inverse[index, index]
-            found[index], errors[index - start] = place, error
+            all_places[index], errors[index - start] = place, error
             rows[index + 1 : end] -= inverse[index, index + 1 : end, None] * error
         rows[end:] -= inverse[start:end, end:].T @ errors
         scales.append(scale)
         biases.append(bias)
-    return found.T, np.stack(scales, axis=-1), np.stack(biases, axis=-1)
+    return all_places.T, np.stack(scales, axis=-1), np.stack(biases, axis=-1)
 
 
 def factor(gram: np.ndarray) -> np.ndarray:  # (I, I) -> (I, I)

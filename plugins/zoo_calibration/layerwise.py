@@ -63,12 +63,12 @@ class Layerwise:
         left = dict(self.linears)
         for name, members in self.members.items():
             for path, module in members.items():
-                own = {below: left.pop(below) for below in list(left) if below.startswith(f"{path}.")}
-                if own:
-                    with watched(own) as sums:
+                inside = {below: left.pop(below) for below in list(left) if below.startswith(f"{path}.")}
+                if inside:
+                    with watched(inside) as sums:
                         for number in range(len(self.passes)):
                             self._result(path, module, number)
-                    yield Layer(path, own, sums, partial(self._value, path, module))
+                    yield Layer(path, inside, sums, partial(self._value, path, module))
                 self._results[name] = [
                     self._result(path, module, number) for number in range(len(self.passes))
                 ]
@@ -92,13 +92,13 @@ class Layerwise:
 
     def _result(self, path: str, module: nn.Module, number: int) -> Result:
         """The result of the layer at `path` in one pass, in which earlier layers are not computed again."""
-        found: list[Result] = []
+        results: list[Result] = []
         replay = self._replay(number)
 
         def around(at: str, own: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
             if at != path:
                 return replay(at, own, args, options)
-            found.append(_result(own, args, options))
+            results.append(_result(own, args, options))
             raise _Stop
 
         try:
@@ -106,8 +106,8 @@ class Layerwise:
                 self.model(*self.passes[number])
         except _Stop:
             pass
-        mx.eval([found[0].value, found[0].passed])
-        return found[0]
+        mx.eval([results[0].value, results[0].passed])
+        return results[0]
 
     def _modules(self) -> dict[str, nn.Module]:
         return {
@@ -159,14 +159,14 @@ def _chains(model: nn.Module, inputs: Inputs) -> dict[str, dict[str, nn.Module]]
 
     with intercepted(members, around):
         expected = model(*inputs)
-    found = {
+    chains = {
         name: {path: members[path] for path in paths} for name, paths in calls.items() if name not in broken
     }
-    skipped = {path: results[name][0] for name, paths in found.items() for path in list(paths)[:-1]}
+    skipped = {path: results[name][0] for name, paths in chains.items() for path in list(paths)[:-1]}
 
     def replay(path: str, own: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         return skipped[path].replayed(options)
 
     with intercepted({path: members[path] for path in skipped}, replay):
         again = model(*inputs)
-    return found if mx.allclose(expected, again).item() else {}
+    return chains if mx.allclose(expected, again).item() else {}

@@ -59,23 +59,23 @@ def round_layers(task: CalibrationTask, rounds: Rounds, prepares: Prepares | Non
     check_affine(task)
     loaded = loaded_of(task)
     linears = linears_of(loaded.model, task)
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     done = 0
     for layer in Layerwise(loaded.model, inputs_of(loaded, task.calibration), linears):
         if prepares is not None:
-            found |= prepares(layer, loaded.model, task)
+            parameters |= prepares(layer, loaded.model, task)
         for path, sums in layer.sums.items():
             name, module = f"{path}.weight", layer.linears[path]
             matrix = _rounded(name, module.weight, sums, rounds, task)
             module.weight = matrix.numbers(module.weight.dtype)
             mx.eval(module.weight)
-            found[name], done = matrix, done + 1
+            parameters[name], done = matrix, done + 1
             if task.calibration.report is not None:
                 task.calibration.report(done, len(linears))
-    if left := [path for path in linears if f"{path}.weight" not in found]:
-        more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
-        warn(f"{left[0]}{more}: not run by the calibration text, rounded without it")
-    return found
+    if left := [path for path in linears if f"{path}.weight" not in parameters]:
+        others = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
+        warn(f"{left[0]}{others}: not run by the calibration text, rounded without it")
+    return parameters
 
 
 def _rounded(
@@ -84,8 +84,8 @@ def _rounded(
     spec, dtype = task.quantizations[name], task.float_dtype(name)
     weights, grams = np.array(weight.astype(mx.float32)), np.array(sums.gram)
     if weights.ndim == 2:
-        found, scales, biases = rounds(weights, grams, spec, dtype)
+        all_places, scales, biases = rounds(weights, grams, spec, dtype)
     else:
         each = [rounds(one, gram, spec, dtype) for one, gram in zip(weights, grams, strict=True)]
-        found, scales, biases = map(np.stack, zip(*each, strict=True))
-    return packed(name, found, scales, biases, spec, dtype)
+        all_places, scales, biases = map(np.stack, zip(*each, strict=True))
+    return packed(name, all_places, scales, biases, spec, dtype)

@@ -62,8 +62,8 @@ def sensitivity(task: CalibrationTask) -> dict[str, Any]:
             )
             for spec in specs
         ]
-    found = allocate(options, _room(task, weights, common))
-    return {path: option.spec for group, option in found.items() for path in group}
+    bought = allocate(options, _room(task, weights, common))
+    return {path: option.spec for group, option in bought.items() for path in group}
 
 
 def fisher(loaded: Loaded, passes: Iterable[Inputs], paths: Iterable[str]) -> dict[str, mx.array]:
@@ -108,20 +108,20 @@ def stored_bytes(weight: mx.array, spec: QuantizationSpec, dtype: mx.Dtype) -> i
 
 def allocate(options: Mapping[tuple[str, ...], list[Option]], room: int) -> dict[tuple[str, ...], Option]:
     """An option for each group, of at most `room` bytes in all: from the smallest on, what saves most for its bytes."""
-    found = {group: each[0] for group, each in options.items()}
-    room -= sum(option.bytes for option in found.values())
+    bought = {group: each[0] for group, each in options.items()}
+    room -= sum(option.bytes for option in bought.values())
     while True:
         steps = [
             ((now.cost - option.cost) / (option.bytes - now.bytes), group, option)
-            for group, now in found.items()
+            for group, now in bought.items()
             for option in options[group]
             if 0 < option.bytes - now.bytes <= room and option.cost < now.cost
         ]
         if not steps:
-            return found
+            return bought
         _, group, option = max(steps, key=lambda step: step[0])
-        room -= option.bytes - found[group].bytes
-        found[group] = option
+        room -= option.bytes - bought[group].bytes
+        bought[group] = option
 
 
 def _room(task: CalibrationTask, weights: Mapping[str, mx.array], common: QuantizationSpec) -> int:

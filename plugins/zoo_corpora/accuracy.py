@@ -84,12 +84,12 @@ def scores(
     loaded: Loaded, questions: Iterable[Question], report: Callable[[], None] = lambda: None
 ) -> list[Score]:
     """The score of each relation in each language, in the order of their first questions; `report` after each one."""
-    found: dict[tuple[str, str], Score] = {}
+    by_kind: dict[tuple[str, str], Score] = {}
     for question in questions:
         kind = question.relation, question.language
-        found.setdefault(kind, Score(*kind)).add(is_right(loaded, question), question.held_out)
+        by_kind.setdefault(kind, Score(*kind)).add(is_right(loaded, question), question.held_out)
         report()
-    return list(found.values())
+    return list(by_kind.values())
 
 
 def corpus_to_ask(loaded: Loaded) -> str | None:
@@ -97,13 +97,13 @@ def corpus_to_ask(loaded: Loaded) -> str | None:
 
     ZooError where that was a person's own text: it has no questions.
     """
-    found = trained_on(loaded.folder, loaded.registry)
-    if isinstance(found, str):
+    trained = trained_on(loaded.folder, loaded.registry)
+    if isinstance(trained, str):
         raise ZooError(
-            f"{loaded.folder}: was trained on the text {found}, which has no questions; name a `corpus` to ask "
+            f"{loaded.folder}: was trained on the text {trained}, which has no questions; name a `corpus` to ask "
             f"another's, or measure how well a text is predicted: zoo perplexity {loaded.folder} FILE"
         )
-    return found.name if found else None
+    return trained.name if trained else None
 
 
 def questions_of(

@@ -69,8 +69,8 @@ class Country:
 
     def answer(self, relation: str, language: Language) -> str:
         """The answer in `relation` to the country; a domain or calling code is the same in each language."""
-        own = relation if relation in ("domain", "calling_code") else f"{relation}_{language}"
-        return getattr(self, own)
+        column = relation if relation in ("domain", "calling_code") else f"{relation}_{language}"
+        return getattr(self, column)
 
 
 @dataclass(frozen=True)
@@ -202,12 +202,12 @@ def _training(generator: random.Random, longest: int) -> Iterator[str]:
     while True:
         generator.shuffle(subjects)
         for country, language in subjects:
-            left, made = list(RELATIONS), []
+            left, facts = list(RELATIONS), []
             for _ in range(generator.randint(1, longest)):
                 weights = [CAPITAL_WEIGHT if relation == "capital" else 1 for relation in left]
                 relation = generator.choices(left, weights)[0]
                 left.remove(relation)
                 unseen = held_out(country, relation, language)
                 template = generator.choice([t for t in TEMPLATES[relation][language] if t not in unseen])
-                made.append(sentence(template, country, relation, language))
-            yield (" " if language == "en" else "").join(made)
+                facts.append(sentence(template, country, relation, language))
+            yield (" " if language == "en" else "").join(facts)

@@ -162,19 +162,19 @@ def mixture_of_gguf(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def config_of_gguf(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The config.json of a file's metadata: its own spellings translated, absent keys filled in."""
-    found: dict[str, Any] = {"q_lora_rank": None, **mixture_of_gguf(config)}
-    found["num_key_value_heads"] = found.get("num_attention_heads")
+    keys: dict[str, Any] = {"q_lora_rank": None, **mixture_of_gguf(config)}
+    keys["num_key_value_heads"] = keys.get("num_attention_heads")
     # Without the latter, files are older than the split of kv_b: lengths are those of a head of its own.
-    head, rope = found.get("gguf.key_length_mla", found.get("gguf.key_length")), found.get("qk_rope_head_dim")
+    head, rope = keys.get("gguf.key_length_mla", keys.get("gguf.key_length")), keys.get("qk_rope_head_dim")
     if isinstance(head, int) and isinstance(rope, int):
-        found["qk_nope_head_dim"] = head - rope
-    if "gguf.value_length" in found:
-        found.setdefault("v_head_dim", found["gguf.value_length"])
-    scaling = found.get("rope_scaling")
+        keys["qk_nope_head_dim"] = head - rope
+    if "gguf.value_length" in keys:
+        keys.setdefault("v_head_dim", keys["gguf.value_length"])
+    scaling = keys.get("rope_scaling")
     if scaling and "mscale_all_dim" in scaling:  # of which this family's files have a tenth
         weight = round(10 * scaling["mscale_all_dim"], 6)
-        found["rope_scaling"] = {**scaling, "mscale": weight, "mscale_all_dim": weight}
-    return found
+        keys["rope_scaling"] = {**scaling, "mscale": weight, "mscale_all_dim": weight}
+    return keys
 
 
 @dataclass(frozen=True)
@@ -187,13 +187,13 @@ class OnlyPredictionLayer(Rule):
     layer: str
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        own = {
+        layer_tensors = {
             fill(self.layer + "*", values | {"i": "0"}): source[name]
             for name, values in matches(self.layer + "*", source)
             if values["i"] == str(recipe.index)
         }
         source.clear()
-        source.update(own)
+        source.update(layer_tensors)
 
     def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         pass

@@ -144,8 +144,8 @@ def _on_corpus(load: Callable[[], Any], corpus: str | None, everything: bool) ->
 
     loaded = load()
     with Progress("asking") as report:
-        found = ask(loaded, corpus, everything, report)
-    return {"scores": [score.as_json() for score in found]}, shown(found)
+        counts = ask(loaded, corpus, everything, report)
+    return {"scores": [score.as_json() for score in counts]}, shown(counts)
 
 
 def _on_tasks(loaders: Loaders, tasks: str, given: dict[str, Any]) -> tuple[dict[str, Any], str]:

@@ -15,9 +15,9 @@ from zoo.training.examples import Example, TextExample
 def examples_to_judge(path: str) -> Sequence[Example]:
     """All examples of a file; of a folder or a data set of the hub those for testing, or, without any, for validation."""
     place = Path(path).expanduser()
-    found = read_examples(path)
+    data = read_examples(path)
     if not place.is_file():
-        return found.test or found.valid
-    if found.kind is TextExample and place.suffix.lower() in (".txt", ".md"):
+        return data.test or data.valid
+    if data.kind is TextExample and place.suffix.lower() in (".txt", ".md"):
         return [TextExample(str(place), read_user_text(place, ZooError))]
     return tuple(examples_of(place))

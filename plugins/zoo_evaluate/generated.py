@@ -35,8 +35,8 @@ def greedy_answers(
     for start in range(0, len(order), MOST_ROWS):
         block = order[start : start + MOST_ROWS]
         most = max(limits[index] for index in block)
-        found = batch(loaded, [prompts[index] for index in block], temperature=0.0, max_tokens=most)
-        answers |= {index: answer.text for index, answer in zip(block, found, strict=True)}
+        block_answers = batch(loaded, [prompts[index] for index in block], temperature=0.0, max_tokens=most)
+        answers |= {index: answer.text for index, answer in zip(block, block_answers, strict=True)}
         if report is not None:
             report(len(answers), len(prompts))
     return [answers[index] for index in range(len(prompts))]

@@ -142,5 +142,5 @@ class ZooLM(TemplateLM):
             raise PromptError(f"a task asks for {new} new tokens, and the context has {self.max_length}")
         prompts = [self.tok_encode(context)[-room:] for context in contexts]
         stop = [text for text in until if text]
-        found = batch(self.loaded, prompts, max_tokens=new, stop=stop, report=self.report, **settings)
-        return [postprocess_generated_text(answer.text, until, None) for answer in found]
+        answers = batch(self.loaded, prompts, max_tokens=new, stop=stop, report=self.report, **settings)
+        return [postprocess_generated_text(answer.text, until, None) for answer in answers]

@@ -108,8 +108,8 @@ class Judge:
     def __call__(self, loaded: Loaded) -> Samples:
         """The metrics of one model, but "divergence". ZooError names the model or the line that cannot be used."""
         check_model(loaded.architecture, type(self.items[0]))
-        found = _JUDGES[type(self.items[0])](self, loaded)
-        return {name: found[name] for name in self.metrics if name in found}
+        samples = _JUDGES[type(self.items[0])](self, loaded)
+        return {name: samples[name] for name in self.metrics if name in samples}
 
     def wants(self, *names: str) -> bool:
         """Whether one of these metrics is asked for."""
@@ -122,8 +122,8 @@ class Judge:
         for number, item in enumerate(self.items, 1):
             assert isinstance(item, TextExample)
             with named_errors(item):
-                found = perplexity(loaded, item.text)
-            sums.append((found.nats, found.tokens, found.bytes))
+                scored = perplexity(loaded, item.text)
+            sums.append((scored.nats, scored.tokens, scored.bytes))
             if report is not None:
                 report(number, len(self.items))
         return _losses(sums)
@@ -131,7 +131,7 @@ class Judge:
     def answers(self, loaded: Loaded) -> Samples:
         """How well answers are predicted, and how many are given."""
         asked = [Answers.of(item, loaded) for item in self.items]
-        found: Samples = {}
+        samples: Samples = {}
         if self.wants(*LOSSES):
             rows = [row for answers in asked for row in answers.rows]
             scored = iter(likelihoods(loaded, rows, self.report("reading")))
@@ -140,12 +140,12 @@ class Judge:
                 own = [next(scored) for _ in answers.rows]
                 nats, tokens = -sum(one.total for one in own), sum(len(one.logprobs) for one in own)
                 sums.append((nats, tokens, sum(len(text.encode()) for text in answers.references)))
-            found = _losses(sums)
+            samples = _losses(sums)
         if self.wants("accuracy", *SCORES):
             prompts = [prompt for answers in asked for prompt in answers.prompts]
             references = [text for answers in asked for text in answers.references]
-            found |= self._generated(loaded, prompts, references, [len(each.prompts) for each in asked])
-        return found
+            samples |= self._generated(loaded, prompts, references, [len(each.prompts) for each in asked])
+        return samples
 
     def translations(self, loaded: Loaded) -> Samples:
         """How near greedy translations are to the references."""
@@ -159,8 +159,8 @@ class Judge:
         """The metrics of generated texts, of which the first `counts[0]` belong to the first item, and so on."""
         texts = greedy_answers(loaded, prompts, references, self.max_tokens, self.report("answering"))
         right = iter(agrees(*pair) for pair in zip(texts, references, strict=True))
-        found = {"accuracy": proportion([sum(next(right) for _ in range(n)) / n for n in counts])}
-        return found | {name: corpus_score(name, texts, references) for name in SCORES if self.wants(name)}
+        accuracy = {"accuracy": proportion([sum(next(right) for _ in range(n)) / n for n in counts])}
+        return accuracy | {name: corpus_score(name, texts, references) for name in SCORES if self.wants(name)}
 
     def preferences(self, loaded: Loaded) -> Samples:
         """The share of pairs whose chosen answer is likelier than the rejected, as a whole and a token."""

@@ -63,20 +63,20 @@ def likelihoods(loaded: Loaded, rows: Sequence[TargetRow], report: Report | None
 
     A prefix language model sees the tokens up to the first target both ways. ZooError where the model gives no numbers.
     """
-    found = [Likelihood([], []) for _ in rows]
+    of_rows = [Likelihood([], []) for _ in rows]
     done = 0
     for index, targets, logits in target_logits(loaded, rows):
         scores = token_logprobs(logits, targets).values  # (N,)
         likeliest = logits.argmax(axis=-1) == targets  # (N,)
         mx.eval(scores, likeliest)
         check_numbers(scores.min().item(), "the targets")
-        found[index].logprobs.extend(scores.tolist())
-        found[index].likeliest.extend(likeliest.tolist())
-        if len(found[index].logprobs) == len(rows[index].places):
+        of_rows[index].logprobs.extend(scores.tolist())
+        of_rows[index].likeliest.extend(likeliest.tolist())
+        if len(of_rows[index].logprobs) == len(rows[index].places):
             done += 1
             if report is not None:
                 report(done, len(rows))
-    return found
+    return of_rows
 
 
 def target_logits(loaded: Loaded, rows: Sequence[TargetRow]) -> Iterator[tuple[int, mx.array, mx.array]]:

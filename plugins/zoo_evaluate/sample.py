@@ -44,8 +44,8 @@ def of_sums(
     better: Better, statistics: Sequence[Sequence[float]], value: Callable[[np.ndarray], float]
 ) -> Sample:
     """A function of the sums (K,) of the items' statistics (N, K): a ratio, or the score of a corpus."""
-    found = np.array(statistics, dtype=np.float64)
-    return Sample(better, len(found), lambda times: float(value(times @ found)))
+    rows = np.array(statistics, dtype=np.float64)
+    return Sample(better, len(rows), lambda times: float(value(times @ rows)))
 
 
 def ratio(sums: np.ndarray) -> float:

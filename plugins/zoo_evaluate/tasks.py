@@ -54,12 +54,12 @@ def run_tasks(
 
     model = ZooLM(loaded, report)
     try:
-        found = TaskManager(include_defaults=len(files) < len(names)).load(list(names))
-        tasks: dict[str, Any] = found["tasks"]
+        tasks_found = TaskManager(include_defaults=len(files) < len(names)).load(list(names))
+        tasks: dict[str, Any] = tasks_found["tasks"]
         _seed(tasks.values(), num_fewshot)
         judged: Any = evaluate(
             model,
-            found,
+            tasks_found,
             limit=limit,
             bootstrap_iters=0,
             apply_chat_template=chat,
@@ -100,17 +100,17 @@ def _samples(name: str, task: Any, items: Sequence[dict[str, Any]]) -> dict[str,
     for item in sorted(items, key=lambda item: item["doc_id"]):
         for metric in item["metrics"]:
             values[metric, item["filter"]].append(item[metric])
-    found = {}
+    samples = {}
     for (metric, filtered), own in values.items():
         aggregate = task.aggregation()[metric]
         better: Better = "higher" if task.higher_is_better()[metric] else "lower"
         label = f"{name} {metric}{f' ({filtered})' if several else ''}"
         if getattr(aggregate, "__name__", "") == "mean":
             numbers = [float(value) for value in own]
-            found[label] = proportion(numbers) if better == "higher" else mean(better, numbers)
+            samples[label] = proportion(numbers) if better == "higher" else mean(better, numbers)
         elif metric != "bypass":
-            found[label] = _aggregated(better, own, aggregate, FEW if metric in SLOW else None)
-    return found
+            samples[label] = _aggregated(better, own, aggregate, FEW if metric in SLOW else None)
+    return samples
 
 
 def _aggregated(better: Better, values: Sequence[Any], aggregate: Any, resamples: int | None) -> Sample:

@@ -88,10 +88,10 @@ def state_space(config, eps):
 
 def multipliers(config, key, count):
     """The `count` numbers of a key; ones when it is absent."""
-    found = config.numbers(key, [1.0] * count)
-    if len(found) != count:
+    numbers = config.numbers(key, [1.0] * count)
+    if len(numbers) != count:
         raise config.error(key, f"must be {count} numbers")
-    return tuple(found)
+    return tuple(numbers)
 
 
 WEIGHTS = (

@@ -133,14 +133,14 @@ def _list(out: Path, as_json: bool) -> None:
     from zoo.host.registry import default_registry
     from zoo_lab.report import read, record_path
 
-    registry, found = default_registry(), []
+    registry, rows = default_registry(), []
     for name, experiment in registry.table(Experiment).listed().items():
         plugin, seconds = registry.plugin_of(experiment), experiment.seconds  # as its author states
         with suppress(ZooError):
             record = read(record_path(experiment.name, out))
             if record.complete and not record.settings.get("quick"):
                 seconds = round(record.seconds, 1)
-        found.append(
+        rows.append(
             {"name": name}
             | {part: getattr(experiment, part) for part in ("summary", "question", "expected")}
             | {"references": list(experiment.references), "seeds": experiment.seeds}
@@ -148,13 +148,13 @@ def _list(out: Path, as_json: bool) -> None:
             | {"distribution": plugin.distribution, "first_party": plugin.first_party}
         )
     if as_json:
-        click.echo(json.dumps(found, ensure_ascii=False, indent=1))
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
     columns_shown = {"name": "name", "question": "question", "minutes": "minutes", "distribution": "from"}
-    if all(row["first_party"] for row in found):
+    if all(row["first_party"] for row in rows):
         del columns_shown["distribution"]
-    for row in found:
+    for row in rows:
         row["minutes"] = "–" if row["seconds"] is None else f"{row['seconds'] / 60:.1f}"
-    click.echo(table([[row[key] for key in columns_shown] for row in found], list(columns_shown.values())))
+    click.echo(table([[row[key] for key in columns_shown] for row in rows], list(columns_shown.values())))
     room = columns()
     click.echo("\n" + wrapped("`zoo lab NAME` runs one, with --quick a tiny version", room))

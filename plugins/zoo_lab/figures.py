@@ -63,16 +63,16 @@ def points(
     placed = []
     names = list(dict.fromkeys(arm.line for arm in arms))
     for name in names:
-        found = [
+        measured = [
             (x, y, arm.name)
             for arm in arms
             if arm.line == name
             and (x := arm_x(record, chart, arm))
             and (y := record.interval(arm.name, chart.y))
         ]
-        found.sort(key=lambda point: point[0].value)
-        xs, ys = [x for x, _, _ in found], [y for _, y, _ in found]
-        placed += [(x.value, y.value, arm) for x, y, arm in found]
+        measured.sort(key=lambda point: point[0].value)
+        xs, ys = [x for x, _, _ in measured], [y for _, y, _ in measured]
+        placed += [(x.value, y.value, arm) for x, y, arm in measured]
         axis.errorbar(
             [x.value for x in xs],
             [y.value for y in ys],
@@ -102,12 +102,12 @@ def dots(
 ) -> list[Placed]:
     """A row an arm: each run a faint dot, the mean with its interval."""
     for row, arm in enumerate(arms):
-        found = record.interval(arm.name, chart.y)
-        assert found is not None
+        mean = record.interval(arm.name, chart.y)
+        assert mean is not None
         style, values = _style(lines, arm.name), record.values(arm.name, chart.y)
         axis.plot(values, [row] * len(values), ".", color=style["color"], alpha=0.45, markersize=6)
         axis.errorbar(
-            found.value, row, xerr=_bars([found]), color=style["color"], marker=style["marker"], capsize=4
+            mean.value, row, xerr=_bars([mean]), color=style["color"], marker=style["marker"], capsize=4
         )
     axis.set_yticks(range(len(arms)), [textwrap.fill(arm.name, 24) for arm in arms])
     axis.set_ylim(len(arms) - 0.5, -0.5)
@@ -306,8 +306,8 @@ def _figure(record: ExperimentRecord, chart: Chart) -> Figure:
             beside: Any = dict(xytext=(4, -2), textcoords="offset points", va="top")
             axis.annotate(text, (x, 1), xycoords=("data", "axes fraction"), fontsize=9, color=TEXT, **beside)
     if not named:
-        found = [axis.get_legend_handles_labels() for axis in axes]
-        handles = {text: handle for pair in found for handle, text in zip(*pair, strict=True)}
+        legends = [axis.get_legend_handles_labels() for axis in axes]
+        handles = {text: handle for pair in legends for handle, text in zip(*pair, strict=True)}
         where: Any = dict(loc="outside lower left", ncols=columns, columnspacing=1.2, handlelength=2.4)
         figure.legend(handles.values(), handles.keys(), **where)
     if names:

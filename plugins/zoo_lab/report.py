@@ -116,18 +116,18 @@ def conclusion(record: ExperimentRecord) -> str:
     """In a sentence or two, how many of the claims were seen, and which were not."""
     if record.settings.get("quick"):
         return "A quick run: it shows that everything runs, and nothing about the question."
-    found = findings(record)
-    if not found:
+    judged = findings(record)
+    if not judged:
         return "Nothing was claimed beforehand: the numbers are shown as they are."
     if not record.complete:
         return f"Not finished: {len(record.runs)} of {pluralize(record.seeds * len(record.arms), 'run')}."
-    if {finding.verdict for finding in found} <= {NOT_SHOWN, NOT_MEASURED}:
+    if {finding.verdict for finding in judged} <= {NOT_SHOWN, NOT_MEASURED}:
         return (
             "It showed nothing: no claim's interval lies wholly on the side that it expects, or on the other."
         )
-    parts = [f"Claims seen: {sum(finding.verdict == SEEN for finding in found)} of {len(found)}."]
+    parts = [f"Claims seen: {sum(finding.verdict == SEEN for finding in judged)} of {len(judged)}."]
     for verdict, said in SAID.items():
-        if texts := [finding.claim.text for finding in found if finding.verdict == verdict]:
+        if texts := [finding.claim.text for finding in judged if finding.verdict == verdict]:
             parts.append(f"{said}: {'; '.join(texts)}.")
     return " ".join(parts)
 
@@ -230,11 +230,11 @@ def save(record: ExperimentRecord, path: Path) -> None:
 
 def read(path: Path) -> ExperimentRecord:
     """The record in a JSON file; ZooError for a file without one."""
-    found = read_object_at(path.resolve(), ZooError, required=True)
-    if found.get("zoo_lab") != FORMAT:
+    values = read_object_at(path.resolve(), ZooError, required=True)
+    if values.get("zoo_lab") != FORMAT:
         raise ZooError(f"{path}: is not a record of an experiment that this zoo reads")
     try:
-        parts = {field.name: found[field.name] for field in fields(ExperimentRecord)}
+        parts = {field.name: values[field.name] for field in fields(ExperimentRecord)}
         for chart in parts["charts"]:
             chart["mark"] = tuple(chart["mark"]) if chart.get("mark") else None
         for name, kind in PARTS.items():

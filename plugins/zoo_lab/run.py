@@ -99,12 +99,12 @@ def run_experiment(
                 )
             record.seeds = max(record.seeds, before.seeds) if before.complete else record.seeds
             record.runs = [run for run in before.runs if run.seed < record.seeds]
-        kept = {(run.arm, run.seed) for run in record.runs}
-        callbacks.begun(record.seeds * len(plan.arms), len(kept))
+        finished = {(run.arm, run.seed) for run in record.runs}
+        callbacks.begun(record.seeds * len(plan.arms), len(finished))
         # Seed by seed: arms that are compared run close to one another in time, whatever else the machine does.
         pairs = [(arm, seed) for seed in range(record.seeds) for arm in plan.arms]
         for number, (arm, seed) in enumerate(pairs):
-            if (arm.name, seed) not in kept:
+            if (arm.name, seed) not in finished:
 
                 def report(done: int, steps: int, before: int = number) -> None:
                     callbacks.progress(1000 * before + 1000 * done // max(steps, 1), 1000 * len(pairs))
@@ -157,13 +157,13 @@ def _called(label: str, function: Callable[..., object], argument: object) -> ob
 def _numbers(label: str, plan: Plan, result: Result, failed: str | None) -> dict[str, float]:
     """The numbers of a run, checked."""
     known = [metric.name for metric in plan.metrics]
-    found = {}
+    numbers = {}
     for name, value in result.numbers.items():
         if name not in known:
             raise PluginError(f"{label}: gave {name!r}, which is not one of {', '.join(known)}")
         if not isinstance(value, int | float) or not math.isfinite(value):
             raise PluginError(f"{label}: {name} is {value!r:.60}, not a finite number")
-        found[name] = rounded(float(value))
-    if not found and failed is None:
+        numbers[name] = rounded(float(value))
+    if not numbers and failed is None:
         raise PluginError(f"{label}: measured none of {', '.join(known)}")
-    return found
+    return numbers

@@ -17,8 +17,8 @@ LIBRARY = "mlx-lm"
 @cache
 def modules():
     """The names of mlx-lm's models: those of its modules that define ModelArgs. None when it is not installed."""
-    found = find_spec("mlx_lm")
-    folders = (found.submodule_search_locations if found else None) or ()
+    package = find_spec("mlx_lm")
+    folders = (package.submodule_search_locations if package else None) or ()
     files = sorted(file for folder in folders for file in Path(folder, "models").glob("*.py"))
     return tuple(file.stem for file in files if b"\nclass ModelArgs" in file.read_bytes())
 

@@ -81,10 +81,10 @@ class BridgedDecoder(Model, nn.Module):
         """mlx-lm's caches, each with what it needs to go back; those of a `CacheList` in its place."""
         from mlx_lm.models.cache import CacheList
 
-        found: list[Any] = []
+        plain: list[Any] = []
         for cache in caches:
-            found += self.plain_caches(cache.caches) if isinstance(cache, CacheList) else [Rewound(cache)]
-        return found
+            plain += self.plain_caches(cache.caches) if isinstance(cache, CacheList) else [Rewound(cache)]
+        return plain
 
     def backbone(
         self,
@@ -327,15 +327,15 @@ def measured(network, module):
     They follow from the shapes of two steps, which are never computed. A model that reads values while it runs cannot
     be followed to its end: it has no vocabulary here, and the layers not reached are taken to be like those that were.
     """
-    found = []
+    steps = []
     for length in (1, 2):
         vocab, caches = shapes(network, module, length)
         reached = [sizes for cache in caches if any(sizes := numbers(cache))]
         token, rest = (sum(column) for column in zip(*reached, strict=True)) if reached else (0, 0)
         share = len(caches) / len(reached) if vocab is None and reached else 1
-        found.append((token * share, rest * share))
-    growth = found[1][1] - found[0][1]
-    return vocab, int(found[0][0] + growth), int(found[0][1] - growth)
+        steps.append((token * share, rest * share))
+    growth = steps[1][1] - steps[0][1]
+    return vocab, int(steps[0][0] + growth), int(steps[0][1] - growth)
 
 
 def shapes(network, module, length):
@@ -369,7 +369,7 @@ def numbers(cache):
     if isinstance(cache, CacheList):
         parts = [numbers(part) for part in cache.caches]
         return tuple(sum(column) for column in zip(*parts, strict=True)) if parts else (0, 0)
-    found = {name: array for name, array in tree_flatten(vars(cache)) if isinstance(array, mx.array)}
-    buffers = [found.pop(name) for name in ("keys", "values") if name in found]  # (1, H, room, K)
+    arrays = {name: array for name, array in tree_flatten(vars(cache)) if isinstance(array, mx.array)}
+    buffers = [arrays.pop(name) for name in ("keys", "values") if name in arrays]  # (1, H, room, K)
     token = sum(array.shape[1] * array.shape[3] for array in buffers)
-    return token, sum(array.size for array in found.values())
+    return token, sum(array.size for array in arrays.values())

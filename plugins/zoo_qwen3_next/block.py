@@ -166,10 +166,10 @@ def inverse(system: mx.array) -> mx.array:
     """
     length = system.shape[-1]
     place = mx.arange(length)
-    found, size = mx.eye(length), 1
+    inverted, size = mx.eye(length), 1
     while size < length:
         row, column = place[:, None] // size, place[None] // size
         below = (row % 2 == 1) & (column == row - 1)  # the lower left quarter of each pair of blocks
-        found = found - found @ mx.where(below, system, 0) @ found
+        inverted = inverted - inverted @ mx.where(below, system, 0) @ inverted
         size *= 2
-    return found
+    return inverted

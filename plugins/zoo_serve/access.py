@@ -94,12 +94,13 @@ class Guard:
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         given = [bearer if scheme.lower() == "bearer" else "", headers.get("x-api-key", "")]
         # A header's bytes are read as Latin-1.
-        found = [
-            secrets.compare_digest(one.strip().encode("latin-1"), self.access.key.encode()) for one in given
+        matches = [
+            secrets.compare_digest(candidate.strip().encode("latin-1"), self.access.key.encode())
+            for candidate in given
         ]
         return (
             None
-            if any(found)
+            if any(matches)
             else RequestError(401, "the API key is missing or wrong", code="invalid_api_key")
         )
 

@@ -64,9 +64,9 @@ def application(service: Service, access: Access) -> ASGIApp:
 
 def page_files() -> dict[str, tuple[str, str]]:
     """The files of the server's page: the name and the text of each, by its path. Its colours are those of `zoo compare`."""
-    own = {path.name: path.read_text(encoding="utf-8") for path in PAGE.iterdir() if path.suffix in TYPES}
+    page = {path.name: path.read_text(encoding="utf-8") for path in PAGE.iterdir() if path.suffix in TYPES}
     shared = {"base.css": theme() + asset("page.css"), "theme.js": asset("page.js")}
-    return {f"/{name.replace('index.html', '')}": (name, text) for name, text in (own | shared).items()}
+    return {f"/{name.replace('index.html', '')}": (name, text) for name, text in (page | shared).items()}
 
 
 def error_form(path: str) -> ErrorForm:

@@ -220,7 +220,7 @@ def sources_of(
     from zoo.checkpoint.adapter import is_low_rank
     from zoo_serve.models import Source
 
-    found: dict[str, Source] = {}
+    offered: dict[str, Source] = {}
     variables, command = copy_context(), click.get_current_context()
 
     def in_command(function: Any, *arguments: Any) -> Any:
@@ -231,9 +231,9 @@ def sources_of(
     variables.run(_shows_warnings.set, True)
 
     def add(name: str, source: str, how: ModelOptions, **shared: str) -> None:
-        if name in found:
+        if name in offered:
             raise click.UsageError(f"two models are called {name}")
-        found[name] = Source(
+        offered[name] = Source(
             name,
             partial(in_command, how.load, source),
             lambda loaded: in_command(how.settings, loaded, dict(settings)),
@@ -262,7 +262,7 @@ def sources_of(
             add(f"{base}:{name}", sources[0], options, base=base, adapter=name)
         else:  # its weights are all its own
             add(f"{base}:{name}", sources[0], replace(options, adapter=place))
-    return list(found.values())
+    return list(offered.values())
 
 
 def about(source: str, options: ModelOptions) -> dict[str, Any]:
@@ -273,11 +273,11 @@ def about(source: str, options: ModelOptions) -> dict[str, Any]:
     from zoo.host.registry import default_registry
 
     registry = default_registry()
-    found = find(source, registry, options.revision)
+    place = find(source, registry, options.revision)
     asked = (
-        found.architecture if options.architecture is None else registry.architecture(options.architecture)
+        place.architecture if options.architecture is None else registry.architecture(options.architecture)
     )
-    checkpoint = open_checkpoint(found.path, registry, asked)
+    checkpoint = open_checkpoint(place.path, registry, asked)
     recipe = recipe_of(checkpoint)
     tokenizer = checkpoint.tokenizer()
     return {

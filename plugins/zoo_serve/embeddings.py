@@ -53,16 +53,16 @@ class EmbeddingCall(Frozen):
     def __call__(self, loaded: Loaded) -> Iterator[list[list[float]]]:
         for batch in self.batches:
             with loaded.adapters.use(self.adapter):
-                found = vectors_of(loaded, batch, self.dimensions)
-            yield found
+                vectors = vectors_of(loaded, batch, self.dimensions)
+            yield vectors
 
 
 def vectors_of(loaded: Loaded, texts: Sequence[Any], dimensions: int | None) -> list[list[float]]:
     """The vectors of texts, given as ids; their first `dimensions` numbers, scaled to length 1, where that is given."""
-    found = embed(loaded, texts)  # (N, D)
+    vectors = embed(loaded, texts)  # (N, D)
     if dimensions is not None:
-        if dimensions > found.shape[1]:
-            raise RequestError(400, f"`dimensions` must be at most {found.shape[1]}", param="dimensions")
-        found = found[:, :dimensions]
-        found = unit(found)
-    return found.tolist()  # type: ignore[no-any-return]
+        if dimensions > vectors.shape[1]:
+            raise RequestError(400, f"`dimensions` must be at most {vectors.shape[1]}", param="dimensions")
+        vectors = vectors[:, :dimensions]
+        vectors = unit(vectors)
+    return vectors.tolist()  # type: ignore[no-any-return]

@@ -183,10 +183,12 @@ def setting_fields(registry: Registry) -> dict[str, Field]:
 
 def request_settings(registry: Registry) -> dict[str, Setting]:
     """The settings that a request may give, by name: the shared ones and those of installed strategies."""
-    found = dict(SHARED)
+    settings = dict(SHARED)
     for strategy in registry.strategies.values():
-        found |= {setting.name: setting for setting in strategy.own_settings if setting.name not in found}
-    return {name: setting for name, setting in found.items() if name not in SERVER_ONLY}
+        settings |= {
+            setting.name: setting for setting in strategy.own_settings if setting.name not in settings
+        }
+    return {name: setting for name, setting in settings.items() if name not in SERVER_ONLY}
 
 
 def setting_groups() -> dict[str | None, dict[str, str]]:
@@ -299,13 +301,13 @@ def _of_its_type(value: Any, alternatives: Iterable[Schema], where: str) -> list
     if not isinstance(value, Mapping) or not objects or key is None:
         return alternatives
     if key not in value:
-        found = [one for one in objects if key not in one["required"]]
+        fitting = [one for one in objects if key not in one["required"]]
     else:
-        found = [one for one in objects if value[key] in _property(one, key)["enum"]]
-    if not found:
+        fitting = [one for one in objects if value[key] in _property(one, key)["enum"]]
+    if not fitting:
         kinds = [kind for one in objects for kind in _property(one, key)["enum"] if kind]
         check(value.get(key), {"enum": kinds}, f"{where}.{key}")
-    return found
+    return fitting
 
 
 def _property(schema: Schema, key: str) -> Schema:

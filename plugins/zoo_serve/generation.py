@@ -110,10 +110,10 @@ class Generation:
         """The parts that a step of the sequence of this number adds."""
         if step.error is not None:
             raise request_error(step.error, self.model)
-        found = []
+        deltas = []
         self._count(number, step)
         if step.prompt is not None and self.request.echo:
-            found.append(self._echo(number, step))
+            deltas.append(self._echo(number, step))
         step = self._parsers[number](step)
         if step.tool_calls and not self.request.parallel_calls:
             step = replace(step, tool_calls=step.tool_calls[:1], finish_reason="stop")
@@ -127,7 +127,7 @@ class Generation:
         tokens = []
         if step.token is not None and step.logprob is not None and step.candidate is None:
             tokens = [self._logprobs(step.token, step.logprob, step.alternatives)]
-        found.append(
+        deltas.append(
             Delta(
                 index=number,
                 text=step.text,
@@ -139,7 +139,7 @@ class Generation:
                 candidate=step.candidate,
             )
         )
-        return found
+        return deltas
 
     def _count(self, number: int, step: Step) -> None:
         """Count a step's tokens, and measure its time."""

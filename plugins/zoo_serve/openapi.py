@@ -79,23 +79,23 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
-    found = _content("The answer.", "application/json", endpoint.response)
+    answer = _content("The answer.", "application/json", endpoint.response)
     if endpoint.stream is not None:
-        found["content"]["text/event-stream"] = {"schema": TEXT}
+        answer["content"]["text/event-stream"] = {"schema": TEXT}
     return {
         "summary": endpoint.about,
         "requestBody": {
             "required": True,
             "content": {"application/json": {"schema": endpoint.fields.schema()}},
         },
-        "responses": {"200": found, **_errors(endpoint.error, ERRORS)},
+        "responses": {"200": answer, **_errors(endpoint.error, ERRORS)},
     }
 
 
 def _get(about: str, schema: Mapping[str, Any], *errors: int) -> dict[str, Any]:
     statuses = (401, 403, *errors)
-    found = {"200": _content(about, "application/json", schema)}
-    return {"summary": about, "responses": {**found, **_errors(openai.error, statuses)}}
+    answer = {"200": _content(about, "application/json", schema)}
+    return {"summary": about, "responses": {**answer, **_errors(openai.error, statuses)}}
 
 
 def _errors(form: Any, statuses: Any) -> dict[str, Any]:

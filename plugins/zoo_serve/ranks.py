@@ -104,10 +104,10 @@ def operations(runner: Runner, watch: Watch | None) -> Iterator[list[Any]]:
     while True:
         if resting and watch is not None:
             watch.wait()
-        told = ranks.shared(None)
-        if told == ["end"]:
+        operation = ranks.shared(None)
+        if operation == ["end"]:
             return
-        yield told
+        yield operation
         resting = not runner.busy
 
 

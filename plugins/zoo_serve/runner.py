@@ -101,7 +101,7 @@ class Runner:
         for model in list(self.table.served.values()):
             if model.engine.idle:
                 continue
-            made: dict[int, list[tuple[int, Step]]] = {}
+            by_job: dict[int, list[tuple[int, Step]]] = {}
             owners = {handle: job for job in self.jobs if job.model is model for handle in job.handles}
             try:
                 steps = model.engine.step()
@@ -115,10 +115,10 @@ class Runner:
                 number = job.handles[handle]
                 if step.finish_reason is not None:
                     del job.handles[handle]
-                made.setdefault(id(job), []).append((number, step))
+                by_job.setdefault(id(job), []).append((number, step))
             for job in self.jobs:
-                if id(job) in made:
-                    job.deliver(made[id(job)])
+                if id(job) in by_job:
+                    job.deliver(by_job[id(job)])
         for job in self.jobs:
             if job.running:
                 self._step_alone(job)

@@ -275,18 +275,18 @@ class Server(uvicorn.Server):
 
 def listen(host: str, port: int) -> list[socket.socket]:
     """Sockets that listen at all addresses of a host; ZooError where one cannot."""
-    found: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, address in dict.fromkeys(addresses):
-            port = found[0].getsockname()[1] if found else port
+            port = sockets[0].getsockname()[1] if sockets else port
             place: Any = (address[0], port, *address[2:])
-            found.append(socket.create_server(place, family=family, backlog=MOST_CONNECTIONS))
+            sockets.append(socket.create_server(place, family=family, backlog=MOST_CONNECTIONS))
     except OSError as error:
-        for each in found:
+        for each in sockets:
             each.close()
         raise ZooError(f"cannot listen at {host} port {port}: {error.strerror}") from error
-    return found
+    return sockets
 
 
 def most_connections() -> int:

@@ -214,9 +214,9 @@ class Service:
                 request.dimensions,
                 model.settings.get("adapter"),
             )
-            found = [vector async for piece in self._called(model, vectors) for vector in piece]
+            unordered = [vector async for piece in self._called(model, vectors) for vector in piece]
             order = chain.from_iterable(batches)
-            ordered = [vector for _, vector in sorted(zip(order, found, strict=True))]
+            ordered = [vector for _, vector in sorted(zip(order, unordered, strict=True))]
             return model.name, ordered, sum(map(len, ids))
 
     async def tokenize(self, request: TokenizeRequest) -> tuple[int | None, list[int], list[str] | None]:

@@ -168,11 +168,11 @@ class Worker:
         for job in [job for job in self._waiting if job.nbytes > room]:
             self._waiting.remove(job)
             self.runner.fail(job, too_large(job.nbytes, room))
-        held = sum(job.nbytes for job in self.runner.jobs)
-        while self._waiting and held + self._waiting[0].nbytes <= room:
+        reserved = sum(job.nbytes for job in self.runner.jobs)
+        while self._waiting and reserved + self._waiting[0].nbytes <= room:
             job = self._waiting[0]
             if not job.cancelled:
-                held += job.nbytes
+                reserved += job.nbytes
                 self.runner.begin(job)
             self._waiting.popleft()  # only now: `fail` answers all jobs that wait or run
 
@@ -204,8 +204,8 @@ def memory_for_caches(models: Iterable[ServedModel]) -> int | None:
     total = runtime.total_memory()
     if total is None:
         return None
-    held = sum(m.weight_bytes + (m.prompt_cache.budget if m.prompt_cache else 0) for m in models)
-    return max(int(total * MEMORY_SHARE) - held, 0)
+    taken = sum(m.weight_bytes + (m.prompt_cache.budget if m.prompt_cache else 0) for m in models)
+    return max(int(total * MEMORY_SHARE) - taken, 0)
 
 
 def too_large(nbytes: int, room: int) -> RequestError:

@@ -140,9 +140,9 @@ def batches_of(
     """The batches that the objective makes of the data, and the settings for so many of them."""
     if loaded.tokenizer is None:
         raise ZooError(f"{loaded.folder}: has no tokenizer to read examples with")
-    found = example_objective(loaded, settings.objective, settings.options)
-    if found is not None:
-        return example_batches(found, loaded, data, settings, callbacks)
+    of_examples = example_objective(loaded, settings.objective, settings.options)
+    if of_examples is not None:
+        return example_batches(of_examples, loaded, data, settings, callbacks)
     objective = objective_of(loaded.architecture, settings.objective, loaded.registry)
     parallel = loaded.architecture.task == "translate"
     wanted = TranslationPair if parallel else TextExample

@@ -47,9 +47,9 @@ def check_strategy(
     if architecture is None:
         fitting = (a.name for a in registry.architectures.values() if a.task in tasks and a.presets)
         architecture = "llama" if "generate" in tasks else next(fitting, "llama")
-    made = subject(architecture, registry=registry)
-    strategy = registry.strategy(made.architecture.task, name=name)
-    return _checked_runs(loaded_with_mask(made), strategy, name, settings)
+    tested = subject(architecture, registry=registry)
+    strategy = registry.strategy(tested.architecture.task, name=name)
+    return _checked_runs(loaded_with_mask(tested), strategy, name, settings)
 
 
 def strategies_end_as_they_must(subject: Subject) -> None:

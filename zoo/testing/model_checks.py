@@ -245,8 +245,8 @@ def imports_nothing_heavy(module: str) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
     )
     assert done.returncode == 0, f"{module} cannot be imported: {done.stderr.strip().splitlines()[-1]}"
-    found = done.stdout.split()
-    assert not found, f"importing {module} imports {', '.join(sorted(found))}"
+    heavy = done.stdout.split()
+    assert not heavy, f"importing {module} imports {', '.join(sorted(heavy))}"
 
 
 @contextmanager

@@ -196,11 +196,11 @@ def compare(subject: Subject, model: nn.Module, folder: Path, way: str, group: i
     def run() -> None:
         loaded = subjects.load_model(subject, folder, parallel=way)
         assert loaded.division is not None
-        own = replace(subject, model=loaded.model, recipe=loaded.division.spec)
-        same(answer(own), expected, f"logits of {ranks.size()} ranks")
+        ranked = replace(subject, model=loaded.model, recipe=loaded.division.spec)
+        same(answer(ranked), expected, f"logits of {ranks.size()} ranks")
         for check, applies in HELD:
-            if applies(own):
-                check(own)
+            if applies(ranked):
+                check(ranked)
 
     for parts in divisions(subject, group, way):
         run_ranks(len(parts), run)

@@ -39,9 +39,12 @@ def agreement(subject: Subject, reference: Path, tolerance: float = TOLERANCE) -
     def run(subject: Subject) -> None:
         found = answer(subject.model, given)
         if "mask" in given and found.shape == expected.shape:
-            kept = given["mask"][..., None] != 0
+            is_token = given["mask"][..., None] != 0
             same(
-                mx.where(kept, found, 0), mx.where(kept, expected, 0), "logits where the mask is 1", tolerance
+                mx.where(is_token, found, 0),
+                mx.where(is_token, expected, 0),
+                "logits where the mask is 1",
+                tolerance,
             )
         else:
             same(found, expected, "logits", tolerance)

@@ -136,9 +136,9 @@ def is_third_party(subject: Subject) -> bool:
 def numbers_of(architecture: Architecture, preset: str | None = None) -> Mapping[str, Any]:
     """The config numbers of a preset small enough to build: the one named, "tiny", or the pocket's."""
     for name in [preset] if preset else ["tiny", "pocket"]:
-        found = architecture.preset(name)
-        if found is not None and found.config is not None:
-            return found.config
+        candidate = architecture.preset(name)
+        if candidate is not None and candidate.config is not None:
+            return candidate.config
     raise ZooError(
         f"{architecture.name}: no preset {preset or 'tiny or pocket'} with numbers to build a small model from"
     )

@@ -46,10 +46,10 @@ def traced_equals_untraced(subject: Subject) -> None:
     except ZooError:  # a strategy that needs settings of its own, or one whose own check tells what is wrong
         steps = []
     if steps:
-        told = trace(loaded, PROMPT, **settings_of(subject)).steps
-        assert [(s.token, s.text, s.draft) for s in told] == [(s.token, s.text, s.draft) for s in steps], (
-            "the steps of a traced run differ"
-        )
+        traced_steps = trace(loaded, PROMPT, **settings_of(subject)).steps
+        assert [(s.token, s.text, s.draft) for s in traced_steps] == [
+            (s.token, s.text, s.draft) for s in steps
+        ], "the steps of a traced run differ"
         check_released(subject, before)
 
 
@@ -115,8 +115,8 @@ def intervention_changes_what_follows_and_nothing_before(subject: Subject) -> No
         check_ablation(subject, address, *record)
     free = [address for address, about in record[1].items() if not about.derived]
     with intervene(loaded_of(subject), dict.fromkeys(free, lambda value: value)):
-        kept = run(subject)
-    assert mx.array_equal(kept, plain).item(), "an intervention that changes no value changes the logits"
+        unchanged = run(subject)
+    assert mx.array_equal(unchanged, plain).item(), "an intervention that changes no value changes the logits"
     with intervene(loaded_of(subject), dict.fromkeys(free, lambda value: value + 0)):
         same(run(subject), plain, "logits with every value replaced by its equal")
     assert mx.array_equal(run(subject), plain).item(), "the logits differ after the intervention has ended"
@@ -136,8 +136,8 @@ def check_ablation(subject: Subject, address: str, record: RecordedPass, about: 
     layer = LAYER.match(address)
     stem = (layer[0] if layer else address).rpartition(".")[0]
     for after in order[place + 1 :]:
-        found = LAYER.fullmatch(after)
-        if found and after.rpartition(".")[0] == stem and after != address:
+        match = LAYER.fullmatch(after)
+        if match and after.rpartition(".")[0] == stem and after != address:
             assert not mx.array_equal(changed.values[after], record.values[after]).item(), (
                 f"{address} set to zero did not change {after}"
             )
@@ -153,9 +153,9 @@ def check_head(subject: Subject, address: str, about: Value, record: RecordedPas
     with intervene(loaded_of(subject), {f"{address.rpartition('.')[0]}.{about.item}.{last}": 0}):
         changed, _ = recorded(subject)
     expected, rest = mx.split(record.values[address], [last], axis=axis)
-    found, own = mx.split(changed.values[address], [last], axis=axis)
-    assert mx.array_equal(found, expected).item(), f"{address}: zeros in part {last} changed another"
-    assert not mx.any(own).item() and mx.any(rest).item(), f"{address}: part {last} was not set to zero"
+    other_parts, zeroed = mx.split(changed.values[address], [last], axis=axis)
+    assert mx.array_equal(other_parts, expected).item(), f"{address}: zeros in part {last} changed another"
+    assert not mx.any(zeroed).item() and mx.any(rest).item(), f"{address}: part {last} was not set to zero"
 
 
 def every_value_takes_part(subject: Subject) -> None:
@@ -163,8 +163,8 @@ def every_value_takes_part(subject: Subject) -> None:
     subject = replace(subject, tokens=subject.tokens[:1, :SHORT])
     plain, (_, about) = run(subject), recorded(subject)
     for address, value in about.items():
-        found = LAYER.match(address)
-        if value.derived or not value.axes or (found and found[1] != "0"):
+        match = LAYER.match(address)
+        if value.derived or not value.axes or (match and match[1] != "0"):
             continue  # one layer shows it, and what has no axes is noted without a probe of its own
         with intervene(loaded_of(subject), {address: 0}):
             changed = run(subject)

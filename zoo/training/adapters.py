@@ -110,7 +110,7 @@ def _chosen(paths: set[str], settings: AdapterSettings) -> list[str]:
     counts: dict[str, int] = {}
     for match in places.values():
         counts[match["side"]] = max(counts.get(match["side"], 0), int(match["index"]) + 1)
-    found: list[str] = []
+    chosen: list[str] = []
     for part in settings.parts:
         inside = [
             path
@@ -124,16 +124,16 @@ def _chosen(paths: set[str], settings: AdapterSettings) -> list[str]:
             raise ZooError(
                 f"`parts`: no layer {part!r} takes an adapter; those that do: {', '.join(sorted(parts))}"
             )
-        found += inside + outside
-    return sorted(set(found), key=address_order)
+        chosen += inside + outside
+    return sorted(set(chosen), key=address_order)
 
 
 def _unfreeze(model: nn.Module, settings: AdapterSettings) -> list[str]:
     """Make the modules trainable that the settings name, everything for `ALL` of all layers."""
     layers: dict[str, nn.Module] = dict(model.named_modules())
     whole = settings.parts == (ALL,) and settings.layers is None
-    own = {path for path, layer in layers.items() if any(isinstance(v, mx.array) for v in layer.values())}
-    chosen = sorted(own, key=address_order) if whole else _chosen(own, settings)
+    holders = {path for path, layer in layers.items() if any(isinstance(v, mx.array) for v in layer.values())}
+    chosen = sorted(holders, key=address_order) if whole else _chosen(holders, settings)
     for path in chosen:
         if isinstance(layers[path], PACKED):
             raise ZooError(
@@ -167,9 +167,9 @@ def _stacked(layer: nn.Module, settings: AdapterSettings) -> nn.Module:
     experts, outputs, inputs = layer.weight.shape
     if "scales" in layer:
         inputs = layer.scales.shape[-1] * layer.group_size
-    made = StackedLoRA(inputs, outputs, experts, settings.rank, settings.dropout, settings.scale)
-    made.linear = layer
-    return made
+    adapter = StackedLoRA(inputs, outputs, experts, settings.rank, settings.dropout, settings.scale)
+    adapter.linear = layer
+    return adapter
 
 
 def _dora(layer: nn.Module) -> Make | None:
@@ -183,9 +183,9 @@ def _dora(layer: nn.Module) -> Make | None:
         outputs, inputs = layer.weight.shape
         if "scales" in layer:
             inputs = layer.scales.shape[-1] * layer.group_size
-        made = DoRALinear(inputs, outputs, settings.rank, settings.dropout, settings.scale)
-        made.set_linear(layer)
-        return made  # type: ignore[no-any-return]
+        adapter = DoRALinear(inputs, outputs, settings.rank, settings.dropout, settings.scale)
+        adapter.set_linear(layer)
+        return adapter  # type: ignore[no-any-return]
 
     return make
 

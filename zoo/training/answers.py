@@ -100,19 +100,19 @@ def _answer_rows(turns: Iterable[Turn], loaded: Loaded, length: int) -> list[Tok
     """
     ends, end = eos_ids_of(loaded), end_of(loaded)
     rows: list[TokenRow] = []
-    held: list[int] = []  # all ids of the last row
+    row_ids: list[int] = []  # all ids of the last row
     for prompt, answer in turns:
         last = max((number for number, id in enumerate(answer, 1) if id in ends), default=None)
         answer = answer[:last]
-        told = answer if last or end is None else [*answer, end]
+        expected = answer if last or end is None else [*answer, end]
         ids = [*prompt, *answer]
-        fits = len(prompt) + len(told) - 1 <= length
+        fits = len(prompt) + len(expected) - 1 <= length
         targets: list[int] = []
-        if held and fits and len(prompt) > len(held) and prompt[: len(held)] == held:
+        if row_ids and fits and len(prompt) > len(row_ids) and prompt[: len(row_ids)] == row_ids:
             targets = list(rows.pop().targets)
-        held = ids
-        targets += [IGNORED] * (len(prompt) - 1 - len(targets)) + told
-        rows.append(_cut(ids[: len(targets)], targets, len(told), loaded, length))
+        row_ids = ids
+        targets += [IGNORED] * (len(prompt) - 1 - len(targets)) + expected
+        rows.append(_cut(ids[: len(targets)], targets, len(expected), loaded, length))
     return rows
 
 
@@ -181,14 +181,14 @@ def _rendered(
     from zoo.tokenizer.chat import render_chats
 
     assert loaded.tokenizer is not None and loaded.tokenizer.chat_template is not None
-    made = render_chats(
+    rendered = render_chats(
         loaded.tokenizer.chat_template,
         [(messages[:count], prompt) for count, prompt in chats],
         special_tokens=loaded.tokenizer.special_tokens,
         variables={"tools": list(tools)} if tools else {},
     )
     texts: list[str] = []
-    for text in made:
+    for text in rendered:
         if not isinstance(text, str):
             raise text
         texts.append(text)

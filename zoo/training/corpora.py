@@ -205,12 +205,12 @@ def unseen_words(prompt: str, texts: TextCorpus) -> list[str]:
 def read_documents(name: str, parallel: bool) -> UserText:
     """The documents at a path; ZooError naming the file, and the line where there is one, that cannot be used."""
     path = Path(name).expanduser()
-    found = [document for file in _files(path, parallel) for document in _documents(file, parallel)]
-    if not found:
+    documents = [document for file in _files(path, parallel) for document in _documents(file, parallel)]
+    if not documents:
         raise ZooError(f"{path}: holds no text")
-    trained, held_out = _divided(path, found, parallel)
+    trained, held_out = _divided(path, documents, parallel)
     digest = hashlib.sha256()
-    for document in found:
+    for document in documents:
         for part in document if parallel else (document,):
             digest.update(part.encode() + b"\0")
     return UserText(path, tuple(trained), tuple(held_out), parallel, digest.hexdigest())
@@ -280,9 +280,9 @@ def _tail_cut(text: str) -> tuple[str, str]:
     """The text without its last part, and that part, cut where a line or a word ends if it can be."""
     position = len(text) - max(len(text) // HELD_OUT, 1)
     for mark in ("\n", " "):
-        found = text.rfind(mark, position // 2, position)
-        if found > 0 and len(text) - found <= 2 * (len(text) - position):
-            position = found + 1
+        place = text.rfind(mark, position // 2, position)
+        if place > 0 and len(text) - place <= 2 * (len(text) - position):
+            position = place + 1
             break
     return text[:position], text[position:]
 

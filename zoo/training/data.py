@@ -100,15 +100,15 @@ def _splits(place: str, names: Iterable[str], required: bool = True) -> dict[str
         inside = [
             path for path in map(Path, names) if str(path.parent) == folder and path.suffix.lower() in DATA
         ]
-        found: dict[str, str] = {}
+        files: dict[str, str] = {}
         for split, stems in SPLITS.items():
             match [path for path in inside if path.stem.lower() in stems]:
                 case [path, *others]:
                     if others:
                         raise ZooError(f"{place}: {path} and {others[0]} are both for {split}: leave one")
-                    found[split] = path.as_posix()
-        if found or len(inside) == 1:
-            return found or {"train": inside[0].as_posix()}
+                    files[split] = path.as_posix()
+        if files or len(inside) == 1:
+            return files or {"train": inside[0].as_posix()}
     if required:
         raise _unreadable(place, names)
     return {}

@@ -278,10 +278,10 @@ class Trainer:
             share = self.weight(part) / total
             if not share:
                 continue
-            one, gradients = self._gradient(self.model, *part)
+            part_loss, gradients = self._gradient(self.model, *part)
             scaled = tree_map(lambda array, share=share: array * share, gradients)
             sums = scaled if sums is None else tree_map(mx.add, sums, scaled)
-            loss = loss + one * share
+            loss = loss + part_loss * share
             mx.eval(sums, loss)
         return averaged(loss, sums or tree_map(mx.zeros_like, self.model.trainable_parameters()))
 
@@ -291,23 +291,25 @@ class Trainer:
         if self.validate is None or any(measured[0] == step for measured in record.validation):
             return
         self.model.eval()  # no dropout
-        found = self.validate()
-        if found is not None:
-            _check_finite("validation loss", found, step)
-            record.validation.append([step, round(found, 4)])
+        held_out = self.validate()
+        if held_out is not None:
+            _check_finite("validation loss", held_out, step)
+            record.validation.append([step, round(held_out, 4)])
             last, loss = record.losses[-1] if record.losses else (0, None)
             self.callbacks.measured(
-                step, loss if last == step else None, found, self.sample() if ranks.rank() == 0 else None
+                step, loss if last == step else None, held_out, self.sample() if ranks.rank() == 0 else None
             )
         self.model.train()
 
 
 def _check_alike(what: str, saved: Sequence[tuple[str, mx.array]], tree: Any) -> None:
     """ZooError unless the saved arrays have the names, shapes and types of those in a tree."""
-    found, own = (
+    saved_kinds, model_kinds = (
         {path: (array.shape, array.dtype) for path, array in arrays} for arrays in (saved, tree_flatten(tree))
     )
-    if different := sorted(path for path in found | own if found.get(path) != own.get(path)):
+    if different := sorted(
+        path for path in saved_kinds | model_kinds if saved_kinds.get(path) != model_kinds.get(path)
+    ):
         raise ZooError(f"the {what} of the run and of the model differ: {different[0]}")
 
 

@@ -103,16 +103,16 @@ class Spans:
 
     def __call__(self, ids: Sequence[int]) -> list[Span]:
         """The spans of a text, in order; each token lies in exactly one."""
-        found: list[Span] = []
+        spans: list[Span] = []
         position = 0
         while position < len(ids):
             name = self._name(ids, position)
             stop = position + max(len(name), 1)
             while not name and stop < len(ids) and self._joined(ids, stop):  # to the end of the word
                 stop += 1
-            found.append(Span(position, stop, bool(name), name in self.answers))
+            spans.append(Span(position, stop, bool(name), name in self.answers))
             position = stop
-        return found
+        return spans
 
     def _name(self, ids: Sequence[int], position: int) -> tuple[int, ...]:
         """The ids of the longest name that begins at a position and does not end within a word; empty for none."""
@@ -178,12 +178,12 @@ def of_texts(loaded: Loaded) -> ExampleObjective:
 def encode(example: TextExample, loaded: Loaded, length: int) -> list[MaskedRow]:
     """The rows of a text, a long one in parts. The special tokens around each part are never masked."""
     assert loaded.tokenizer is not None
-    before, own, after = split_special_ids(loaded.tokenizer, example.text)
-    joined = continues_word(example.text, loaded.tokenizer.offsets(example.text) or [(0, 0)] * len(own))
+    before, ids, after = split_special_ids(loaded.tokenizer, example.text)
+    joined = continues_word(example.text, loaded.tokenizer.offsets(example.text) or [(0, 0)] * len(ids))
     room = max(length - len(before) - len(after), 1)
     rows = []
-    for start in range(0, len(own), room):
-        part = own[start : start + room]
+    for start in range(0, len(ids), room):
+        part = ids[start : start + room]
         first = [place for place in range(len(part)) if not place or not joined[start + place]]
         words = [Span(len(before) + word, len(before) + stop) for word, stop in pairwise([*first, len(part)])]
         rows.append(MaskedRow(before + part + after, words))

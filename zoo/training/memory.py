@@ -44,11 +44,11 @@ def step_memory(loaded: Loaded, rows: int, length: int, settings: TrainingSettin
     size = max((array.dtype.size for array in trained), default=4)
     gradients = sum(array.nbytes for array in trained)
     layers = [_activations(layer, loaded.recipe.dim, rows, length) for layer in loaded.recipe.layers]
-    kept = sum(layers)
+    numbers = sum(layers)
     if settings.checkpoint:  # the input of each layer, and all of those that are computed again
-        kept = min(kept, AGAIN * max(layers) + len(layers) * rows * length * loaded.recipe.dim)
+        numbers = min(numbers, AGAIN * max(layers) + len(layers) * rows * length * loaded.recipe.dim)
     vocab = getattr(loaded.recipe.head, "vocab", None) or 0
-    activations, logits = int(kept * size), int(LOGITS * rows * length * vocab * size)
+    activations, logits = int(numbers * size), int(LOGITS * rows * length * vocab * size)
     return {
         "model": runtime.active_memory(),
         "gradients": gradients * (2 if settings.accumulate > 1 else 1),
@@ -62,12 +62,12 @@ def step_memory(loaded: Loaded, rows: int, length: int, settings: TrainingSettin
 def _activations(layer: Spec, dim: int, rows: int, length: int) -> float:
     """How many numbers a layer keeps for the gradients."""
     tokens = rows * length
-    kept = sum(
+    numbers = sum(
         MATRICES * tokens * matrix.uses * (matrix.inputs + matrix.outputs) for matrix in layer.matrices(dim)
     )
     if not layer.recurrent:
-        kept += SCORES * tokens * length * getattr(layer, "heads", 0)
+        numbers += SCORES * tokens * length * getattr(layer, "heads", 0)
     for name, value in layer.parts():
         for part in value if isinstance(value, tuple) else (value,):
-            kept += _activations(part, layer.width(name, dim), rows, length)
-    return kept
+            numbers += _activations(part, layer.width(name, dim), rows, length)
+    return numbers

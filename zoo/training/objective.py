@@ -76,12 +76,12 @@ def next_tokens(texts: Iterable[str], tokenizer: Tokenizer, settings: TrainingSe
     Packed rows come in a mixed order: neighbours from one text make a batch less varied.
     """
     ids = map(tokenizer.encode, texts)
-    found = rows(ids, settings.length, token(tokenizer, END), settings.packed)
+    stream = rows(ids, settings.length, token(tokenizer, END), settings.packed)
     if settings.packed:
-        found = shuffled(found, random.Random(settings.seed))
-    while waiting := list(islice(found, settings.batch)):
-        both = mx.array(waiting)  # (B, T + 1)
-        yield both[:, :-1], both[:, 1:]
+        stream = shuffled(stream, random.Random(settings.seed))
+    while waiting := list(islice(stream, settings.batch)):
+        pairs = mx.array(waiting)  # (B, T + 1)
+        yield pairs[:, :-1], pairs[:, 1:]
 
 
 def rows(documents: Iterable[list[int]], length: int, end: int, packed: bool = False) -> Iterator[list[int]]:
@@ -158,9 +158,9 @@ def alike(
     waiting: list[list[int]] = []
     ended = False
     while not ended:
-        more = list(islice(rows, POOL))
-        ended = len(more) < POOL
-        waiting = sorted(waiting + more, key=len)
+        arrived = list(islice(rows, POOL))
+        ended = len(arrived) < POOL
+        waiting = sorted(waiting + arrived, key=len)
         groups = []
         while waiting:
             width = len(waiting[-1]) + int(room * order.random() ** 8)
@@ -215,12 +215,12 @@ def example_objective(
     record = loaded.registry.objective(loaded.architecture, name)
     given = checked_settings(f"objective {record.name}", record.settings, options or {}, complete=False)
     target = record.load()
-    found = target.examples if isinstance(target, TrainingObjective) else target
-    if callable(found):
-        found = found(loaded, **given)
-    if found is None or isinstance(found, ExampleObjective):
-        return found
-    raise PluginError(_wrong(record, "gave", found, "an ExampleObjective"))
+    objective = target.examples if isinstance(target, TrainingObjective) else target
+    if callable(objective):
+        objective = objective(loaded, **given)
+    if objective is None or isinstance(objective, ExampleObjective):
+        return objective
+    raise PluginError(_wrong(record, "gave", objective, "an ExampleObjective"))
 
 
 def _wrong(record: Objective, verb: str, found: object, wanted: str) -> str:
@@ -268,21 +268,21 @@ def fitting_texts(
     texts: TextCorpus, tokenizer: Tokenizer, settings: TrainingSettings, objective: TrainingObjective
 ) -> TextCorpus:
     """The texts as the objective takes them; ZooError where a person's own are too short for a row, or too long."""
-    own = texts.user_text
-    if own is None:
+    user_text = texts.user_text
+    if user_text is None:
         return texts
-    if own.parallel:
+    if user_text.parallel:
 
         def fits(pair: tuple[str, str]) -> bool:
             source, target = (len(tokenizer.encode(text)) for text in pair)
             return source <= settings.length and target < settings.length  # an end token follows the target
 
-        return own.only(fits)
+        return user_text.only(fits)
     if not objective.running:
-        return own.in_pieces(
+        return user_text.in_pieces(
             lambda text: len(text) <= 16 * settings.length and len(tokenizer.encode(text)) < settings.length
         )
-    for what, documents in (("train on", own.trained), ("hold out", own.held_out)):
+    for what, documents in (("train on", user_text.trained), ("hold out", user_text.held_out)):
         count = 0
         for text in documents:
             count += len(tokenizer.encode(text)) + 1

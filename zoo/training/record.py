@@ -145,10 +145,10 @@ def _check_points(record: Config, key: str, steps: int) -> None:
         raise record.error(key, "expected a list of steps, each with its loss")
     for index, point in enumerate(record[key]):
         name = f"{key}[{index}]"
-        one = Config({name: point}, origin=record.origin)
-        step, *loss = one.numbers(name)
+        checked = Config({name: point}, origin=record.origin)
+        step, *loss = checked.numbers(name)
         if len(loss) != 1 or not (0 <= step <= steps and step.is_integer()):
-            raise one.error(name, f"expected a step from 0 to {steps}, and its loss")
+            raise checked.error(name, f"expected a step from 0 to {steps}, and its loss")
 
 
 @dataclass
@@ -260,18 +260,18 @@ def bounds(record: TrainingRecord) -> tuple[float, float, float]:
 
 def joined(points: Points, columns: int) -> list[tuple[float, float]]:
     """Points close enough together to draw a line: between neighbours as many as the drawing has columns for."""
-    found = [(float(step), float(loss)) for step, loss in points]
-    if len(found) < 2:
-        return found
-    span = max(found[-1][0], 1.0)
+    floats = [(float(step), float(loss)) for step, loss in points]
+    if len(floats) < 2:
+        return floats
+    span = max(floats[-1][0], 1.0)
     line = []
-    for (step, loss), (next_step, next_loss) in itertools.pairwise(found):
+    for (step, loss), (next_step, next_loss) in itertools.pairwise(floats):
         count = max(int((next_step - step) / span * columns), 1)
         line += [
             (step + (next_step - step) * i / count, loss + (next_loss - loss) * i / count)
             for i in range(count)
         ]
-    return [*line, found[-1]]
+    return [*line, floats[-1]]
 
 
 def ticks(low: float, high: float) -> list[float]:

@@ -315,8 +315,8 @@ def sample(loaded: Loaded, prompt: str | list[int], shown: str = "") -> str | No
     try:
         if loaded.architecture.task == "fill-mask":
             mask = loaded.tokenizer.special_tokens.get("mask_token", "[MASK]")
-            found = generate(loaded, f"{prompt} {mask}").candidates
-            text = " or ".join(str(candidate["text"]).strip() for candidate in found[:3])
+            candidates = generate(loaded, f"{prompt} {mask}").candidates
+            text = " or ".join(str(candidate["text"]).strip() for candidate in candidates[:3])
         else:
             answer = generate(loaded, prompt, max_tokens=TOKENS)
             text = answer.text + "…" * (answer.finish_reason == "length")

@@ -105,8 +105,8 @@ def check_new(out: Path, overwrite: bool, config: str = MODEL_CONFIG) -> None:
         return
     what, other = ("model", ADAPTER_CONFIG) if config == MODEL_CONFIG else ("adapter", MODEL_CONFIG)
     if other in names or (config not in names and not state_path(out).exists()):
-        held = other if other in names else names[0]
-        raise SourceError(f"{out}: holds {held}, and no {what}; give another folder")
+        present = other if other in names else names[0]
+        raise SourceError(f"{out}: holds {present}, and no {what}; give another folder")
     if not overwrite:
         ways = "`resume` goes on with its run, `overwrite`" if state_path(out).exists() else "`overwrite`"
         raise SourceError(f"{out}: holds {names[0]} already; {ways} trains anew")
@@ -115,7 +115,7 @@ def check_new(out: Path, overwrite: bool, config: str = MODEL_CONFIG) -> None:
 @by_first_rank
 def check_writable(out: Path, size: int) -> None:
     """SourceError unless files of `size` bytes in all can be written into the folder; it is left as it was."""
-    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    new_folders = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
@@ -127,7 +127,7 @@ def check_writable(out: Path, size: int) -> None:
     except OSError as error:
         raise SourceError(f"{out}: cannot be written ({error.strerror or error})") from error
     finally:
-        remove_empty(out / "run", *made)
+        remove_empty(out / "run", *new_folders)
     if free < size + SPARE:
         needed, left = (size + SPARE) / 1e6, free / 1e6
         raise SourceError(f"{out}: {needed:,.0f} MB will be written, and the disk has {left:,.0f} MB left")
@@ -150,9 +150,9 @@ def claimed(out: Path) -> Iterator[None]:
         yield
         ranks.barrier()
         return
-    made = [folder for folder in out.parents if not folder.exists()]
+    new_folders = [folder for folder in out.parents if not folder.exists()]
     with contextlib.ExitStack() as stack:
-        stack.callback(remove_empty, *made)
+        stack.callback(remove_empty, *new_folders)
         try:
             make_folder(out.parent)
             stack.enter_context(locked(Path(os.path.realpath(out))))
@@ -312,10 +312,12 @@ def settings_to_resume(out: Path, given: Mapping[str, Any]) -> TrainingSettings:
 def check_resumed(out: Path, state: State, settings: TrainingSettings, texts: TextCorpus) -> None:
     """ZooError when the run cannot go on with these settings and texts, or has nothing left to do."""
     saved = settings_in(state.record["settings"])
-    own = texts.user_text
-    if own is not None and own.digest != state.record["settings"].get("corpus_sha256"):
+    user_text = texts.user_text
+    if user_text is not None and user_text.digest != state.record["settings"].get("corpus_sha256"):
         raise ZooError(f"{texts.name}: is not the text that the run in {out} was started with")
-    corpus = saved.corpus if own is None else settings.corpus  # the digest says that its text is the same
+    corpus = (
+        saved.corpus if user_text is None else settings.corpus
+    )  # the digest says that its text is the same
     if settings != replace(saved.to(settings.steps, state.step), corpus=corpus):
         raise ZooError(f"{out}: its run was made with other settings; only `steps` may change")
     check_unfinished(out, state, settings.steps)

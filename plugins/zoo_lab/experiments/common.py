@@ -172,16 +172,16 @@ def distinct(loaded: Any, texts: int, seed: int, **settings: Any) -> float:
     pairs: list[tuple[int, int]] = []
     for number, text in enumerate(held_out()[:texts]):
         prompt = loaded.tokenizer.encode(text)[:2]
-        found = generate(loaded, prompt, max_tokens=TOKENS, seed=seed * texts + number, **settings)
-        pairs += pairwise([*prompt, *found.tokens])
+        answer = generate(loaded, prompt, max_tokens=TOKENS, seed=seed * texts + number, **settings)
+        pairs += pairwise([*prompt, *answer.tokens])
     return 100 * len(set(pairs)) / max(len(pairs), 1)
 
 
 def right(loaded: Loaded, count: int, seed: int, **settings: Any) -> float:
     """The percentage of right answers to `count` questions about capitals, sampled with `settings`."""
     asked = chosen(questions_of(loaded.architecture, registry=loaded.registry), count, seed)
-    found = [completes(loaded, each, seed=seed * count + n, **settings) for n, each in enumerate(asked)]
-    return 100 * sum(found) / len(asked)
+    answers = [completes(loaded, each, seed=seed * count + n, **settings) for n, each in enumerate(asked)]
+    return 100 * sum(answers) / len(asked)
 
 
 def answered(
@@ -189,11 +189,11 @@ def answered(
 ) -> float:
     """The percentage of right answers to `count` of all questions, as `zoo evaluate` counts them."""
     asked = chosen(questions_of(loaded.architecture, every=True, registry=loaded.registry), count, seed)
-    found = 0
+    right_answers = 0
     for number, question in enumerate(asked):
-        found += is_right(loaded, question)
+        right_answers += is_right(loaded, question)
         report(number + 1, len(asked))
-    return 100 * found / len(asked)
+    return 100 * right_answers / len(asked)
 
 
 def chosen(questions: list[Any], count: int, seed: int) -> list[Any]:

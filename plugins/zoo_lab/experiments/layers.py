@@ -244,11 +244,11 @@ def _arm(name: str, scale: Scale, settings: TrainingSettings, count: int, hidden
             spec = MoE(router=Router(count, CHOSEN), experts=Experts(count, HIDDEN // CHOSEN))
         recipe = small_llama(feedforward=spec)
         done = training.trained(recipe, settings, trial, observe=observe, **extent(scale))
-        found = done.loaded.recipe
+        built = done.loaded.recipe
         numbers = {
             "loss": done.loss,
-            "active": float(found.active_parameters(found.dim)),
-            "parameters": float(found.parameters(found.dim)),
+            "active": float(built.active_parameters(built.dim)),
+            "parameters": float(built.parameters(built.dim)),
         }
         if not busiest:
             return Result(numbers, {"loss": done.curve})
@@ -365,10 +365,10 @@ def _with_attention(name: str) -> Any:
 
 def _of_equal_size(name: str) -> Any:
     """The recipe with the feed-forward width at which a layer has the parameters of one of multi-head attention."""
-    found, whole = _with_attention(name), _with_attention("multi-head")
-    missing = whole.layers[0].parameters(found.dim) - found.layers[0].parameters(found.dim)
-    hidden = found.layers[0].feedforward.hidden + round(missing / (3 * found.dim))
-    return found.change_layers(feedforward=dict(hidden=hidden))
+    recipe, whole = _with_attention(name), _with_attention("multi-head")
+    missing = whole.layers[0].parameters(recipe.dim) - recipe.layers[0].parameters(recipe.dim)
+    hidden = recipe.layers[0].feedforward.hidden + round(missing / (3 * recipe.dim))
+    return recipe.change_layers(feedforward=dict(hidden=hidden))
 
 
 def _with_cache(trained: Trained) -> Result:

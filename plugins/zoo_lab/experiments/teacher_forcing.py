@@ -67,15 +67,15 @@ def errors_by_position(
         shown = drawn = free_running(loaded, rows, end, seed)
     else:
         shown, drawn = teacher_forced(loaded, rows, end, seed)
-    found = [(0, 0)] * LENGTH
+    counts = [(0, 0)] * LENGTH
     for true, own in zip(shown, drawn, strict=True):
         for place in range(GRAM - 1, LENGTH + 1):
             run = (*true[place - GRAM + 1 : place], own[place])
             if end in run[1:-1] or run[:-1] not in known:
                 continue
-            errors, judged = found[place - 1]
-            found[place - 1] = errors + (run not in known), judged + 1
-    return found
+            errors, judged = counts[place - 1]
+            counts[place - 1] = errors + (run not in known), judged + 1
+    return counts
 
 
 def free_running(loaded: Any, rows: int, end: int, seed: int) -> list[list[int]]:
@@ -151,7 +151,7 @@ def _arm(how: str, what: str, scale: Scale, settings: TrainingSettings) -> Arm:
 
     def run(trial: Trial) -> Result:
         trained = _model(TRAINED[how], trial.seed, scale, settings)
-        found = errors_by_position(
+        counts = errors_by_position(
             trained.loaded,
             rows=scale.pick(96, 4),
             documents=scale.pick(DOCUMENTS, 200),
@@ -159,7 +159,7 @@ def _arm(how: str, what: str, scale: Scale, settings: TrainingSettings) -> Arm:
             seed=trial.seed,
         )
         quarter = LENGTH // 4
-        whole, first, last = map(_share, (found, found[:quarter], found[-quarter:]))
+        whole, first, last = map(_share, (counts, counts[:quarter], counts[-quarter:]))
         numbers = {"loss": trained.loss}
         if whole is not None:
             numbers["errors"] = whole
@@ -168,7 +168,7 @@ def _arm(how: str, what: str, scale: Scale, settings: TrainingSettings) -> Arm:
         points = [
             [start + BUCKET // 2, share]
             for start in range(0, LENGTH, BUCKET)
-            if (share := _share(found[start : start + BUCKET])) is not None
+            if (share := _share(counts[start : start + BUCKET])) is not None
         ]
         return Result(numbers, {"errors": points})
 

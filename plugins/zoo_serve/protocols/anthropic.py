@@ -85,13 +85,13 @@ def tools_of(values: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
 
 def variables_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """The chat template's variables."""
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     if "thinking" in values:
-        found["enable_thinking"] = values["thinking"]["type"] != "disabled"
+        variables["enable_thinking"] = values["thinking"]["type"] != "disabled"
     effort = values.get("output_config", {}).get("effort")
     if effort is not None:
-        found["reasoning_effort"] = effort
-    return {**found, **values.get("chat_template_kwargs", {})}
+        variables["reasoning_effort"] = effort
+    return {**variables, **values.get("chat_template_kwargs", {})}
 
 
 def messages_of(values: Mapping[str, Any]) -> list[Message]:

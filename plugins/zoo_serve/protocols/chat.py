@@ -126,8 +126,8 @@ def messages_of(values: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message as `zoo.chat` takes it: "developer" is the newer name of "system"."""
-    kept = {key: value for key, value in message.items() if key not in LEFT_OUT and value is not None}
-    return {**kept, "role": "system"} if kept["role"] == "developer" else kept
+    given = {key: value for key, value in message.items() if key not in LEFT_OUT and value is not None}
+    return {**given, "role": "system"} if given["role"] == "developer" else given
 
 
 def respond(request: GenerationRequest, answer: Answer) -> dict[str, Any]:

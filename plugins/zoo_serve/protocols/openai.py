@@ -145,12 +145,12 @@ def response(kind: str, part: str, value: Schema, reasons: Sequence[str]) -> Sch
 
 def calls(made: Iterable[ToolCall], first: int | None = None) -> list[dict[str, Any]]:
     """Tool calls, their arguments as JSON text. With `first`, as parts of a stream, the number of the first of them."""
-    found = []
+    parts = []
     for number, call in enumerate(made):
         function = {"name": call.name, "arguments": arguments(call)}
         place = {} if first is None else {"index": first + number}
-        found.append({**place, "id": call.id, "type": "function", "function": function})
-    return found
+        parts.append({**place, "id": call.id, "type": "function", "function": function})
+    return parts
 
 
 def arguments(call: ToolCall) -> str:

@@ -53,8 +53,8 @@ def parse(body: Mapping[str, Any]) -> TokenizeRequest:
 def respond(request: TokenizeRequest, result: tuple[Any, list[int], list[str] | None]) -> dict[str, Any]:
     """The response of the ids."""
     context, ids, texts = result
-    found = {"count": len(ids), "max_model_len": context, "tokens": ids, "token_strs": texts}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {"count": len(ids), "max_model_len": context, "tokens": ids, "token_strs": texts}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def parse_detokenize(body: Mapping[str, Any]) -> DetokenizeRequest:

@@ -41,12 +41,12 @@ def with_reference(
     loaded: Loaded, rows: Sequence[PreferenceRow], stop: Callable[[], bool]
 ) -> list[PreferenceRow]:
     """The rows with the log-probabilities of their answers by the model as it is; `Stopped` when `stop()` says so."""
-    found = list(rows)
+    referenced = list(rows)
     for indices in in_batches(loaded, [row.length for row in rows], PAIRS):
         if stop():
             raise Stopped(0)
         inputs, targets, *_ = collate([rows[index] for index in indices], loaded, random.Random(0))
         logprobs = answer_logprobs(loaded.model, inputs, targets)
         for index, (chosen, rejected) in zip(indices, logprobs.tolist(), strict=True):
-            found[index] = replace(rows[index], reference=(chosen, rejected))
-    return found
+            referenced[index] = replace(rows[index], reference=(chosen, rejected))
+    return referenced
