@@ -1,5 +1,7 @@
 """Loading: what is made ready beside the reading of the weights, so that no token waits for it."""
 
+import shutil
+
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
@@ -10,6 +12,7 @@ from zoo.blocks.joined import joined_arrays
 from zoo.checkpoint.convert import convert
 from zoo.errors import DoesNotFit, PluginError, TokenizerError
 from zoo.loading import import_generation
+from zoo.tokenizer import chat_process
 
 
 def test_projections_are_joined_when_a_model_is_loaded_and_stay_its_parameters():
@@ -30,6 +33,17 @@ def test_a_layer_with_other_numbers_is_joined_anew():
     after = joined_arrays(*layers)
     assert after is not before
     assert mx.array_equal(after["weight"], mx.concatenate([layer.weight for layer in layers])).item()
+
+
+def test_the_process_that_renders_the_chat_template_is_started_meanwhile(tmp_path, monkeypatch):
+    shutil.copytree(zoo.load("llama").folder, tmp_path / "llama")
+    (tmp_path / "llama" / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    waiting = []
+    monkeypatch.setattr(chat_process, "_idle", waiting)
+    zoo.load(tmp_path / "llama")
+    (worker,) = waiting
+    assert worker.template == "{{ messages[0].content }}" and worker.lives
+    worker.kill()
 
 
 def test_an_error_of_the_tokenizer_is_raised_as_it_is(tmp_path):

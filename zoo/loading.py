@@ -204,6 +204,7 @@ def load(
     # Reading and unpacking leave Python's thread idle: the tokenizer is made, and modules are imported, meanwhile.
     with ThreadPoolExecutor(1) as beside:
         tokenizer = beside.submit(copy_context().run, checkpoint.tokenizer)
+        beside.submit(lambda: start_rendering(tokenizer.result()))
         beside.submit(import_generation, checkpoint.registry, checkpoint.architecture, sum(weights.values()))
         keep_floats(model, unpack)
         join_projections(model)
@@ -234,6 +235,14 @@ def import_generation(registry: Registry, architecture: Architecture, nbytes: in
     with suppress(ZooError):
         registry.strategy(architecture.task, {}, architecture=architecture).load()
     runtime.import_operations(nbytes)
+
+
+def start_rendering(tokenizer: Tokenizer | None) -> None:
+    """Start the process that renders the chat template, so that the first prompt does not wait for it."""
+    if tokenizer is not None and tokenizer.chat_template:
+        from zoo.tokenizer import chat_process
+
+        chat_process.start_rendering(tokenizer.chat_template)
 
 
 def divide(opened: Opened, options: LoadOptions) -> Division:

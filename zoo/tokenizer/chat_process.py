@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
 import signal
+import socket
 import subprocess
-import tempfile
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 from zoo.errors import TokenizerError
-from zoo.tokenizer.fork_server import ForkServer
 
-# What a process that renders may use.
+# What a process may use for the renderings of one call.
 CPU_SECONDS = 5  # of processor time
 CLOCK_SECONDS = (
     60  # by the clock: ends a process that is stopped, not one that others keep from the processor
@@ -26,22 +27,39 @@ CLOCK_SECONDS = (
 MEMORY = 2**29  # bytes
 OUTPUT = 4 * 2**20  # bytes of UTF-8 that it writes
 
-SERVER = ForkServer(Path(__file__).with_name("chat_worker.py"))
+WORKER = Path(__file__).with_name("chat_worker.py")
+MOST_IDLE = 4  # processes that wait for another rendering
+
+# A template that gets out of its sandbox should find no secrets in its environment.
+ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TZ", "LANG", "LC_ALL")
 
 _POLL = 0.1  # seconds between two checks of a process's memory: a fast one fills gigabytes in a second
+_idle: list[Worker] = []
 
 
 def render_all(template: str, renderings: Sequence[Mapping[str, Any]]) -> list[str | TokenizerError]:
     """Render a template in one process with several sets of variables: the text of each, or its error.
 
-    TokenizerError, starting with "chat template:", for variables that are no JSON, for a template that is malformed, and
-    where the process uses more than `CPU_SECONDS`, `CLOCK_SECONDS`, `MEMORY` or `OUTPUT`.
+    A process renders one template only, and goes on to wait for its next renderings. Threads may render at the same time,
+    in several processes. TokenizerError, starting with "chat template:", for variables that are no JSON, for a template that
+    is malformed, and where the process uses more than `CPU_SECONDS`, `CLOCK_SECONDS`, `MEMORY` or `OUTPUT`.
     """
-    answers = _answer({"code": _compiled(template), "renderings": renderings})["answers"]
-    return [
-        made["text"] if "text" in made else TokenizerError(f"chat template: {made['error']}")
-        for made in answers
-    ]
+    limits = {"cpu_seconds": CPU_SECONDS, "memory_bytes": MEMORY, "output_bytes": OUTPUT}
+    request = plain_json({"renderings": renderings, **limits})
+    worker = _take(template)
+    try:
+        answers = worker.answer(request, len(renderings))
+    except BaseException:
+        worker.kill()
+        raise
+    _put_back(worker)
+    return [answer["text"] if "text" in answer else _refusal(answer["error"]) for answer in answers]
+
+
+def start_rendering(template: str) -> None:
+    """Start a process for a template, so that its first rendering does not wait; an error is raised by that rendering."""
+    with suppress(TokenizerError):
+        _put_back(_take(template))
 
 
 def plain_json(value: object) -> str:
@@ -49,7 +67,7 @@ def plain_json(value: object) -> str:
     try:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise TokenizerError(f"chat template: a message or argument is not plain data ({error})") from None
+        raise _refusal(f"a message or argument is not plain data ({error})") from None
 
 
 def check_size(value: object) -> None:
@@ -58,9 +76,7 @@ def check_size(value: object) -> None:
     while level:
         size += sum(len(text.encode("utf-8", "surrogatepass")) for text in level if isinstance(text, str))
         if size > OUTPUT:
-            raise TokenizerError(
-                f"chat template: the messages and variables have more than {OUTPUT / 2**20:g} MiB of text"
-            )
+            raise _refusal(f"the messages and variables have more than {OUTPUT / 2**20:g} MiB of text")
         level = [
             inner
             for outer in level
@@ -69,92 +85,122 @@ def check_size(value: object) -> None:
         ]
 
 
+class Worker:
+    """A process that runs chat_worker.py for one template. It ends when the socket to it is closed."""
+
+    def __init__(self, template: str) -> None:
+        """TokenizerError where the process cannot be started."""
+        self.template = template
+        self._socket, other = socket.socketpair()
+        folders = list(dict.fromkeys(map(_library_folder, ("jinja2", "markupsafe"))))
+        with other:
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(WORKER), *folders],
+                    stdin=other.fileno(),
+                    stdout=other.fileno(),
+                    stderr=subprocess.DEVNULL,
+                    env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+                    start_new_session=True,  # Ctrl-C in a terminal does not reach it
+                )
+            except OSError as error:
+                raise _refusal(f"its process cannot be started ({error.strerror})") from None
+        self.kill = finalize(self, _end, self._socket, self._process)  # also at the end of this process
+        self._unsent = json.dumps(template) + "\n"
+
+    @property
+    def lives(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
+    def answer(self, request: str, count: int) -> list[dict[str, str]]:
+        """What the process answers to a request of `count` renderings; TokenizerError where that is no text or error for each."""
+        line = self._exchange(f"{self._unsent}{request}\n".encode("ascii"))
+        self._unsent = ""
+        try:
+            answers = json.loads(line)
+        except (ValueError, RecursionError):
+            answers = None
+        if isinstance(answers, list) and len(answers) == count and all(map(_is_answer, answers)):
+            return answers
+        if isinstance(answers, dict) and _is_answer(answers):
+            raise _refusal(answers["error"])
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(0 if line else 1)
+        status = self._process.returncode
+        if status == -signal.SIGPROF:
+            raise _refusal(f"took more than {CPU_SECONDS:g} s of processor time")
+        raise _refusal(f"its process ended without an answer (status {status})")
+
+    def _exchange(self, request: bytes) -> bytes:
+        """The line that the process answers, empty where it ends before; TokenizerError where it has to be killed."""
+        deadline = time.monotonic() + CLOCK_SECONDS
+        most = 6 * OUTPUT + 2**16  # JSON writes a byte as six at the most
+        answer = bytearray()
+        with suppress(ConnectionError):  # it ended
+            self._socket.settimeout(CLOCK_SECONDS)
+            with suppress(TimeoutError):
+                self._socket.sendall(request)
+            self._socket.settimeout(_POLL)
+            while not answer.endswith(b"\n"):
+                if time.monotonic() > deadline:
+                    raise _refusal(f"took longer than {CLOCK_SECONDS:g} s")
+                try:
+                    piece = self._socket.recv(2**16)
+                except TimeoutError:
+                    if _resident_bytes(self._process.pid) > MEMORY:
+                        raise _refusal("ran out of memory") from None
+                    continue
+                if not piece:
+                    break
+                answer += piece
+                if len(answer) > most:
+                    raise _refusal(f"wrote more than {OUTPUT / 2**20:g} MiB")
+        return bytes(answer)
+
+
+def _refusal(reason: str) -> TokenizerError:
+    return TokenizerError(f"chat template: {reason}")
+
+
+def _end(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    """End a process."""
+    connection.close()
+    process.kill()
+    process.wait()
+
+
+def _take(template: str) -> Worker:
+    """An idle process of this template that no other call has now, or a new one."""
+    for worker in [*_idle]:
+        if worker.template == template:
+            with suppress(ValueError):  # another thread has taken it
+                _idle.remove(worker)
+                if worker.lives:
+                    return worker
+                worker.kill()
+    return Worker(template)
+
+
+def _put_back(worker: Worker) -> None:
+    """Let a process wait for the next rendering; end the one that has waited longest where there are too many."""
+    _idle.append(worker)
+    while len(_idle) > MOST_IDLE:
+        _idle.pop(0).kill()
+
+
+def _is_answer(answer: object) -> bool:
+    """Whether it is the text or the error of a rendering."""
+    return isinstance(answer, dict) and any(isinstance(answer.get(key), str) for key in ("text", "error"))
+
+
 @lru_cache
 def _library_folder(name: str) -> str:
     """The folder in which jinja2 or its dependency is installed."""
     spec = find_spec(name)
     if spec is None or spec.origin is None:
-        raise TokenizerError(f"chat template: needs the {name} package (pip install jinja2)")
+        raise _refusal(f"needs the {name} package (pip install jinja2)")
     return str(Path(spec.origin).parent.parent)
-
-
-@lru_cache(maxsize=8)
-def _compiled(template: str) -> str:
-    """The code of a template, as text that only the processes that render read."""
-    code: str = _answer({"template": template})["code"]
-    return code
-
-
-def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What a process answers to a request of chat_worker.py; TokenizerError for an error."""
-    limits = {"cpu_seconds": CPU_SECONDS, "memory_bytes": MEMORY, "output_bytes": OUTPUT}
-    written, reason = _run(plain_json({**request, **limits}).encode("ascii"))
-    try:
-        answer = json.loads(written)
-    except (ValueError, RecursionError):
-        answer = None
-    if isinstance(answer, dict):
-        if isinstance(answer.get("error"), str):
-            reason = answer["error"]
-        elif _complete(answer, request):
-            return answer
-    raise TokenizerError(f"chat template: {reason}")
-
-
-def _complete(answer: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
-    """Whether an answer has the code, or a text or an error for each rendering."""
-    if "renderings" not in request:
-        return isinstance(answer.get("code"), str)
-    answers = answer.get("answers")
-    if not isinstance(answers, list) or len(answers) != len(request["renderings"]):
-        return False
-    return all(
-        isinstance(made, dict) and any(isinstance(made.get(key), str) for key in ("text", "error"))
-        for made in answers
-    )
-
-
-def _run(request: bytes) -> tuple[bytes, str]:
-    """What a process writes, and the reason to give if that is no answer."""
-    folders = list(dict.fromkeys(map(_library_folder, ("jinja2", "markupsafe"))))
-    reading, writing = os.pipe()
-    with open(reading, "rb", buffering=0), tempfile.TemporaryFile() as file:
-        try:
-            file.write(request)  # a pipe would block until it is read
-            file.seek(0)
-            pid = SERVER.fork(folders, [file.fileno(), writing])
-        except OSError as error:
-            return b"", f"its process cannot be started ({error.strerror})"
-        finally:
-            os.close(writing)
-        try:
-            written, reason = _read(reading, pid)
-        finally:
-            status = SERVER.end(pid)
-    if status in (-signal.SIGXCPU, -signal.SIGKILL):
-        reason = reason or f"took more than {CPU_SECONDS:g} s of processor time"
-    return written, reason or f"its process ended without an answer (status {status})"
-
-
-def _read(file: int, pid: int) -> tuple[bytes, str | None]:
-    """What a process writes to a pipe until it ends, or the reason why it must be stopped."""
-    deadline = time.monotonic() + CLOCK_SECONDS
-    most = 6 * OUTPUT + 2**16  # JSON writes a byte as six at the most
-    written = bytearray()
-    with selectors.DefaultSelector() as selector:
-        selector.register(file, selectors.EVENT_READ)
-        while True:
-            if selector.select(_POLL):
-                piece = os.read(file, 2**16)
-                if not piece:
-                    return bytes(written), None
-                written += piece
-                if len(written) > most:
-                    return b"", f"wrote more than {OUTPUT / 2**20:g} MiB"
-            elif _resident_bytes(pid) > MEMORY:
-                return b"", "ran out of memory"
-            if time.monotonic() > deadline:
-                return b"", f"took longer than {CLOCK_SECONDS:g} s"
 
 
 def _resident_bytes(pid: int) -> int:

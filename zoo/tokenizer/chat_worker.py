@@ -1,102 +1,57 @@
-"""Renders chat templates in separate processes: a script that the zoo never imports, run by `ForkServer`.
+"""Renders chat templates: a script that runs in a process of its own and that the zoo never imports.
 
 A template is a program from an untrusted checkpoint: it may loop for ever, build strings of gigabytes, or try to escape
-from the sandbox. So this file imports nothing of the zoo, and forks a process with limits for each request. The process
-that forks reads no request. Its arguments are the folders to find jinja2 in. A request is a file with a JSON object:
+from the sandbox. So this file imports nothing of the zoo, and its process has limits and serves one template. Its arguments
+are the folders to find jinja2 in. It reads JSON lines: the template, then objects with
 
-- `template`, to be compiled
-- or `code`, the answer to such a request, and `renderings`, a list of the variables that the template sees each time
-- `cpu_seconds`, `memory_bytes`, `output_bytes`: the limits of the process
+- `renderings`, a list of the variables that the template sees each time
+- `cpu_seconds`, `memory_bytes`, `output_bytes`: the limits of these renderings
 
-The answer, written to another file, is `{"code": ...}`, or `{"answers": [...]}` with `{"text": ...}` or `{"error": ...}` for
-each rendering. It is `{"error": ...}` for a malformed template and beyond a limit. An error is the reason in one line.
+The answer to an object is a line, too: a list with `{"text": ...}` or `{"error": ...}` for each rendering, or `{"error": ...}`
+for a malformed template and beyond a limit. An error is the reason in one line.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
-import marshal
-import os
 import resource
 import signal
-import socket
-import struct
 import sys
-from collections.abc import Callable
 from typing import Any
-
-NUMBER = struct.Struct("i")  # as in fork_server.py
 
 Object = dict[str, Any]
 
-
-def serve(answer: Callable[[Object], Object]) -> None:
-    """Fork and end processes as `ForkServer` asks, until it closes the socket."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=sys.stdin.fileno())
-    running = set()
-    try:
-        while True:
-            number, files, *_ = socket.recv_fds(connection, NUMBER.size, 2)
-            if not number:
-                break
-            (pid,) = NUMBER.unpack(number)
-            reply = 1
-            if files:
-                reply = os.fork()
-                if not reply:
-                    connection.close()
-                    answer_and_exit(answer, *files)
-                running.add(reply)
-                for file in files:
-                    os.close(file)
-            elif pid in running:
-                running.remove(pid)
-                os.kill(pid, signal.SIGKILL)  # one that has ended keeps its pid until it is waited for
-                reply = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            connection.sendall(NUMBER.pack(reply))
-    finally:
-        for pid in running:
-            os.kill(pid, signal.SIGKILL)
-
-
-def answer_and_exit(answer: Callable[[Object], Object], request: int, output: int) -> None:
-    """Read a request from a file, write its answer to another, and end this process, which closes them."""
-    status = 1
-    try:
-        with open(request, "rb", closefd=False) as read:
-            answered = json.dumps(answer(json.load(read)))
-        with open(output, "w", encoding="ascii", closefd=False) as written:
-            written.write(answered)
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def answer(request: Object) -> Object:
-    """The answer to a request."""
-    try:
-        environment = make_environment()
-        limit_process(request["cpu_seconds"], request["memory_bytes"])
-        # Compiling evaluates filters of constants, even without the optimizer: it is done under the limits. It is done
-        # where no variables are known, since the code also renders other conversations.
-        if "code" not in request:
-            code = marshal.dumps(environment.compile(request["template"]))
-            return {"code": base64.b64encode(code).decode("ascii")}
-        return {"answers": render_all(environment, request)}
-    except Exception as error:
-        return {"error": reason(error)}
+IMPORTING = r"""{{ '\N{HYPHEN}' | striptags | wordwrap | pprint | tojson }}{{ strftime_now('%c') }}{{ lipsum(1) }}{{ raise_exception('') }}"""
+"""Imports what Jinja and Python import only where it is used: once the process is limited, it opens no files."""
 
 
 class OutputLimit(Exception):
     """The template wrote more than it may."""
 
 
-def render_all(environment: Any, request: Object) -> list[dict[str, str]]:
+def serve() -> None:
+    """Answer the lines of the standard input."""
+    environment = make_environment()
+    with contextlib.suppress(Exception):
+        environment.from_string(IMPORTING).render()
+    source, template = json.loads(sys.stdin.readline()), None
+    answer: object
+    for line in sys.stdin:
+        request = json.loads(line)
+        limit_process(request["cpu_seconds"], request["memory_bytes"])
+        try:
+            if template is None:
+                template = environment.from_string(source)  # evaluates filters of constants
+            answer = render_all(template, request)
+        except Exception as error:
+            answer = {"error": reason(error)}
+        print(json.dumps(answer), flush=True)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def render_all(template: Any, request: Object) -> list[dict[str, str]]:
     """The text or the error of each rendering; one that is beyond a limit ends them all."""
-    code = marshal.loads(base64.b64decode(request["code"]))
-    template = environment.template_class.from_code(environment, code, environment.make_globals(None))
     answers, size = [], 0
     for variables in request["renderings"]:
         pieces = []
@@ -126,12 +81,13 @@ def reason(error: Exception) -> str:
     return (f"line {line}: " if line else "") + message[:400]
 
 
-def limit_process(cpu_seconds: int, memory_bytes: int) -> None:
-    """Limit this process's resources: the system ends it beyond a limit, or refuses more memory or files.
+def limit_process(cpu_seconds: float, memory_bytes: int) -> None:
+    """Limit this process: the system ends it after so much more processor time, and refuses more memory, files and processes.
 
-    Some systems support only some of the limits (macOS has none for memory); the parent process watches the others.
+    macOS has no limit of memory; the parent process watches it.
     """
-    limits = {"CPU": cpu_seconds, "AS": memory_bytes, "CORE": 0, "FSIZE": 0, "NPROC": 0}
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+    limits = {"AS": memory_bytes, "CORE": 0, "FSIZE": 0, "NOFILE": 0, "NPROC": 0}
     for name, wanted in limits.items():
         with contextlib.suppress(AttributeError, ValueError, OSError):
             kind = getattr(resource, f"RLIMIT_{name}")
@@ -210,6 +166,4 @@ def public_namespace() -> type:
 
 if __name__ == "__main__":
     sys.path.extend(sys.argv[1:])  # last, so that nothing there can stand in for a standard module
-    with contextlib.suppress(Exception):  # an error here is that of each request
-        make_environment()  # imports jinja2
-    serve(answer)
+    serve()

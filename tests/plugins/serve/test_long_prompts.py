@@ -91,14 +91,14 @@ def test_the_tokens_of_a_text_are_told_up_to_a_bound(server, monkeypatch, path):
     ],
 )
 def test_more_text_than_a_template_may_write_is_not_rendered(server, monkeypatch, more):
-    monkeypatch.setattr(chat_process, "_run", lambda request: pytest.fail("it was rendered"))
+    monkeypatch.setattr(chat_process.Worker, "answer", lambda *request: pytest.fail("it was rendered"))
     body = json.dumps({**CHAT, **more}, ensure_ascii=False).encode()
     status, _, answer = server.ask(body, "/v1/chat/completions")
     assert status == 400 and "more than 4 MiB of text" in answer["error"]["message"]
 
 
 def test_tools_with_too_large_schemas_are_refused_before_anything_is_rendered(server, monkeypatch):
-    monkeypatch.setattr(chat_process, "_run", lambda request: pytest.fail("it was rendered"))
+    monkeypatch.setattr(chat_process.Worker, "answer", lambda *request: pytest.fail("it was rendered"))
     many = [{"type": "function", "function": {"name": f"f{number}"}} for number in range(10_001)]
     large = {**TOOL["function"], "parameters": {"enum": ["x" * 300_000]}}
     for tools, what in (many, "values"), ([{"type": "function", "function": large}], "characters"):
