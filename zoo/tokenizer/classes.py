@@ -154,7 +154,7 @@ def apply_class(tokenizer: Tokenizer, rules: TokenizerClass, settings: Tokenizer
         states = _metaspace(settings)
         changed = set(states)
     for name in changed:
-        setattr(tokenizer, name, _part(name, states[name]))
+        setattr(tokenizer, name, part_of(name, states[name]))
     unknown = settings.with_defaults(rules.special_tokens).get("unk_token")
     if rules.unknown and unknown is not None and tokenizer.token_to_id(unknown) is not None:
         tokenizer.model.unk_token = unknown
@@ -200,7 +200,7 @@ def _kinds(states: Mapping[str, dict[str, Any] | None]) -> dict[str, set[str]]:
     }
 
 
-def _part(name: str, state: Mapping[str, Any] | None) -> Any:
+def part_of(name: str, state: Mapping[str, Any] | None) -> Any:
     """The part of a tokenizer that JSON describes."""
     if state is None:
         return None
