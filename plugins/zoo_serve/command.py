@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo import rank_watch
-from zoo.cli.setting_options import SettingsCommand
+from zoo.cli.setting_options import CommandSettings, SettingsCommand
 from zoo.cli.source_options import (
     FOLDER,
     MODEL_OPTIONS,
@@ -153,7 +153,7 @@ def hide_warnings() -> None:
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name by which this server is asked."
 )
 @model_options(*(option for option in MODEL_OPTIONS if option not in (adapter_option, file_option)))
-def serve(sources: tuple[str, ...], options: ModelOptions, settings: dict[str, Any], **given: Any) -> None:
+def serve(sources: tuple[str, ...], options: ModelOptions, settings: CommandSettings, **given: Any) -> None:
     """Serve each SOURCE (an architecture, a folder, a GGUF file or a hub id) over HTTP.
 
     Clients of OpenAI's and Anthropic's interfaces use it at http://HOST:PORT/v1, a browser at http://HOST:PORT/. The first
@@ -214,7 +214,7 @@ def run_server(sources: list[Source], options: ServerOptions) -> None:
 
 
 def sources_of(
-    sources: tuple[str, ...], adapters: tuple[str, ...], options: ModelOptions, settings: Mapping[str, Any]
+    sources: tuple[str, ...], adapters: tuple[str, ...], options: ModelOptions, settings: CommandSettings
 ) -> list[Source]:
     """The models that are offered. Each is looked for, and downloaded if need be, before the server starts."""
     from zoo.checkpoint.adapter import is_low_rank
@@ -236,7 +236,7 @@ def sources_of(
         offered[name] = Source(
             name,
             partial(in_command, how.load, source),
-            lambda loaded: in_command(how.settings, loaded, dict(settings)),
+            lambda loaded: in_command(how.settings, loaded, settings),
             about(source, options),
             **shared,
         )

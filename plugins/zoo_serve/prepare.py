@@ -167,9 +167,9 @@ def _sequence(
     if bound is not None and length >= bound:
         raise too_long(str(length), bound, "prompt" if request.messages is None else "messages")
     context = loaded.recipe.context if not loaded.model.translates else None
-    settings = prompt.constrained(settings)
+    constrained = prompt.constrained(settings)
     try:
-        strategy, arguments = resolve_strategy(loaded, settings, request.strategy or model.strategy)
+        strategy, arguments = resolve_strategy(loaded, constrained, request.strategy or model.strategy)
     except PluginError as error:  # there is no such strategy, or none for the model's task
         raise RequestError(400, str(error), param="strategy" if request.strategy else "model") from error
     if "max_tokens" in strategy.setting_names and not loaded.model.translates:

@@ -221,15 +221,15 @@ class Architecture(Record):
         Keys that transformers reads for every family are followed or refused here.
         """
         config.refuse("per_layer_config")  # by which transformers gives layers settings of their own
-        found = self.recipe(config)
-        if not isinstance(found, Spec):
+        recipe = self.recipe(config)
+        if not isinstance(recipe, Spec):
             function = getattr(self.recipe, "__qualname__", type(self.recipe).__name__)
-            hint = ": does it lack a `return`?" if found is None else ""
+            hint = ": does it lack a `return`?" if recipe is None else ""
             raise PluginError(
                 f"architecture {self.name}: its recipe function {function} returned "
-                f"{type(found).__name__}, not a recipe{hint}"
+                f"{type(recipe).__name__}, not a recipe{hint}"
             )
-        return _with_causality(found, config)
+        return _with_causality(recipe, config)
 
     def with_causality(self, config: Mapping[str, Any]) -> Architecture:
         """The architecture of a checkpoint with this config: of a decoder without causal attention, one that encodes."""

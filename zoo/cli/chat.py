@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from zoo.cli.setting_options import SettingsCommand
+from zoo.cli.setting_options import CommandSettings, SettingsCommand
 from zoo.cli.source_options import EXISTING_FILE, MODEL_OPTIONS, ModelOptions, complete_source, model_options
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def chat(
     system: str | None,
     raw: bool,
     path: Path | None,
-    settings: dict[str, Any],
+    settings: CommandSettings,
 ) -> None:
     """Talk with SOURCE (an architecture, a folder, a GGUF file or a hub id).
 
@@ -52,19 +52,19 @@ def chat(
     converse(session)
 
 
-def chat_session(loaded: Loaded, settings: dict[str, Any], system: str | None, raw: bool) -> ChatSession:
+def chat_session(loaded: Loaded, settings: CommandSettings, system: str | None, raw: bool) -> ChatSession:
     """The conversation that a command's options ask for. Its KV caches are kept until it ends."""
     from zoo.errors import PromptError
     from zoo.generation.chat.conversation import Conversation
     from zoo.generation.chat.session import ChatSession
     from zoo.generation.prefix_cache import PromptCache
 
-    settings = dict(settings)
-    strategy, cache = settings.pop("strategy", None), settings.pop("prompt_cache", None)
+    own = dict(settings)
+    strategy, cache = own.pop("strategy", None), own.pop("prompt_cache", None)
     session = ChatSession(
         loaded,
         Conversation(system=system),
-        settings,
+        own,
         strategy=strategy,
         raw=raw,
         prompt_cache=PromptCache(loaded) if cache is None else cache,

@@ -68,7 +68,7 @@ def default_map(
         for flag in option.opts
         if flag.startswith("--")
     }
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     for source, key, value in (*_of_file(path, tables), *_of_environment(path)):
         option = options.get(key)
         if option is None and isinstance(command, click.Group):
@@ -77,8 +77,8 @@ def default_map(
             raise click.UsageError(
                 f"{source}: `zoo {' '.join(path)}` has no such option{did_you_mean(key, options)}"
             )
-        found[str(option.name)] = _value(source, option, value, ctx)
-    nested = found
+        defaults[str(option.name)] = _value(source, option, value, ctx)
+    nested = defaults
     for name in reversed(path):
         nested = {name: nested}
     return nested

@@ -98,7 +98,7 @@ def _corpus(loaded: Loaded) -> Corpus | None:
     from zoo.training.corpora import trained_on
 
     try:
-        found = trained_on(loaded.folder, loaded.registry)
+        corpus = trained_on(loaded.folder, loaded.registry)
     except ZooError:
         return None
-    return found if isinstance(found, Corpus) else None
+    return corpus if isinstance(corpus, Corpus) else None

@@ -17,7 +17,7 @@ from zoo.cli.generation import model_name, output_constraint, prompt_hint, trunc
 from zoo.cli.progress import Progress
 from zoo.cli.ranks import on_rank_0, until_interrupted
 from zoo.cli.screen import Screen
-from zoo.cli.setting_options import SettingsCommand
+from zoo.cli.setting_options import CommandSettings, SettingsCommand
 from zoo.cli.source_options import (
     MODEL_OPTIONS,
     ModelOptions,
@@ -143,7 +143,7 @@ def run(
     words: tuple[str, ...],
     prompt: str | None,
     options: ModelOptions,
-    settings: dict[str, Any],
+    settings: CommandSettings,
     as_json: bool,
     prompts: Path | None,
     **given: Any,
@@ -198,7 +198,7 @@ def run(
 def answer(
     prompt: ChatPrompt,
     text: str,
-    settings: dict[str, Any],
+    settings: CommandSettings,
     load_seconds: float,
     as_json: bool,
     *,
@@ -238,9 +238,9 @@ def answer(
         click.echo(facts([model_name(loaded), *statistics.lines()], columns(sys.stderr)), err=True)
         if hints and sys.stderr.isatty() and not interrupted and (line := prompt_hint(loaded, text)):
             click.echo(line, err=True)
-    unfinished = output_constraint([*settings]) or (generated.thinking and not generated.text)
+    unfinished = output_constraint(settings) or (generated.thinking and not generated.text)
     if reason == "length" and ("max_tokens" not in settings or unfinished):
-        click.echo(truncation_notice([*settings], "--max-tokens changes that"), err=True)
+        click.echo(truncation_notice(settings, "--max-tokens changes that"), err=True)
     if interrupted:
         raise click.Abort  # click ends the line of a KeyboardInterrupt; here it has ended
 
@@ -248,7 +248,7 @@ def answer(
 def _run_prompts(
     loaded: Loaded,
     prompts: Path,
-    settings: dict[str, Any],
+    settings: CommandSettings,
     *,
     raw: bool,
     output: Path | None,
@@ -273,10 +273,10 @@ def _run_prompts(
             tokens += answer.get("generated_tokens", 0)
     seconds = time.perf_counter() - began
     before = len(lines) - count
-    found = f", {before} already answered" if before else ""
+    continued = f", {before} already answered" if before else ""
     errors = f", {failed} of them {'an error' if failed == 1 else 'errors'}" if failed else ""
     rate = f" · {tokens / seconds:,.1f} tokens/s" if tokens else ""
-    what = f"{pluralize(count, 'answer')}{errors}{found}"
+    what = f"{pluralize(count, 'answer')}{errors}{continued}"
     click.echo(
         f"{output or name_of(source)}: {what} · generated {pluralize(tokens, 'token')}{rate}", err=True
     )

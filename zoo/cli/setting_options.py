@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,12 +25,36 @@ C = TypeVar("C", bound=Callable[..., Any])
 # What Python's callers alone can use: a command gives its prompt as ids, and no functions.
 PYTHON_ONLY = ("special_tokens", "logits_processors", "adapter")
 KIND_NAMES = {int: "integer", float: "float", bool: "true|false", str: "text", dict: "json"}
-# Keys of a click context's `meta`: the files that settings were read from, the user's defaults, and whether help shows
-# every option.
+# Keys of a click context's `meta`: the files that settings were read from, and whether help shows every option.
 FILES = f"{__name__}.files"
-DEFAULTS = f"{__name__}.defaults"
 EVERYTHING = f"{__name__}.everything"
 USUAL = ("max_tokens", "stop", "temperature", "top_k", "top_p", "min_p", "seed", "json_schema")
+
+
+class CommandSettings(Mapping[str, Any]):
+    """The settings of a command by name, checked. `defaults` are the user's, of which the model's strategy takes some."""
+
+    def __init__(self, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> None:
+        self._given, self._defaults = dict(given), defaults or {}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._given[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def with_defaults(self, loaded: Loaded, strategy: str | None, **others: Any) -> CommandSettings:
+        """The settings, the user's defaults that the model's strategy takes, and what `others` of the options say."""
+        taken: Collection[str] = ()
+        if self._defaults:
+            registry, architecture = loaded.registry, loaded.architecture
+            chosen = registry.strategy(architecture.task, [*self], name=strategy, architecture=architecture)
+            taken = chosen.setting_names
+        defaults = {name: value for name, value in self._defaults.items() if name in taken}
+        return CommandSettings(defaults | self._given | others)
 
 
 class SettingType(click.ParamType):
@@ -197,16 +221,16 @@ class SettingsCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command with the settings that were given as one argument, `settings`.
 
-        A person's defaults are put aside for `user_defaults`: the model decides which of them are taken. A PromptError
-        about a setting that was read from a file names the file, too.
+        A PromptError about a setting that was read from a file names the file, too.
         """
         defaults = {
             str(option.name): ctx.params.pop(str(option.name))
             for option in self.setting_options()
             if ctx.get_parameter_source(str(option.name)) is ParameterSource.DEFAULT_MAP
         }
-        ctx.meta[DEFAULTS] = given_settings(self.setting_options(), defaults)
-        ctx.params["settings"] = given_settings(self.setting_options(), ctx.params)
+        options = self.setting_options()
+        settings = CommandSettings(given_settings(options, ctx.params), given_settings(options, defaults))
+        ctx.params["settings"] = settings
         try:
             return super().invoke(ctx)
         except PromptError as error:
@@ -264,27 +288,17 @@ def given_settings(options: list[SettingOption], params: dict[str, Any]) -> dict
 
     UsageError when two options give one setting, and for a setting of another strategy than the chosen one.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for option in options:
         value = params.pop(str(option.name), None)
         if value is None or value == ():
             continue
         flag = option.opts[0]
-        if option.setting in found:
+        if option.setting in settings:
             raise click.UsageError(f"{flag}: {option.setting} is given twice")
         if option.strategy is not None:
             if params.get("strategy") not in (None, option.strategy):
                 raise click.UsageError(f"{flag} is a setting of the strategy {option.strategy}")
             params["strategy"] = option.strategy
-        found[option.setting] = value
-    return found
-
-
-def user_defaults(loaded: Loaded, given: Collection[str], strategy: str | None) -> dict[str, Any]:
-    """The user's defaults that the model's strategy takes; names of settings that are `given` help to choose it."""
-    defaults = click.get_current_context().meta.get(DEFAULTS) or {}
-    if not defaults:
-        return {}
-    architecture = loaded.architecture
-    chosen = loaded.registry.strategy(architecture.task, given, name=strategy, architecture=architecture)
-    return {name: value for name, value in defaults.items() if name in chosen.setting_names}
+        settings[option.setting] = value
+    return settings

@@ -16,7 +16,7 @@ from click.shell_completion import BashComplete, CompletionItem, split_arg_strin
 
 from zoo.architecture import Objective, Sampler
 from zoo.cli.progress import Progress
-from zoo.cli.setting_options import user_defaults
+from zoo.cli.setting_options import CommandSettings
 from zoo.cli.terminal import YES
 from zoo.frozen import Frozen, frozen
 from zoo.recipe.pipeline import WAYS
@@ -149,16 +149,16 @@ class ModelOptions(Frozen):
             click.echo(f"zoo: {loaded.architecture.name} is served by the plugin {plugin.label}", err=True)
         return loaded
 
-    def settings(self, loaded: Loaded, given: dict[str, Any]) -> dict[str, Any]:
+    def settings(self, loaded: Loaded, given: CommandSettings) -> CommandSettings:
         """The settings for `zoo.stream`: those given, a person's defaults for others, strategy, samplers, prompt cache."""
-        settings = user_defaults(loaded, list(given), self.strategy) | given
+        others: dict[str, Any] = {}
         if self.strategy is not None:
-            settings["strategy"] = self.strategy
+            others["strategy"] = self.strategy
         if self.samplers:
-            settings["samplers"] = _samplers_of(loaded.registry, self.samplers)
+            others["samplers"] = _samplers_of(loaded.registry, self.samplers)
         if self.prompt_cache is not None:
-            settings["prompt_cache"] = _opened_cache(self.prompt_cache, loaded)
-        return settings
+            others["prompt_cache"] = _opened_cache(self.prompt_cache, loaded)
+        return given.with_defaults(loaded, self.strategy, **others)
 
 
 def model_options(*options: Callable[..., Any]) -> Callable[..., Any]:

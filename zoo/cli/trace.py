@@ -11,7 +11,7 @@ import click
 from zoo.cli.generation import model_name, typed_prompt
 from zoo.cli.progress import Progress
 from zoo.cli.run import read_pipe
-from zoo.cli.setting_options import SettingsCommand
+from zoo.cli.setting_options import CommandSettings, SettingsCommand
 from zoo.cli.source_options import (
     FILE,
     ModelOptions,
@@ -82,7 +82,7 @@ def trace(
     address: str | None,
     raw: bool,
     options: ModelOptions,
-    settings: dict[str, Any],
+    settings: CommandSettings,
 ) -> None:
     """Follow TEXT through SOURCE (an architecture, a folder, a GGUF file or a hub id), from its pieces to new text.
 
@@ -132,7 +132,7 @@ def _traced(
     source: str,
     prompt: str,
     options: ModelOptions,
-    settings: dict[str, Any],
+    settings: CommandSettings,
     raw: bool,
     address: str | None,
     *,

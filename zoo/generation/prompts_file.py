@@ -68,7 +68,7 @@ def read_prompts(
     with `keep_going` the line gets the `error` instead. PromptError for a pipe on several ranks: each rank reads
     the file, and a pipe can be read once.
     """
-    found: list[Line] = []
+    lines: list[Line] = []
     name = name_of(source)
     if ranks.size() > 1 and (not isinstance(source, Path) or is_stream(source)):
         raise PromptError(f"{name}: a pipe can be read once; {ranks.size()} ranks need a file")
@@ -79,14 +79,14 @@ def read_prompts(
         values: dict[str, Any] = {}
         try:
             values = {"prompt": text.removesuffix("\r")} if plain else _parse_line(text)
-            found.append(_line(loaded, len(found), number, values, settings, raw))
+            lines.append(_line(loaded, len(lines), number, values, settings, raw))
         except ZooError as error:
             if not keep_going:
                 raise PromptError(f"{name}: line {number}: {_quoted(error)}") from None
-            found.append(Line(len(found), number, _repeated(values), error=_quoted(error)))
-    if not found:
+            lines.append(Line(len(lines), number, _repeated(values), error=_quoted(error)))
+    if not lines:
         raise PromptError(f"{name}: has no prompts")
-    return found
+    return lines
 
 
 Valid = tuple[Line, ChatPrompt]  # a line that is no error
@@ -316,15 +316,15 @@ def _exchanged(answers: Iterator[list[Answer]]) -> Iterator[Answer]:
     """Yield the answers of all ranks, on each rank."""
     unfinished = True
     while unfinished:
-        found: list[Answer] = []
+        finished: list[Answer] = []
         deadline = time.monotonic() + EXCHANGE
         ended = True
         for steps, some in enumerate(answers, 1):
-            found += some
+            finished += some
             if steps >= EXCHANGE_STEPS and time.monotonic() > deadline:
                 ended = False
                 break
-        parts = ranks.gathered([found, ended])
+        parts = ranks.gathered([finished, ended])
         unfinished = not all(ended for _, ended in parts)
         for part, _ in parts:
             yield from part

@@ -38,13 +38,13 @@ class Key(NamedTuple):
 @cache
 def known_keys() -> dict[str, Key | None]:
     """The keys of transformers' generation configs; None for one that changes no text."""
-    found: dict[str, Key | None] = {}
+    keys: dict[str, Key | None] = {}
     for line in Path(__file__).with_name("generation_config_keys.txt").read_text().splitlines():
         if line and not line.startswith("#"):
             key, *columns = line.split()
             rest = [None if column == "-" else column for column in columns[1:]]
-            found[key] = Key(json.loads(columns[0]), *rest) if columns else None
-    return found
+            keys[key] = Key(json.loads(columns[0]), *rest) if columns else None
+    return keys
 
 
 def ignored_keys(values: Mapping[str, Any], settings: Collection[str], known_only: bool = False) -> list[str]:
@@ -52,18 +52,18 @@ def ignored_keys(values: Mapping[str, Any], settings: Collection[str], known_onl
 
     `known_only` leaves out unknown keys, such as those of a `config.json` that describe the model.
     """
-    found, table = [], known_keys()
+    ignored, table = [], known_keys()
     for key, value in values.items():
         if value is None or value in ([], {}) or key.startswith("_"):
             continue
         if key not in table:
-            found += [] if known_only else [key]
+            ignored += [] if known_only else [key]
         elif (known := table[key]) and known.setting not in settings and value != known.neutral:
             only = known.only_with
             other = table[only] if only else None
             if not (only and other) or (values.get(only) or other.neutral) != other.neutral:
-                found.append(key)
-    return found
+                ignored.append(key)
+    return ignored
 
 
 def warn_of_ignored(loaded: Loaded, strategy: Strategy) -> None:
@@ -74,10 +74,10 @@ def warn_of_ignored(loaded: Loaded, strategy: Strategy) -> None:
     # A setting with a default of the strategy's own never takes the checkpoint's value.
     fixed = {setting.name for setting in strategy.own_settings if setting.default is not None}
     taken = set(strategy.setting_names) - fixed
-    found = ignored_keys(generation_config_of(loaded), taken, known_only=config)
-    if found:
+    ignored = ignored_keys(generation_config_of(loaded), taken, known_only=config)
+    if ignored:
         file = "config.json" if config else "generation_config.json"
-        message = f"{loaded.folder}: {file}: ignored, {strategy.name} generation does not have it: {', '.join(found)}"
+        message = f"{loaded.folder}: {file}: ignored, {strategy.name} generation does not have it: {', '.join(ignored)}"
         warnings.warn(message, stacklevel=2)  # once, as Python shows one message: it has the folder
 
 
@@ -241,13 +241,13 @@ def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
     """
     values = generation_config_of(loaded)
     names = (*DRAWN, *ALWAYS) if values.get("do_sample") else ALWAYS
-    found: dict[str, Any] = {"temperature": 1.0} if values.get("do_sample") else {}
+    defaults: dict[str, Any] = {"temperature": 1.0} if values.get("do_sample") else {}
     for name in names:
         if values.get(name) is not None:
-            found[name] = check_key(name, SHARED[name], values[name])
+            defaults[name] = check_key(name, SHARED[name], values[name])
     asked = {name: value for name, value in given.items() if value is not None}
     if asked.get("mirostat"):
-        found = {name: value for name, value in found.items() if name not in REPLACED}
+        defaults = {name: value for name, value in defaults.items() if name not in REPLACED}
         if rival := next((name for name in REPLACED if name in asked), None):
             raise PromptError(
                 f"`mirostat` and `{rival}` cannot be given together: each says what to draw from"
@@ -258,13 +258,13 @@ def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
     table = loaded.registry.table(Sampler)
     draws = any(asked.get(name) for name in DRAW_SETTINGS)
     draws = draws or any(not table.require(name).processor for name in samplers)
-    if draws and "temperature" not in asked and not found.get("temperature"):
-        found["temperature"] = 1.0
+    if draws and "temperature" not in asked and not defaults.get("temperature"):
+        defaults["temperature"] = 1.0
     if not asked.get("stop"):
         asked["stop"] = stop_strings(loaded)
     if asked.get("logit_bias"):
         asked["logit_bias"] = biases(asked["logit_bias"], loaded.recipe.embedding.vocab)
-    checked = Settings(**found | asked)
+    checked = Settings(**defaults | asked)
     if checked.adapter is not None and checked.adapter not in loaded.adapters.names:
         known = ", ".join(loaded.adapters.names) or "none"
         raise PromptError(f"`adapter` {checked.adapter}: the model was loaded with {known}")
@@ -293,7 +293,7 @@ def check_prefill(loaded: Loaded, settings: Settings) -> None:
 
 def biases(given: Mapping[Any, Any], vocab: int) -> dict[int, float]:
     """The bias of each token's logit; ids may be texts, as in JSON. PromptError for an invalid one."""
-    found = {}
+    by_token = {}
     for key, value in given.items():
         text = str(key)
         if not text.isdecimal() or int(text) >= vocab:
@@ -302,5 +302,5 @@ def biases(given: Mapping[Any, Any], vocab: int) -> dict[int, float]:
             raise PromptError(
                 f"`logit_bias` of token {text} must be a number of at most {MOST_BIAS:g}, got {value!r:.60}"
             )
-        found[int(text)] = float(value)
-    return found
+        by_token[int(text)] = float(value)
+    return by_token

@@ -9,6 +9,7 @@ import pytest
 
 from tests.checkpoint.test_adapter import adapter
 from tests.helpers.invoked import invoke
+from zoo.cli.setting_options import CommandSettings
 from zoo.cli.source_options import ModelOptions
 from zoo.host.registry import default_registry
 from zoo.loading import load
@@ -19,7 +20,7 @@ from zoo_serve.log import say
 
 def offered(sources, adapters=(), settings=None):
     with click.Context(serve):
-        return sources_of(sources, adapters, ModelOptions(), settings or {})
+        return sources_of(sources, adapters, ModelOptions(), CommandSettings(settings or {}))
 
 
 def test_an_adapter_is_a_model_of_its_own_name(tmp_path):

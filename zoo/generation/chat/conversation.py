@@ -236,7 +236,7 @@ class ChatPrompt(Frozen):
     syntax: AnswerSyntax | None = None
     calls: str | None = None
 
-    def constrained(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def constrained(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """The settings to generate the answer with, given those that are asked for.
 
         A `json_schema`, `regex` or `grammar` constrains the answer after the thinking; `calls` are a `grammar` by
@@ -247,7 +247,7 @@ class ChatPrompt(Frozen):
             raise PromptError(f"`tool_choice` and `{asked}` cannot be given together")
         if self.calls is not None:
             return {**settings, "grammar": self.calls}
-        return dict(settings) if self.syntax is None or not asked else self.syntax.constrained(settings)
+        return settings if self.syntax is None or not asked else self.syntax.constrained(settings)
 
     def step_parser(self) -> Callable[[Step], Step]:
         """A function that parses the text of the steps of one answer, in their order.

@@ -247,8 +247,8 @@ class ChatSession:
                 settings["checkpoints"] = next_turn_checkpoints(
                     self.loaded, self.conversation.active_messages, prompt.ids
                 )
-        settings = prompt.constrained(settings)
-        steps = stream(prompt.loaded, prompt.ids, strategy=self.strategy, report=report, **settings)
+        constrained = prompt.constrained(settings)
+        steps = stream(prompt.loaded, prompt.ids, strategy=self.strategy, report=report, **constrained)
         yield from prompt.parsed(steps)
 
 

@@ -21,7 +21,7 @@ def rust_pattern(pattern: str) -> str:
     >>> print(rust_pattern(r"^[[\s]\cA.$"))
     ^[\[[\t-\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}]]\x{1}[^\n\r\x{2028}\x{2029}]$
     """
-    found, within = [], False
+    tokens, within = [], False
     for token in _TOKEN.findall(pattern):
         if token in (r"\s", r"\S"):
             token = f"[{'^' if token == chr(92) + 'S' else ''}{_SPACE}]"
@@ -37,8 +37,8 @@ def rust_pattern(pattern: str) -> str:
             token = f"\\{token}"
         elif token == "." and not within:
             token = r"[^\n\r\x{2028}\x{2029}]"
-        found.append(token)
-    return "".join(found)
+        tokens.append(token)
+    return "".join(tokens)
 
 
 def pattern_keywords(pattern: str) -> dict[str, Any]:

@@ -160,14 +160,14 @@ class TokenMask:
 
         ZooError where there is none though the text is not `done`: the tokenizer lacks the token.
         """
-        found = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)
+        words = np.frombuffer(self._matcher.compute_bitmask(), np.uint32)
         if self._matcher.is_error():
             raise ZooError(f"`{self.grammar.name}`: {error_line(self._matcher.get_error())}")
-        end, bits = self.vocabulary.end, found[: len(self._inner)] & self._inner
+        end, bits = self.vocabulary.end, words[: len(self._inner)] & self._inner
         if not self._begun:
             bits &= self.vocabulary.at_first
         self._only_end = not bits.any()
-        if found[end // BITS] >> (end % BITS) & 1:
+        if words[end // BITS] >> (end % BITS) & 1:
             bits |= self._end_bits
         elif self._only_end:
             raise ZooError(f"`{self.grammar.name}`: {NO_TOKEN}")

@@ -197,8 +197,8 @@ class Engine:
             self._groups = [group for group in self._groups if group.sequences]
             if self._share is not None:
                 self._share.add_decode(time.perf_counter() - began - reading)
-            found, self._steps = self._steps, []
-            return found
+            steps, self._steps = self._steps, []
+            return steps
 
     def run(self) -> Iterator[tuple[int, Step]]:
         """The steps of all sequences, as they come, until none is left."""

@@ -179,18 +179,18 @@ class PrefillQueue:
 
         At most `rows` more sequences may begin. Without `longer`, only short prompts may be read.
         """
-        found: dict[bool, Prefilling | Sequence] = {}
+        first: dict[bool, Prefilling | Sequence] = {}
         line: Iterator[Prefilling | Sequence] = chain(
             self.prefilling, islice(self.waiting, LOOKAHEAD if rows > 0 else 0)
         )
         for each in line:
-            found.setdefault(self._is_short(each), each)
-            if len(found) == 2:
+            first.setdefault(self._is_short(each), each)
+            if len(first) == 2:
                 break
-        short = False not in found or (True in found and self._ahead < runtime.prefill_chunk())
-        if short not in found or not (short or longer):
+        short = False not in first or (True in first and self._ahead < runtime.prefill_chunk())
+        if short not in first or not (short or longer):
             return None
-        turn = found[short]
+        turn = first[short]
         if isinstance(turn, Sequence):
             sequences, tokens = self._together(turn, rows, chunk)
             turn = Prefilling(self.loaded, sequences, tokens, self.prompt_cache)
@@ -198,7 +198,7 @@ class PrefillQueue:
                 self.waiting.remove(sequence)
             self.prefilling.append(turn)
         self._ahead = (
-            self._ahead + min(len(turn.sequences) * turn.tokens, chunk) if short and False in found else 0
+            self._ahead + min(len(turn.sequences) * turn.tokens, chunk) if short and False in first else 0
         )
         return turn
 

@@ -249,14 +249,14 @@ BATCH = 16  # prompts that share the passes, unless a number is asked for
 
 def each_prompt(prompts: Iterable[Any], make: Callable[[Any], Made]) -> list[Made]:
     """What `make` gives for each prompt; of several prompts its PromptError names the one that cannot be."""
-    made, prompts = [], list(prompts)
+    results, prompts = [], list(prompts)
     for index, prompt in enumerate(prompts):
         try:
-            made.append(make(prompt))
+            results.append(make(prompt))
         except PromptError as error:
             name = f"prompts[{index}]: " if len(prompts) > 1 else ""
             raise type(error)(f"{name}{error}") from error
-    return made
+    return results
 
 
 def in_batches(loaded: Loaded, lengths: Sequence[int], size: int = BATCH) -> list[list[int]]:
@@ -328,17 +328,17 @@ class Prefill:
             stop = min([end for end in self.checkpoints if start < end < stop], default=stop)
         self._set_least_length(len(self.ids) + self.following)
         tokens = mx.array([self.ids[start:stop]])  # (1, T)
-        more = {"prefix": len(self.ids)} if self.prefix else {}
+        arguments = {"prefix": len(self.ids)} if self.prefix else {}
         with runtime.eager():
-            hidden = self.model.backbone(tokens, self.cache, **more)  # (1, T, D)
+            hidden = self.model.backbone(tokens, self.cache, **arguments)  # (1, T, D)
         if self.on_hidden is not None:
             self.on_hidden(start, hidden)
         if self.prompt_logprobs and (following := list(self.ids[start + 1 : stop + 1])):
             logits = self.model.head(hidden)[0, : len(following)]  # (T, V)
             count = 0 if isinstance(self.prompt_logprobs, bool) else self.prompt_logprobs
-            found = token_logprobs(logits, mx.array(following), count).rows()
-            self.logprobs += [value for value, _ in found]
-            self.alternatives += [likeliest for _, likeliest in found if likeliest is not None]
+            scored = token_logprobs(logits, mx.array(following), count).rows()
+            self.logprobs += [value for value, _ in scored]
+            self.alternatives += [likeliest for _, likeliest in scored if likeliest is not None]
         last = stop == len(self.ids)
         if last:
             self._set_least_length(0)

@@ -95,18 +95,18 @@ class SpeculativeBatch:
             hidden = self.model.backbone(tokens, self.cache)[:, len(unread) - 1 :]  # (1, 1 + k, D)
             logits = self.model.head(hidden)
         steps = self._choose(logits, draft)
-        found = self.ids[place + 1 :]
+        produced = self.ids[place + 1 :]
         self.cached = before + self._rollback.keep(len(self.ids) - 1 - before, read)
         if hidden is not None and self.drafter.needs_hidden:
-            self.drafter.add_hidden(place, hidden[:, : len(found)])
+            self.drafter.add_hidden(place, hidden[:, : len(produced)])
         before_pass = sequence.drafted
         sequence.drafted = Drafted(
             before_pass.proposed + len(draft.tokens),
-            before_pass.accepted + common_prefix(found, list(draft.tokens)),
+            before_pass.accepted + common_prefix(produced, list(draft.tokens)),
             before_pass.passes + 1,
         )
         took = self.loaded.agreed(time.perf_counter() - began)
-        self.throttle.update(took, len(found), len(draft.tokens))
+        self.throttle.update(took, len(produced), len(draft.tokens))
         return steps
 
     def _draft(self, sequence: Sequence) -> Draft:
@@ -132,7 +132,7 @@ class SpeculativeBatch:
         mx.eval([array for array in (highest, best) if array is not None])
         check_numbers(highest.item(), f"token {len(sequence.tokens) + 1}")
         greedy: Any = None if best is None else best.tolist()
-        found, steps = [], []
+        tokens, steps = [], []
         for place, drafted in enumerate([*draft.tokens, None]):
             if greedy is not None:
                 token = greedy[place]
@@ -141,12 +141,12 @@ class SpeculativeBatch:
             else:
                 wanted, key = sequence.sampler.probabilities(logits[:, place]), sequence.sampler.key
                 token = int(accept(wanted, draft.probs[place], mx.array(drafted), key)[1].item())
-            found.append(token)
+            tokens.append(token)
             steps.append((sequence, sequence.choose(token, logits[:, place])))
             if sequence.finished or token != drafted:
                 break
-        self.ids += found
-        self.drafter.add_tokens(found)
+        self.ids += tokens
+        self.drafter.add_tokens(tokens)
         return steps
 
     def _finish(self) -> None:

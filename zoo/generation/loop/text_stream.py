@@ -23,9 +23,9 @@ class StopText:
     def add(self, text: str, last: bool = False) -> str:
         """The text that cannot be part of a stop string; with `last`, all pending text."""
         self.pending += text
-        found = [(place, stop) for stop in self.stops if (place := self.pending.find(stop)) >= 0]
-        if found:
-            start, self.found = min(found)
+        matches = [(place, stop) for stop in self.stops if (place := self.pending.find(stop)) >= 0]
+        if matches:
+            start, self.found = min(matches)
             return self.pending[:start]
         keep = 0 if last else partial_match(self.pending, self.stops)
         passed = self.pending[: len(self.pending) - keep]

@@ -7,7 +7,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +20,6 @@ from zoo.loading import Loaded
 
 MEMORY_SHARE = 4  # the budget is this part of the machine's memory
 DEFAULT_MEMORY = 8 * 2**30  # bytes, where the machine does not say
-
-
-class MissReason(Enum):
-    """Why a prompt cache can reuse only `length` tokens of the `agreed` prompt tokens that it holds."""
-
-    WHOLE = "the whole prompt is held; its last token is computed for the logits"
-    FIRST = "first request"
-    DROPPED = "all texts before were dropped to stay within the budget"
-    POLICY = "another cache policy: what is held was kept with other settings"
-    DIFFERS = "differs from token {agreed} on from all that is held"
-    LONGER = "new from token {agreed} on, where what is held of it ends"
-    SNAPSHOT = "no snapshot at token {agreed}, up to which it is held: the last one is at {length}"
-    ANGLES = "the rotary angles of so long a text change with every token"
-    UNSUPPORTED = "the model's caches cannot be reused"
 
 
 @frozen()
@@ -52,15 +37,14 @@ class CacheStatistics(Frozen):
 
 @frozen()
 class Match(Frozen):
-    """What is held of a prompt: its first `length` tokens need not be computed, for the `reason` no more.
+    """What is held of a prompt: its first `length` tokens need not be computed. `miss_reason` says why no more.
 
-    `miss_reason` is the reason in words. `checkpoints`: the numbers of tokens, in order, after which to call `keep` while
-    the rest of the prompt is computed. Where all caches are held by column, that is after the prompt; else a snapshot is
-    taken wherever another text may diverge.
+    `checkpoints`: the numbers of tokens, in order, after which to call `keep` while the rest of the prompt is computed.
+    Where all caches are held by column, that is after the prompt; else a snapshot is taken wherever another text may
+    diverge.
     """
 
     length: int
-    reason: MissReason
     miss_reason: str
     checkpoints: tuple[int, ...] = ()
     snapshots: tuple[Snapshot, ...] = ()
@@ -137,8 +121,8 @@ class PromptCache:
         """
         text = array("i", ids)
         match = self._match(text, policy, checkpoints, most)
-        found = "hits" if match.length else "misses"
-        self._counts.update({"requests": 1, found: 1, "tokens": len(text), "tokens_reused": match.length})
+        outcome = "hits" if match.length else "misses"
+        self._counts.update({"requests": 1, outcome: 1, "tokens": len(text), "tokens_reused": match.length})
         return match
 
     def held(self, ids: Iterable[int], policy: CachePolicy | None = None) -> int:
@@ -222,30 +206,34 @@ class PromptCache:
         self, text: array[int], given: CachePolicy | None, checkpoints: Iterable[int], most: int | None
     ) -> Match:
         if self.unsupported:
-            return Match(0, MissReason.UNSUPPORTED, self.unsupported)
+            return Match(0, self.unsupported)
         policy = self._key(given, len(text))
         if policy is None:
-            return Match(0, MissReason.ANGLES, MissReason.ANGLES.value)
+            return Match(0, "the rotary angles of so long a text change with every token")
         last = max(0, len(text) - 1)
         most = last if most is None else min(most, last)
         tree = self.trees.get(policy)
         found = tree.find(text, most, self._tick()) if tree and tree.root.children else Found()
         length, agreed = found.length, min(found.agreed, last)
         if tree is None or not tree.root.children:
-            others = any(tree.root.children for tree in self.trees.values())
-            dropped = MissReason.DROPPED if self._counts["evictions"] else MissReason.FIRST
-            reason = MissReason.POLICY if others else dropped
+            if any(tree.root.children for tree in self.trees.values()):
+                reason = "another cache policy: what is held was kept with other settings"
+            elif self._counts["evictions"]:
+                reason = "all texts before were dropped to stay within the budget"
+            else:
+                reason = "first request"
         elif length < min(agreed, most):
-            reason = MissReason.SNAPSHOT
+            reason = f"no snapshot at token {agreed}, up to which it is held: the last one is at {length}"
         elif found.agreed == len(text):
-            reason = MissReason.WHOLE
+            reason = "the whole prompt is held; its last token is computed for the logits"
+        elif found.at_end:
+            reason = f"new from token {agreed} on, where what is held of it ends"
         else:
-            reason = MissReason.LONGER if found.at_end else MissReason.DIFFERS
-        kept = {len(text)}
+            reason = f"differs from token {agreed} on from all that is held"
+        ends = {len(text)}
         if not self.by_column(policy):  # a third text may diverge where two did
-            kept = {mark for mark in (agreed, *checkpoints, last) if length < mark <= last}
-        words = reason.value.format(agreed=agreed, length=length)
-        return Match(length, reason, words, tuple(sorted(kept)), found.snapshots)
+            ends = {end for end in (agreed, *checkpoints, last) if length < end <= last}
+        return Match(length, reason, tuple(sorted(ends)), found.snapshots)
 
     def _shrink(self) -> None:
         """Drop the least recently used until the budget is kept; of a long text held by column, only the end."""

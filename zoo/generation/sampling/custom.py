@@ -30,15 +30,15 @@ class CustomFunction:
     def __call__(self, logits: mx.array, *before: mx.array) -> mx.array:
         """Call the function with the arrays `before` and the logits, (B, V) -> (B, V). ZooError names it."""
         # A copy, because a function may assign to its argument.
-        found = self.guarded(self._function, *before, mx.array(logits))
-        if not isinstance(found, mx.array):
-            shown: object = type(found).__name__
-        elif found.shape != logits.shape:
-            shown = found.shape
-        elif found.dtype != logits.dtype:
-            shown = found.dtype
+        returned = self.guarded(self._function, *before, mx.array(logits))
+        if not isinstance(returned, mx.array):
+            shown: object = type(returned).__name__
+        elif returned.shape != logits.shape:
+            shown = returned.shape
+        elif returned.dtype != logits.dtype:
+            shown = returned.dtype
         else:
-            return found
+            return returned
         expected = f"logits {logits.shape} of {logits.dtype}"
         line = f"{self.label} returned {shown}, expected {expected}"
         raise self._error(line.replace("mlx.core.", ""))
@@ -94,12 +94,12 @@ def name_of(function: Callable[..., Any]) -> str:
 
 def processors_from(registry: Registry, settings: Settings) -> tuple[CustomFunction, ...]:
     """The caller's logits processors, then those of plugins, in order. The errors are those of `filters_from`."""
-    own = []
+    callers = []
     for function in settings.logits_processors:
         name = name_of(function)
-        own.append(CustomFunction(name, f"logits processor {name}", ZooError, function))
+        callers.append(CustomFunction(name, f"logits processor {name}", ZooError, function))
     plugins = (PluginSampler(*each) for each in _samplers(registry, settings) if each[0].processor)
-    return (*own, *plugins)
+    return (*callers, *plugins)
 
 
 def filters_from(registry: Registry, settings: Settings) -> tuple[PluginSampler, ...]:

@@ -77,8 +77,8 @@ def top_p(logits: mx.array, p: float) -> mx.array:
     order = mx.argsort(-logits, axis=-1)
     probabilities = mx.softmax(mx.take_along_axis(logits, order, axis=-1), axis=-1)
     before = mx.cumsum(probabilities, axis=-1) - probabilities  # the mass of all likelier tokens
-    kept = mx.put_along_axis(mx.zeros(logits.shape, mx.bool_), order, before < p, axis=-1)
-    return mx.where(kept, logits, NEG_INF)
+    likely = mx.put_along_axis(mx.zeros(logits.shape, mx.bool_), order, before < p, axis=-1)
+    return mx.where(likely, logits, NEG_INF)
 
 
 def min_p(logits: mx.array, p: float) -> mx.array:
@@ -95,17 +95,17 @@ def typical(logits: mx.array, p: float, count: int = 1) -> mx.array:
 
     Meister et al., 2022, "Locally Typical Sampling", equation 8.
     """
-    each = logprobs(logits)
-    probabilities = mx.exp(each)
-    surprise = mx.where(probabilities > 0, -each, 0)
+    log_p = logprobs(logits)
+    probabilities = mx.exp(log_p)
+    surprise = mx.where(probabilities > 0, -log_p, 0)
     entropy = (probabilities * surprise).sum(axis=-1, keepdims=True)  # (B, 1)
     distance = mx.where(probabilities > 0, mx.abs(surprise - entropy), float("inf"))
     order = mx.argsort(distance, axis=-1)  # nearest first
     ordered = mx.take_along_axis(probabilities, order, axis=-1)
     before = mx.cumsum(ordered, axis=-1) - ordered  # the mass of all that are nearer
     first = mx.arange(logits.shape[-1]) < count
-    kept = mx.put_along_axis(mx.zeros(logits.shape, mx.bool_), order, (before < p) | first, axis=-1)
-    return mx.where(kept, logits, NEG_INF)
+    near = mx.put_along_axis(mx.zeros(logits.shape, mx.bool_), order, (before < p) | first, axis=-1)
+    return mx.where(near, logits, NEG_INF)
 
 
 def top_n_sigma(logits: mx.array, n: float) -> mx.array:

@@ -85,11 +85,11 @@ class TokenLogprobs:
 def token_logprobs(logits: mx.array, tokens: mx.array, alternatives: int = 0) -> TokenLogprobs:
     """The log-probabilities of `tokens` (N,) by logits (N, V), and of so many of the likeliest `alternatives`."""
     scores = logprobs(logits)  # (N, V)
-    own = mx.take_along_axis(scores, tokens[:, None], axis=-1)[:, 0]
+    chosen = mx.take_along_axis(scores, tokens[:, None], axis=-1)[:, 0]
     if not alternatives:
-        return TokenLogprobs(own)
+        return TokenLogprobs(chosen)
     likeliest = mx.argsort(-scores, axis=-1)[:, :alternatives]
-    return TokenLogprobs(own, likeliest, mx.take_along_axis(scores, likeliest, axis=-1))
+    return TokenLogprobs(chosen, likeliest, mx.take_along_axis(scores, likeliest, axis=-1))
 
 
 def mask_tokens(logits: mx.array, tokens: Sequence[int]) -> mx.array:
@@ -103,16 +103,16 @@ def marked(vocab: int, tokens: Iterable[int]) -> mx.array | None:
     known = [token for token in tokens if 0 <= token < vocab]
     if not known:
         return None
-    found = mx.zeros(vocab, mx.bool_)
-    found[mx.array(known)] = True
-    return found
+    marks = mx.zeros(vocab, mx.bool_)
+    marks[mx.array(known)] = True
+    return marks
 
 
 def keep_only(logits: mx.array, tokens: Sequence[int]) -> mx.array:
     """Zero for these tokens, minus infinity for all others: (…, V) -> (…, V)."""
-    kept = mx.full(logits.shape[-1:], NEG_INF, logits.dtype)
-    kept[mx.array(list(tokens))] = 0.0
-    return mx.broadcast_to(kept, logits.shape)
+    only = mx.full(logits.shape[-1:], NEG_INF, logits.dtype)
+    only[mx.array(list(tokens))] = 0.0
+    return mx.broadcast_to(only, logits.shape)
 
 
 class LogitsProcessor(NamedTuple):

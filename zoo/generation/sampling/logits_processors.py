@@ -57,18 +57,18 @@ def encodings(tokenizer: Tokenizer, text: str) -> set[TokenSequence]:
     """
     variants = [text] if text[:1].isspace() else [text, " " + text]
     unknown = tokenizer.special_tokens.get("unk_token")
-    found: set[TokenSequence] = set()
+    sequences: set[TokenSequence] = set()
     for variant in variants:
         alone, start, whole = (
             tuple(tokenizer.encode(each, special_tokens=False))
             for each in (variant, BEFORE, BEFORE + variant)
         )
-        found.add(alone)
+        sequences.add(alone)
         if whole[: len(start)] == start:
-            found.add(whole[len(start) :])
+            sequences.add(whole[len(start) :])
     # A sequence with the unknown token stands for many texts.
     bad = None if unknown is None else tokenizer.id(unknown)
-    return {run for run in found if run and bad not in run}
+    return {run for run in sequences if run and bad not in run}
 
 
 def tokens_with(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -81,26 +81,26 @@ def tokens_with(tokenizer: Tokenizer, text: str) -> list[int]:
 
 def banned_sequences(tokenizer: Tokenizer | None, texts: Iterable[str]) -> tuple[TokenSequence, ...]:
     """The token sequences of these texts; PromptError for a text that has none."""
-    found: set[TokenSequence] = set()
+    sequences: set[TokenSequence] = set()
     for text in texts:
         if tokenizer is None:
             raise PromptError(f"`banned` needs a tokenizer, which this checkpoint lacks, for {text!r:.60}")
         runs = encodings(tokenizer, text)
         if not runs:
             raise PromptError(f"`banned`: the tokenizer has no tokens for {text!r:.60}")
-        found |= runs
-    return tuple(sorted(found))
+        sequences |= runs
+    return tuple(sorted(sequences))
 
 
 def breaker_sequences(tokenizer: Tokenizer | None, texts: Iterable[str]) -> tuple[TokenSequence, ...]:
     """The tokens that contain one of these texts, and the longer sequences that encode one; none without a tokenizer."""
     if tokenizer is None:
         return ()
-    found: set[TokenSequence] = set()
+    sequences: set[TokenSequence] = set()
     for text in texts:
-        found |= {(id,) for id in tokens_with(tokenizer, text)}
-        found |= {run for run in encodings(tokenizer, text) if len(run) > 1}
-    return tuple(sorted(found))
+        sequences |= {(id,) for id in tokens_with(tokenizer, text)}
+        sequences |= {run for run in encodings(tokenizer, text) if len(run) > 1}
+    return tuple(sorted(sequences))
 
 
 CHECKPOINT = "generation_config.json"  # the name of a processor that the checkpoint asks for

@@ -140,11 +140,11 @@ class PromptLookup(Drafter):
         for size in range(min(MAX_NGRAM, len(self.text)), 0, -1):
             start = self.following[size - 1].get(tuple(self.text[-size:]))
             if start is not None:
-                found = self.text[start : start + count]
+                draft = self.text[start : start + count]
                 period = len(self.text) - start
-                while len(found) < count:
-                    found.append(found[len(found) - period])
-                return Draft(tuple(found))
+                while len(draft) < count:
+                    draft.append(draft[len(draft) - period])
+                return Draft(tuple(draft))
         return Draft()
 
 
@@ -246,10 +246,10 @@ class MTPDrafter(Drafter):
         self._rollback.keep(0, self.cached_drafts)
         self.cached_drafts = 0
         following = self.text[self.position + 1 : self.position + 1 + count]
-        made = self._pass(mx.array([following]), states[:, :count])
+        layer_states = self._pass(mx.array([following]), states[:, :count])
         self.unread = states[:, count:] if states.shape[1] > count else None
         self.position += count
-        return made
+        return layer_states
 
     def _pass(self, tokens: mx.array, hidden: mx.array) -> mx.array:  # (1, T), (1, T, D) -> (1, T, D)
         return self.layer(self.target.embedding.vectors(tokens), hidden, self.caches)

@@ -134,14 +134,14 @@ def beam_config(values: Mapping[str, Any], given: Mapping[str, Any]) -> BeamConf
 
 def _found(loaded: Loaded, search: BeamSearch, settings: Settings) -> Iterator[Step]:
     """The candidates of a search that is over, and the tokens of the best."""
-    found = search.found()
+    hypotheses = search.found()
     limit = search.constraints.max_tokens
     answers = [
         list(TextStream(loaded, limit, settings.stop, settings.stop_tokens).steps(text.tokens))
-        for text in found
+        for text in hypotheses
     ]
     if search.config.return_sequences > 1:
-        for text, steps in zip(found, answers, strict=True):
+        for text, steps in zip(hypotheses, answers, strict=True):
             yield Step(None, "", candidate=candidate(steps, text.score))
     yield from answers[0]
 
@@ -309,8 +309,8 @@ def likeliest(scores: mx.array | np.ndarray, count: int) -> list[tuple[int, int,
     flat = np.array(scores).reshape(-1)
     count = min(count, flat.size)
     indices = np.argpartition(-flat, count - 1)[:count]
-    found = zip(indices.tolist(), flat[indices].tolist(), strict=True)
-    ranked = sorted(found, key=lambda pair: (-pair[1], pair[0]))
+    pairs = zip(indices.tolist(), flat[indices].tolist(), strict=True)
+    ranked = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
     return [(*divmod(index, scores.shape[-1]), score) for index, score in ranked if score > NEG_INF]
 
 
@@ -325,13 +325,13 @@ def run_searches(decoder: BatchDecoder, searches: Sequence[BeamSearch]) -> Itera
     while True:
         step += 1
         highest = logits.max()  # NaN when any of them is
-        each = logprobs(logits)  # (H, V)
-        mx.eval(each, highest)
+        scores = logprobs(logits)  # (H, V)
+        mx.eval(scores, highest)
         check_numbers(highest.item(), f"token {step}")
         rows, start, stepping = list[int](), 0, active
         for index in stepping:
             end = start + searches[index].width
-            rows += [start + row for row in searches[index].advance(each[start:end])]
+            rows += [start + row for row in searches[index].advance(scores[start:end])]
             start = end
         active = [index for index in stepping if not searches[index].done]
         if not active:

@@ -82,13 +82,13 @@ def embed(
         mx.eval(pooled)
         check_numbers(pooled.max().item(), "a text's vector")
         vectors |= zip(chosen, pooled, strict=True)
-    found = mx.stack([vectors[text] for text in range(len(ids))])  # (N, D)
+    stacked = mx.stack([vectors[text] for text in range(len(ids))])  # (N, D)
     if settings.normalise if normalise is None else normalise:
-        found = unit(found)
+        stacked = unit(stacked)
     if settings.width is not None:
-        found = found[:, : settings.width]
-        found = unit(found) if normalise else found
-    return found
+        stacked = stacked[:, : settings.width]
+        stacked = unit(stacked) if normalise else stacked
+    return stacked
 
 
 def prompt_of(settings: Pooling, name: str | None = None) -> str:
@@ -162,13 +162,13 @@ def pool(states: mx.array, mask: mx.array, mode: str, left_out: mx.array | int =
 
 def _pool(states: mx.array, mask: mx.array, places: mx.array, mode: str) -> mx.array:
     """The vectors (B, D) of one mode; `places` (B, S) count the tokens of each text from 1."""
-    kept = mask[..., None].astype(mx.float32)  # (B, S, 1)
+    weight = mask[..., None].astype(mx.float32)  # (B, S, 1)
     if mode == "max":
-        return mx.where(kept > 0, states, -mx.inf).max(axis=1)
+        return mx.where(weight > 0, states, -mx.inf).max(axis=1)
     if mode in ("first", "last"):
         first = mx.argmax(mask, axis=1)
         index = first if mode == "first" else mask.shape[1] - 1 - mx.argmax(mask[:, ::-1], axis=1)  # (B,)
         return states[mx.arange(states.shape[0]), index]
-    weights = kept * places[..., None] if mode == "weighted-mean" else kept
+    weights = weight * places[..., None] if mode == "weighted-mean" else weight
     total = mx.maximum(weights.sum(axis=1), 1e-9)
     return (states * weights).sum(axis=1) / (mx.sqrt(total) if mode == "mean-sqrt-length" else total)
