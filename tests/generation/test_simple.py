@@ -6,6 +6,7 @@ import mlx.core as mx
 import pytest
 
 import zoo
+from tests.helpers.parameters import ordinary
 from zoo.errors import PromptError
 from zoo.generation.simple import choose, generate
 from zoo.host.registry import default_registry
@@ -20,7 +21,7 @@ DECODERS = [
 ]
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", ordinary(DECODERS, "llama", "mamba", "gpt-oss"))
 def test_each_embedded_decoder_writes_as_by_the_engine(name):
     loaded = zoo.load(name)
     for prompt in PROMPTS:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 import zoo
+from tests.helpers.parameters import ordinary
 from tests.helpers.waiting import PATIENCE
 from zoo import runtime
 from zoo.errors import PromptError
@@ -229,7 +230,9 @@ POLICIES = [
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: "-".join(policy))
-@pytest.mark.parametrize("name", ["llama", "gemma2", "gpt2", "gpt-oss", "deepseek-v3"])
+@pytest.mark.parametrize(
+    "name", ordinary(("llama", "gemma2", "gpt2", "gpt-oss", "deepseek-v3"), "llama", "gpt-oss")
+)
 def test_policies_hold_in_batches(name, policy):
     made = loaded_of(subject(name))
     asked = Settings(**policy).policy()
@@ -283,7 +286,7 @@ def test_sources_that_wait_together_are_read_in_one_pass(monkeypatch):
         same_text(found[handle], [step for _, step in engine.run()], f"text {number}")
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma2", "mamba", "mixtral"])
+@pytest.mark.parametrize("name", ordinary(("llama", "gpt2", "gemma2", "mamba", "mixtral"), "gpt2", "mamba"))
 def test_short_prompts_that_wait_together_are_read_in_one_pass(name, monkeypatch):
     loaded, read = made(name), []
     backbone = type(loaded.model).backbone

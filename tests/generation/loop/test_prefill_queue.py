@@ -177,7 +177,7 @@ def ticking(monkeypatch):
     return passes
 
 
-@pytest.mark.parametrize(("share", "steps"), [(0.2, 64), (0.5, 16), (1.0, 1)])
+@pytest.mark.parametrize(("share", "steps"), [(0.5, 16), (1.0, 1)])
 def test_running_sequences_get_their_share_of_the_time(ticking, share, steps):
     engine = Engine(made("llama"), prefill_share=share)
     running = engine.add([5, 6], **ASKED | {"max_tokens": 400})

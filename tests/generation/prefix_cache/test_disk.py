@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import zoo
 from tests.helpers.fake_caches import Columns, State, fake_loaded, read
+from tests.helpers.parameters import ordinary
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.generation.prefix_cache import PromptCache, disk
@@ -202,7 +203,7 @@ FORGERIES = {
 POLICIES = {"whole": {}, "bounded": {"max_size": 6, "keep": 2}, "packed": {"key_bits": 8, "value_bits": 8}}
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ordinary(POLICIES, "bounded"))
 def test_arrays_that_the_model_cannot_have_computed_are_not_used(policy, tmp_path):
     loaded, policy = zoo.load("llama"), CachePolicy(**POLICIES[policy])
     ids = loaded.tokenizer.encode("The capital city of China is Beijing.")

@@ -3,6 +3,7 @@
 import pytest
 
 import zoo
+from tests.helpers.parameters import ordinary
 from zoo.errors import PromptError
 from zoo.generation.loop.batch_decoder import DecodeStep
 from zoo.generation.strategies.beam import batch
@@ -42,7 +43,7 @@ def same(loaded, prompts, **settings):
     return together
 
 
-@pytest.mark.parametrize("name", ["marian", "t5", "llama", "mistral", "mamba"])
+@pytest.mark.parametrize("name", ordinary(("marian", "t5", "llama", "mistral", "mamba"), "marian", "mamba"))
 @pytest.mark.parametrize(
     "search",
     [

@@ -222,7 +222,7 @@ def test_a_folder_s_prompts_stand_before_texts(made):
     same(zoo.embed(loaded, ["PARIS"]), zoo.embed(loaded, ["paris"]), "vectors", 1e-5)
 
 
-@pytest.mark.parametrize("pooling", POOLED)
+@pytest.mark.parametrize("pooling", ordinary(POOLED, "mean", JOINED))
 @pytest.mark.parametrize("name", ["bert", "llama"])
 def test_a_prompt_is_left_out_of_the_pooling_where_the_folder_says_so(made, name, pooling):
     loaded = made(name)
