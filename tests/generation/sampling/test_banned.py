@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.generation.sampling.penalties import NoRepeatNgrams, SequenceCompletions
+from zoo.generation.sampling.penalties import BannedSequences
 
 TOKENS = st.integers(0, 2)
 TEXTS = st.lists(TOKENS, max_size=12)
@@ -23,7 +23,7 @@ def repeating(text, size):
 
 @given(runs=st.lists(st.lists(TOKENS, min_size=2, max_size=4), max_size=4), before=TEXTS, text=TEXTS)
 def test_what_would_complete_a_run(runs, before, text):
-    endings = SequenceCompletions(runs, before)
+    endings = BannedSequences(runs, before)
     for count in range(len(text) + 1):
         assert endings.completing() == set(completing([*before, *text[:count]], runs))
         if count < len(text):
@@ -32,7 +32,7 @@ def test_what_would_complete_a_run(runs, before, text):
 
 @given(size=st.integers(1, 4), before=TEXTS, text=TEXTS)
 def test_what_would_repeat_a_run(size, before, text):
-    ngrams = NoRepeatNgrams(size, before)
+    ngrams = BannedSequences(given=before, repeats=size)
     for count in range(len(text) + 1):
         assert ngrams.completing() == set(repeating([*before, *text[:count]], size))
         if count < len(text):

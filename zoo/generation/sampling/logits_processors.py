@@ -21,7 +21,6 @@ from zoo.generation.sampling.penalties import (
     BannedSequences,
     Counts,
     Dry,
-    NoRepeatNgrams,
     exponential_decay,
     frequency,
     presence,
@@ -141,7 +140,7 @@ class LogitsProcessors:
         tokens = (*constraints.prompt, *generated)
         self.chain = (*self._changes(tokens), *self._removals(tokens))
         functions = [processor.function for processor in self.chain]
-        bans = [each for each in functions if isinstance(each, BannedSequences | NoRepeatNgrams)]
+        bans = [each for each in functions if isinstance(each, BannedSequences)]
         others = [each for each in functions if isinstance(each, Dry | CustomProcessor)]
         self._trackers = (*bans, *others, *(() if mask is None else (mask,)))
         self.needs_last_token = bool(others) or mask is not None or any(each.looks_back for each in bans)
@@ -219,11 +218,11 @@ class LogitsProcessors:
         """The processors for banned sequences, for the number of tokens, custom ones, and for a grammar."""
         settings, constraints = self.settings, self.constraints
         if self.strings.banned:
-            yield LogitsProcessor("banned", BannedSequences(self.vocab, self.strings.banned, tokens))
+            yield LogitsProcessor("banned", BannedSequences(self.strings.banned, tokens))
         if size := settings.no_repeat_ngram_size:
-            yield LogitsProcessor("no_repeat_ngram_size", NoRepeatNgrams(size, tokens))
+            yield LogitsProcessor("no_repeat_ngram_size", BannedSequences(given=tokens, repeats=size))
         if banned := constraints.banned:
-            yield LogitsProcessor(CHECKPOINT, BannedSequences(self.vocab, banned, tokens))
+            yield LogitsProcessor(CHECKPOINT, BannedSequences(banned, tokens))
         if constraints.min_tokens or constraints.min_length:
             name = "min_tokens" if settings.min_tokens else CHECKPOINT
             yield LogitsProcessor(name, self._long_enough)

@@ -75,78 +75,54 @@ class Counts:
                 self.array = self.array.at[self._window.popleft()].add(-1)
 
 
-class SequenceCompletions:
-    """Finds the tokens that would complete one of some sequences, each of two tokens or more, at the end of a text."""
+class BannedSequences:
+    """Removes the tokens that would complete one of some sequences at the end of the text.
 
-    def __init__(self, runs: Iterable[Sequence[int]], given: Sequence[int] = ()) -> None:
-        # The last tokens of the sequences with each beginning.
-        self._last: dict[tuple[int, ...], set[int]] = {}
-        for run in runs:
-            *start, last = run
-            self._last.setdefault(tuple(start), set()).add(last)
-        self._lengths = sorted({len(start) for start in self._last})
-        self._text = deque(given, maxlen=max(self._lengths, default=0))
+    `runs` are sequences of one token or more. With `repeats`, the n-grams of so many tokens that the text has are
+    sequences, too. `looks_back`: which tokens these are depends on the tokens before.
+    """
+
+    def __init__(
+        self, runs: Iterable[Sequence[int]] = (), given: Sequence[int] = (), repeats: int = 0
+    ) -> None:
+        self._single: list[int] = []
+        self._last: dict[tuple[int, ...], set[int]] = {}  # of the sequences with each beginning
+        for *start, last in runs:
+            if start:
+                self._last.setdefault(tuple(start), set()).add(last)
+            else:
+                self._single.append(last)
+        self._repeats = repeats
+        lengths = {len(start) for start in self._last} | ({repeats - 1} if repeats else set())
+        self._lengths = sorted(lengths)
+        self._text = deque[int](maxlen=max(lengths, default=0))
+        self._marks: mx.array | None = None  # (V,), of single tokens
+        self.looks_back = bool(lengths)
+        if not repeats:
+            self._text.extend(given)
+        for token in given if repeats else ():
+            self.update(token)
 
     def completing(self) -> set[int]:
-        """The tokens that would complete a sequence."""
+        """The tokens that would complete a sequence of several."""
         text = tuple(self._text)
         starts = (text[len(text) - length :] for length in self._lengths if length <= len(text))
         return set().union(*(self._last.get(start, ()) for start in starts))
 
+    def __call__(self, logits: mx.array) -> mx.array:
+        """The logits without these tokens, (1, V) -> (1, V)."""
+        if self._single and self._marks is None:
+            self._marks = marked(logits.shape[-1], self._single)
+        if self._marks is not None:
+            logits = mx.where(self._marks, NEG_INF, logits)
+        return mask_tokens(logits, sorted(self.completing())) if self.looks_back else logits
+
     def update(self, token: int) -> None:
         """One more token of the text."""
+        if self._repeats and len(self._text) >= self._repeats - 1:
+            start = tuple(self._text)[len(self._text) - self._repeats + 1 :]
+            self._last.setdefault(start, set()).add(token)
         self._text.append(token)
-
-
-class BannedSequences:
-    """Removes the tokens that would complete one of some sequences, each of one token or more, at the end of the text.
-
-    `looks_back`: which these are depends on the tokens before.
-    """
-
-    def __init__(self, vocab: int, runs: Iterable[Sequence[int]], given: Sequence[int] = ()) -> None:
-        runs = list(runs)
-        self._single = marked(vocab, [run[0] for run in runs if len(run) == 1])
-        several = [run for run in runs if len(run) > 1]
-        self._endings = SequenceCompletions(several, given) if several else None
-        self.looks_back = bool(several)
-
-    def __call__(self, logits: mx.array) -> mx.array:
-        """The logits without these tokens, (1, V) -> (1, V)."""
-        if self._single is not None:
-            logits = mx.where(self._single, NEG_INF, logits)
-        return logits if self._endings is None else mask_tokens(logits, sorted(self._endings.completing()))
-
-    def update(self, token: int) -> None:
-        """One more token of the text."""
-        if self._endings is not None:
-            self._endings.update(token)
-
-
-class NoRepeatNgrams:
-    """Removes the tokens that would repeat an n-gram, a sequence of `size` tokens, of the text."""
-
-    looks_back = True
-
-    def __init__(self, size: int, given: Sequence[int] = ()) -> None:
-        self._followers: dict[tuple[int, ...], set[int]] = {}
-        self._start = deque[int](maxlen=size - 1)  # the last `size` - 1 tokens
-        for token in given:
-            self.update(token)
-
-    def completing(self) -> set[int]:
-        """The tokens that would repeat an n-gram."""
-        return self._followers.get(tuple(self._start), set())
-
-    def __call__(self, logits: mx.array) -> mx.array:
-        """The logits without these tokens, (1, V) -> (1, V)."""
-        return mask_tokens(logits, sorted(self.completing()))
-
-    def update(self, token: int) -> None:
-        """One more token of the text."""
-        if len(self._start) == self._start.maxlen:
-            self._followers.setdefault(tuple(self._start), set()).add(token)
-        self._start.append(token)
 
 
 LONGEST = 50  # tokens beyond the allowed length from which on the penalty does not grow
@@ -172,7 +148,7 @@ class Dry:
         self.multiplier, self.base, self.allowed = multiplier, base, allowed
         runs = [tuple(run) for run in breakers]
         self._single = frozenset(run[0] for run in runs if len(run) == 1)
-        self._several = SequenceCompletions(run for run in runs if len(run) > 1)
+        self._several = BannedSequences(run for run in runs if len(run) > 1)
         self._text: list[int | None] = []  # None stands for a break
         self._places: dict[int, list[int]] = {}  # of each token in the text
         for token in given:
