@@ -11,12 +11,11 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.errors import PromptError
-from zoo.generation.loop.batch import Batch, Prefilled, Sequence, sample, sequence_of
+from zoo.generation.loop.batch import Sequence, sample, sequence_of
 from zoo.generation.loop.batch_decoder import BatchDecoder
-from zoo.generation.loop.prefill_queue import Prefilling
 from zoo.generation.loop.prompt import Report
 from zoo.generation.loop.step import Step, candidate
-from zoo.generation.settings import check_prefill, settings_for
+from zoo.generation.settings import Settings, check_prefill, settings_for
 from zoo.loading import Loaded
 
 
@@ -45,31 +44,20 @@ def stream(
     sequences = []
     for index in range(best_of):
         seed = None if settings.seed is None else (settings.seed + index) % 2**64
-        own = replace(settings, seed=seed, logprobs=settings.logprobs or True)
-        sequences.append(sequence_of(loaded, prompt, own, handle=index))
+        of_text = replace(settings, seed=seed, logprobs=settings.logprobs or True)
+        sequences.append(sequence_of(loaded, prompt, of_text, handle=index))
 
     def run() -> Iterator[Step]:
         """Drafts while the texts grow, then all as candidates, and the steps of the best. The prompt is read once."""
-        decoder = BatchDecoder(loaded, [sequences[0].ids], sequences[0].limit, settings, report=report)
-        logits = decoder.first()  # (1, V)
-        decoder.select([0] * best_of)
-        logits = mx.broadcast_to(logits, (best_of, logits.shape[-1]))
-        read = Prefilled(sequences, decoder.cache, logits, sample(logits, sequences))
-        batch = Batch(loaded.model, settings.policy(), False, [read])
         texts: list[list[Step]] = [[] for _ in sequences]
         draft = ""
-        while batch.sequences:
-            with loaded.adapters.use(settings.adapter):
-                drawn = list(batch.step())
-            if batch.outgrown:
-                batch.join([read_anew(loaded, sequence) for sequence in batch.outgrown])
-            for sequence, step in drawn:
-                if step.error is not None:
-                    raise step.error
-                texts[sequence.handle].append(step)
-                if sequence is sequences[0]:
-                    draft += step.text
-                    yield Step(None, "", draft=draft)
+        for sequence, step in draw_texts(loaded, sequences, settings, report):
+            if step.error is not None:
+                raise step.error
+            texts[sequence.handle].append(step)
+            if sequence is sequences[0]:
+                draft += step.text
+                yield Step(None, "", draft=draft)
         ranked = sorted(texts, key=lambda steps: -mean(steps))  # of equals the first drawn
         for steps in ranked:
             yield Step(None, "", candidate=candidate(steps, mean(steps)))
@@ -78,13 +66,27 @@ def stream(
     return run()
 
 
-def read_anew(loaded: Loaded, sequence: Sequence) -> Prefilled:
-    """Read the prompt and the tokens of a sequence into new caches."""
-    reading = Prefilling(loaded, [sequence], sequence.length, None)
-    read = None
-    while read is None:
-        _, read = reading.advance(runtime.prefill_chunk())
-    return read
+def draw_texts(
+    loaded: Loaded, sequences: abc.Sequence[Sequence], settings: Settings, report: Report | None
+) -> Iterator[tuple[Sequence, Step]]:
+    """The steps of sequences with the same prompt and settings but for their seeds, as they come."""
+    limit = sequences[0].limit
+    decoder = BatchDecoder(loaded, [sequences[0].ids], limit, settings, report=report)
+    logits = decoder.first()  # (1, V)
+    decoder.select([0] * len(sequences))
+    logits = mx.broadcast_to(logits, (len(sequences), logits.shape[-1]))
+    while sequences:
+        sampled = sample(logits, sequences)
+        if len(sequences[0].tokens) + 1 < limit:  # the next pass is begun before the tokens are read
+            logits = decoder.next(sampled.tokens[:, None])
+            if runtime.evaluates_in_background():
+                mx.async_eval(logits)
+        yield from sampled.steps()
+        stay = [row for row, sequence in enumerate(sequences) if not sequence.finished]
+        if stay and len(stay) < len(sequences):
+            decoder.select(stay)
+            logits = logits[mx.array(stay)]
+        sequences = [sequences[row] for row in stay]
 
 
 def mean(steps: abc.Sequence[Step]) -> float:
