@@ -25,7 +25,7 @@ from building.language_switch import SAID
 
 # Files that get a page: what a box of a diagram may lead to, and what the tour shows.
 SHOWN = (
-    *("zoo/blocks", "zoo/recipe", "zoo/weights.py", "zoo/generation", "zoo/training", "zoo/cache"),
+    *("zoo/blocks", "zoo/recipe", "zoo/weights", "zoo/generation", "zoo/training", "zoo/cache"),
     *("zoo/assemble.py", "zoo/loading.py", "zoo/tokenizer", "plugins", "docs/formulas"),
 )
 

@@ -9,9 +9,8 @@ so that nothing here needs mlx.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import Any, ClassVar
 
 from zoo.errors import CheckpointError, PluginError
@@ -19,95 +18,12 @@ from zoo.frozen import Frozen, frozen
 from zoo.recipe.models import Model
 from zoo.recipe.spec import Spec
 from zoo.recipe.vocabulary import Embedding
+from zoo.weights.patterns import check_pair, check_pattern, fill, matcher, matches
 
 Tensors = MutableMapping[str, Any]
 Join = Callable[[Sequence[Any], int], Any]
 
-_OPEN = re.compile(r"\{(\w+)\}|(\*)|\[([^\]]*)\]")
-REST = "rest"  # what `*` is called among the values of a match
 TABLE = "embedding.tokens.weight"
-
-
-@lru_cache(maxsize=4096)
-def matcher(pattern: str) -> re.Pattern[str]:
-    """The regular expression of a pattern, optional prefixes and placeholders included."""
-    parts, end, seen = [], 0, set()
-    for match in _OPEN.finditer(pattern):
-        parts.append(re.escape(pattern[end : match.start()]))
-        name, rest, optional = match.groups()
-        if name:
-            parts.append(f"(?P={name})" if name in seen else rf"(?P<{name}>[^.]+)")
-            seen.add(name)
-        elif rest:
-            parts.append(rf"(?P<{REST}>.+)")
-        else:
-            parts.append(f"(?:{re.escape(optional)})?")
-        end = match.end()
-    return re.compile("".join(parts) + re.escape(pattern[end:]))
-
-
-def fill(pattern: str, values: Mapping[str, str]) -> str:
-    """The name that a pattern gives for these values, its optional prefix written."""
-
-    def filled(match: re.Match[str]) -> str:
-        name, rest, optional = match.groups()
-        return values[name] if name else values[REST] if rest else optional
-
-    return _OPEN.sub(filled, pattern)
-
-
-def matches(pattern: str, tensors: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Each tensor name that the pattern fits, with the values of its placeholders."""
-    fits = matcher(pattern).fullmatch
-    for name in list(tensors):
-        if match := fits(name):
-            yield name, match.groupdict()
-
-
-def open_steps(rule: Any, pattern: Any) -> frozenset[str]:
-    """The placeholders of a pattern of `rule`: "{i}" and "*"; PluginError for an invalid pattern."""
-    if not isinstance(pattern, str) or not pattern:
-        fault: str | None = "is no pattern: a tensor's name, in which {i}, * and [prefix.] may stand"
-    else:
-        found, fault = _opened(pattern)
-    if fault is not None:
-        raise PluginError(f"weight rule {rule!r}: {pattern!r} {fault}")
-    return found
-
-
-@lru_cache(maxsize=4096)  # families share most of theirs
-def _opened(pattern: str) -> tuple[frozenset[str], str | None]:
-    """The placeholders of a pattern, and the reason why it is invalid, if it is."""
-    found: list[str] = []
-    fault = None
-    for match in _OPEN.finditer(pattern):
-        name, rest, optional = match.groups()
-        if name:
-            if not name.isidentifier() or name == REST:
-                fault = f"has the placeholder {{{name}}}: a name is letters, and not {REST!r}"
-            found.append(f"{{{name}}}")
-        elif rest:
-            if "*" in found:
-                fault = "has two *: the rest of a name is one"
-            found.append("*")
-        elif not optional.endswith(".") or optional.strip(".") == "" or set("{}*[") & set(optional):
-            fault = f"has [{optional}]: a prefix that may be left out is plain and ends with a dot"
-    stray = sorted(set("{}[]") & set(_OPEN.sub("", pattern)))
-    if stray and fault is None:
-        fault = f"has a stray {stray[0]}"
-    return frozenset(found), fault
-
-
-def check_pair(rule: Any, source: Any, target: Any, only_source: str = "") -> None:
-    """PluginError unless both patterns of `rule` have the same placeholders, except for `only_source`."""
-    left, right = open_steps(rule, source) - {only_source}, open_steps(rule, target)
-    for step in sorted(left ^ right):
-        here, there = ("source", "target") if step in left else ("target", "source")
-        raise PluginError(f"weight rule {rule!r}: {step} stands in its {here} and not in its {there}")
-    if "[" in target:
-        raise PluginError(
-            f"weight rule {rule!r}: {target!r} is a parameter's path, of which nothing is left out"
-        )
 
 
 class Rule(Frozen):
@@ -151,10 +67,12 @@ class Rename(Rule):
         return parameter
 
     def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
-        _move(self.source, self.target, source, target, self.loaded)
+        for name, values in matches(self.source, source):
+            _put(target, fill(self.target, values), self.loaded(source.pop(name)), name)
 
     def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
-        _move(self.target, self.source, source, target, self.saved)
+        for name, values in matches(self.target, source):
+            _put(target, fill(self.source, values), self.saved(source.pop(name)), name)
 
 
 @frozen()
@@ -162,10 +80,9 @@ class Transpose(Rename):
     """A matrix stored (in, out), as GPT-2's Conv1D does, where a linear layer has (out, in); each of stacked ones."""
 
     def loaded(self, tensor: Any) -> Any:
-        return _transposed(tensor)
+        return _transpose(tensor)
 
-    def saved(self, parameter: Any) -> Any:
-        return _transposed(parameter)
+    saved = loaded
 
 
 @frozen()
@@ -229,29 +146,25 @@ class Split(Rule):
                 continue  # of no layer: left over, and named as that
             groups, *sizes = numbers
             whole = source.pop(name)
-            whole = _transposed(whole) if self.transpose else whole
+            whole = _transpose(whole) if self.transpose else whole
             outputs = whole.shape[self.axis] if self.axis < len(whole.shape) else 1
             unit, odd = divmod(outputs, sum(sizes))
             if odd or any(size * unit % groups for size in sizes):
                 parts = _parts_in_words(sizes, groups)
                 raise CheckpointError(f"{name}: shape {tuple(whole.shape)} does not split into {parts}")
-            whole = _divided(whole, self.axis, groups)
+            whole = _divide(whole, self.axis, groups)
             before = (slice(None),) * (self.axis + (groups > 1))
-            start = 0
-            for path, size in zip(paths, sizes, strict=True):
-                if path in target:
-                    raise CheckpointError(f"{name}: a second tensor for {path}")
-                end = start + size * unit // groups
-                target[path] = _undivided(whole[(*before, slice(start, end))], self.axis, groups)
-                start = end
+            ends = accumulate((size * unit // groups for size in sizes), initial=0)
+            for path, span in zip(paths, pairwise(ends), strict=True):
+                _put(target, path, _undivide(whole[(*before, slice(*span))], self.axis, groups), name)
 
     def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         for name, values in matches(self.targets[0], source):
             groups = (self._numbers(recipe, name) or [1])[0]
             names = [name, *(fill(pattern, values) for pattern in self.targets[1:])]
-            parts = [_divided(source.pop(part), self.axis, groups) for part in names]
-            whole = _undivided(join(parts, self.axis + (groups > 1)), self.axis, groups)
-            target[fill(self.source, values)] = _transposed(whole) if self.transpose else whole
+            parts = [_divide(source.pop(part), self.axis, groups) for part in names]
+            whole = _undivide(join(parts, self.axis + (groups > 1)), self.axis, groups)
+            target[fill(self.source, values)] = _transpose(whole) if self.transpose else whole
 
     def holder(self, path: str) -> str | None:
         fitting = (match for pattern in self.targets if (match := matcher(pattern).fullmatch(path)))
@@ -271,12 +184,12 @@ class Split(Rule):
         return [counts.get(number, number) for number in wanted]
 
 
-def _transposed(matrix: Any) -> Any:
+def _transpose(matrix: Any) -> Any:
     """(…, in, out) to (…, out, in) and back; a vector as it is."""
     return matrix.T if len(matrix.shape) < 3 else matrix.swapaxes(-1, -2)
 
 
-def _divided(whole: Any, axis: int, groups: int) -> Any:
+def _divide(whole: Any, axis: int, groups: int) -> Any:
     """The outputs at `axis` as groups of them: (…, O, …) to (…, groups, O / groups, …)."""
     if groups == 1:
         return whole
@@ -284,8 +197,8 @@ def _divided(whole: Any, axis: int, groups: int) -> Any:
     return whole.reshape(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
 
 
-def _undivided(whole: Any, axis: int, groups: int) -> Any:
-    """The inverse of `_divided`."""
+def _undivide(whole: Any, axis: int, groups: int) -> Any:
+    """The inverse of `_divide`."""
     if groups == 1:
         return whole
     shape = tuple(whole.shape)
@@ -325,7 +238,7 @@ class Stack(Rule):
     target: str
 
     def __post_init__(self) -> None:
-        if "{e}" not in open_steps(self, self.source):
+        if "{e}" not in check_pattern(self, self.source):
             raise PluginError(f"weight rule {self!r}: its source has no {{e}}, the number of the expert")
         check_pair(self, self.source, self.target, only_source="{e}")
 
@@ -345,9 +258,7 @@ class Stack(Rule):
                 continue  # one tensor by itself, looked at for an error message
             if len({tuple(source[name].shape) for name in names.values()}) > 1:
                 raise CheckpointError(f"{names[0]}: the experts' tensors have different shapes")
-            if new in target:
-                raise CheckpointError(f"{names[0]}: a second tensor for {new}")
-            target[new] = join([source.pop(names[number])[None] for number in numbers], 0)
+            _put(target, new, join([source.pop(names[number])[None] for number in numbers], 0), names[0])
 
     def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         for name, values in matches(self.target, source):
@@ -423,7 +334,7 @@ class Ignore(Rule):
     source: str
 
     def __post_init__(self) -> None:
-        open_steps(self, self.source)
+        check_pattern(self, self.source)
 
     def forward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         for name, _ in matches(self.source, source):
@@ -433,14 +344,11 @@ class Ignore(Rule):
         pass
 
 
-def _move(
-    pattern: str, new_pattern: str, source: Tensors, target: Tensors, change: Callable[[Any], Any]
-) -> None:
-    for name, values in matches(pattern, source):
-        new = fill(new_pattern, values)
-        if new in target:
-            raise CheckpointError(f"{name}: a second tensor for {new}")
-        target[new] = change(source.pop(name))
+def _put(target: Tensors, name: str, tensor: Any, origin: str) -> None:
+    """Add a tensor made of the one called `origin`; CheckpointError where the name is taken."""
+    if name in target:
+        raise CheckpointError(f"{origin}: a second tensor for {name}")
+    target[name] = tensor
 
 
 def apply(
