@@ -26,7 +26,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from record_real_model import FILE, model_file
-from recording_svg import Cell, Line, Moment, Typed, picture, width_of
+from recording_svg import Cell, Line, Moment, Typed, picture
+from rich.cells import cell_len
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 COLUMNS, ROWS = 60, 24
@@ -154,7 +155,7 @@ def lines(written: list[tuple[float, str]]) -> list[Line]:
             elif character == "\n":
                 shown.append([])
             elif character and character != "\r":
-                if sum(cell.width for cell in shown[-1]) + width_of(character) > COLUMNS:
+                if sum(cell.width for cell in shown[-1]) + cell_len(character) > COLUMNS:
                     shown.append([])
                 shown[-1].append(Cell(character, style, moment))
             elif sequence and sequence not in CURSOR:

@@ -5,12 +5,13 @@ The still picture, where motion is not wanted, is the last view. The moving one 
 
 from __future__ import annotations
 
-import unicodedata
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
+
+from rich.cells import cell_len
 
 from zoo.describe.diagram.svg import DARK, LIGHT, properties
 
@@ -41,7 +42,7 @@ class Cell:
     @property
     def width(self) -> int:
         """In cells of the terminal."""
-        return width_of(self.text)
+        return cell_len(self.text)
 
 
 Line = list[Cell]
@@ -65,11 +66,6 @@ class Typed:
     shown: float
     begin: float
     end: float
-
-
-def width_of(character: str) -> int:
-    """How many cells a character takes: two for a Chinese one."""
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def picture(
@@ -127,7 +123,7 @@ def text_of(svg: str) -> list[str]:
         line, column = "", 0
         for start, text in sorted(rows.get(row, {}).items()):
             line += " " * (start - column) + text
-            column = start + sum(map(width_of, text))
+            column = start + cell_len(text)
         found.append(line)
     return found
 
@@ -152,7 +148,7 @@ def _texts(cells: list[tuple[int, int, Cell]]) -> str:
     """Each run of letters as a text of exactly its cells' width, whichever font shows it."""
     parts = []
     for row, column, style, text in _runs(cells):
-        width = sum(map(width_of, text)) * CELL
+        width = cell_len(text) * CELL
         x, y = column * CELL, row * ROW
         for name in sorted(style):
             if name.startswith("on-"):
@@ -193,7 +189,7 @@ def _runs(cells: Iterable[tuple[int, int, Cell]]) -> Iterator[tuple[int, int, fr
 
 def _kind(character: str) -> str:
     """Letters of one font: those that a terminal's font may lack stand alone, so that what follows stays in its column."""
-    if width_of(character) == 2:
+    if cell_len(character) == 2:
         return "wide"
     if ord(character) < 0x250 or 0x2500 <= ord(character) < 0x25A0:
         return "plain"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from figures.labelled import width_of
 from figures.parts import rect, svg, text
 from figures.tour_marks import said, shade
+from zoo.describe.diagram.text_width import text_width
 
 PROMPT, TOKENS = "The official language of Brazil is", 6
 DOWN, LEFT, TOP = 30, 58, 28
@@ -50,7 +50,7 @@ def draw(language: str) -> str:
         ]
         for row in passes()
     ]
-    widths = [max(width_of(row[column][0]) for row in rows) + 14 for column in range(TOKENS)]
+    widths = [max(text_width(row[column][0], 13) for row in rows) + 14 for column in range(TOKENS)]
     title = said(language, "prediction for each mask", "对每个掩码的预测")
     parts = [text(LEFT, 15, title, size=13, bold=True)]
     for number, row in enumerate(rows):

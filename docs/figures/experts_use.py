@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 
 import zoo
-from figures.parts import heat, rect, svg, text
-from figures.plots import panels
+from figures.parts import rect, svg, text
 from figures.seen import held_out, values_on
+from figures.tour_marks import panels, shade
 
 MODEL, SENTENCES, LAYER = "mixtral", 150, 0
 KINDS = {
@@ -73,7 +73,7 @@ def table(title: str, rows: dict[str, list[tuple[float, str]]], count: int) -> s
         parts.append(text(left - 8, y + 17, name, size=12, anchor="end"))
         for expert, (strength, words) in enumerate(cells):
             x = left + CELL * expert
-            parts.append(rect(x, y, CELL - 2, ROW - 2, fill=heat(0.5 * strength), line="none", radius=2))
+            parts.append(rect(x, y, CELL - 2, ROW - 2, fill=shade(0.5 * strength), line="none", radius=2))
             parts.append(text(x + CELL / 2 - 1, y + 17, words, size=12, anchor="middle"))
     return svg(left + CELL * count, 48 + ROW * len(rows), parts)
 

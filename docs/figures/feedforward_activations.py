@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from figures.plots import Axes, panels
+from figures.plots import Axes
+from figures.tour_marks import panels
 from zoo.blocks.activation import gelu, relu, silu
 
 SAID = {

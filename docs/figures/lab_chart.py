@@ -26,9 +26,10 @@ from figures.lab_marks import (
     title,
     value_range,
 )
-from figures.labelled import width_of
 from figures.parts import line, text
-from figures.plots import Axes, identity, log2, panels
+from figures.plots import Axes, identity, log2
+from figures.tour_marks import panels
+from zoo.describe.diagram.text_width import text_width
 
 if TYPE_CHECKING:
     from zoo.inspect.interval import Interval
@@ -156,7 +157,7 @@ def dots(found: ExperimentRecord, chart: Chart, said: Callable[[str], str], lang
     means = {arm.name: each for arm in arms if (each := found.interval(arm.name, chart.y)) is not None}
     bounds = [bound for each in means.values() for bound in (each.low, each.high) if bound is not None]
     names = [said(arm.name) for arm in arms]
-    left = min(max(width_of(name, LETTERS) for name in names) + 14, 0.5 * WIDTH)
+    left = min(max(text_width(name, LETTERS) for name in names) + 14, 0.5 * WIDTH)
     x_range = value_range(values, bounds)
     height = ROW * len(arms) + 74
     axes = Axes(x_range, (len(arms), 0), width=WIDTH, height=height, left=left, right=16)
@@ -205,7 +206,7 @@ def _axes(
     inset: float = 0,
 ) -> Axes:
     """Axes as wide as a phone; `inset` leaves room for bars at the first and the last x."""
-    left = max(width_of(words, LETTERS) for words in y_ticks.values()) + 12
+    left = max(text_width(words, LETTERS) for words in y_ticks.values()) + 12
     axes = Axes(
         x_range,
         y_range,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from figures.labelled import width_of
 from figures.parts import line, number, svg, text
 from figures.plots import Axes
+from zoo.describe.diagram.text_width import text_width
 
 LETTERS = 12  # size
 WIDTH = 352  # of a chart: a phone's, so that letters keep their size
@@ -75,7 +75,7 @@ def bar(start: Point, end: Point, index: int, capped: tuple[bool, bool] = (True,
 
 def legend(names: Sequence[str]) -> str:
     """The names of lines beside their styles, in two columns where they are short."""
-    columns = 1 if max(width_of(name, LETTERS) for name in names) > WIDTH / 2 - 42 else 2
+    columns = 1 if max(text_width(name, LETTERS) for name in names) > WIDTH / 2 - 42 else 2
     rows = math.ceil(len(names) / columns)
     parts = []
     for index, name in enumerate(names):
@@ -126,7 +126,7 @@ def powers(first: float, last: float) -> list[float]:
 
 def title(axes: Axes, words: str) -> None:
     """The title of a chart, above its area or, where it is too long for that, from the left edge on."""
-    left = max(0.0, min(axes.left, WIDTH - width_of(words, 13)))
+    left = max(0.0, min(axes.left, WIDTH - text_width(words, 13)))
     axes.parts.append(text(left, 15, words, size=13, bold=True))
 
 
@@ -138,7 +138,7 @@ def name_points(
     taken: list[tuple[float, ...]] = [(x - 5, y - 5, x + 5, y + 5) for x, y, _ in placed]
     taken += [(x - 2, min(y, to_y), x + 2, max(y, to_y)) for (x, y), (_, to_y) in bars]
     for x, y, name in sorted(placed, key=lambda each: each[1]):
-        box, down, start = _free(axes, x, y, width_of(name, LETTERS), taken)
+        box, down, start = _free(axes, x, y, text_width(name, LETTERS), taken)
         taken.append(box)
         left = box[0] if start == "start" else box[2]
         if abs(down) > 8:

@@ -7,13 +7,9 @@ from typing import Any
 
 from figures.parts import number, rect, svg, text
 from figures.tour_marks import grid, shade
+from zoo.describe.diagram.text_width import text_width
 
 SIZE = 13  # of letters
-
-
-def width_of(words: str, size: float = SIZE) -> float:
-    """About how wide words are."""
-    return sum(size if ord(letter) > 0x2E80 else size * 0.6 for letter in words)
 
 
 def labelled(
@@ -33,9 +29,10 @@ def labelled(
     `most` is the value of the strongest colour, None for the largest there is. Each cell tells its value, by `said`,
     when one points at it, and has it written in where `written`.
     """
-    left = max(map(width_of, rows)) + 8
-    upright = max(map(width_of, columns)) > across
-    above = (20 if title else 0) + (max(map(width_of, columns)) if upright else SIZE) + 8
+    left, longest = (max(text_width(name, SIZE) for name in names) for names in (rows, columns))
+    left += 8
+    upright = longest > across
+    above = (20 if title else 0) + (longest if upright else SIZE) + 8
     wide, high = len(columns) * across, len(rows) * down
     strongest = most or max(abs(float(value)) for row in values for value in row)
     parts = [text(left, 14, title, size=SIZE, bold=True)] if title else []
@@ -60,4 +57,4 @@ def labelled(
             parts.append(rect(x, y, across, down, fill=colour, line="transparent", radius=0, title=about))
             if written:
                 parts.append(text(x + across / 2, y + down / 2 + 4.5, words, size=12, anchor="middle"))
-    return svg(left + max(wide + 2, width_of(title) + 8), above + high + 2, parts)
+    return svg(left + max(wide + 2, text_width(title, SIZE) + 8), above + high + 2, parts)

@@ -65,12 +65,6 @@ def line(
     return f'<polyline points="{path}" style="fill:none;stroke:var(--{colour});stroke-width:{number(width)}"{dash}/>'
 
 
-def heat(value: float) -> str:
-    """The colour of a value from 0 to 1: from the ground to the accent."""
-    share = min(max(value, 0.0), 1.0)
-    return f"color-mix(in srgb,var(--accent) {share * 100:.0f}%,var(--ground))"
-
-
 def number(value: float) -> str:
     """A coordinate, short."""
     return f"{value:.1f}".removesuffix(".0")

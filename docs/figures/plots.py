@@ -1,19 +1,13 @@
-"""Charts for figures: a pair of axes, and panels that stand side by side where there is room."""
+"""Charts for figures: a pair of axes with curves."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from figures.parts import line, svg, text
 
 Scale = Callable[[float], float]
-
-
-def panels(pictures: Iterable[str]) -> str:
-    """Pictures side by side, one below the other on a narrow page."""
-    inside = "".join(f'<div style="min-width:0">{picture}</div>' for picture in pictures)
-    return f'<div style="display:flex;flex-wrap:wrap;gap:1.25rem;justify-content:center">{inside}</div>'
 
 
 def identity(value: float) -> float:

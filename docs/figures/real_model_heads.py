@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from figures.attention_heads import panel
-from figures.plots import Axes, panels
+from figures.plots import Axes
 from figures.real_model import POCKET, REAL, REAL_MODEL, by_depth
-from figures.tour_marks import said
+from figures.tour_marks import panels, said
 
 
 def draw(language: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from figures.parts import rect, svg, text
-from figures.plots import Axes, panels
+from figures.plots import Axes
 from figures.real_model import POCKET, REAL, REAL_MODEL, by_depth
-from figures.tour_marks import said, shade
+from figures.tour_marks import panels, said, shade
 
 DEPTHS = (0, 1, 5, 10, 15, 20, 24, 26, 27, 28, 29, 30)  # 0 is the embedding, n what layer n - 1 leaves
 LEFT, TOP, CELL, ROW = 88, 48, 82, 24

@@ -7,7 +7,7 @@ import numpy as np
 
 import zoo
 from figures.parts import line, rect, svg, text
-from figures.plots import panels
+from figures.tour_marks import panels
 from zoo import recipe
 from zoo.blocks.norm import LayerNorm, RMSNorm
 

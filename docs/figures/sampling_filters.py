@@ -7,7 +7,7 @@ import numpy as np
 
 import zoo
 from figures.parts import rect, svg, text
-from figures.plots import panels
+from figures.tour_marks import panels
 from zoo.generation.sampling.draw import min_p, top_k, top_p
 from zoo.generation.sampling.logits import NEG_INF
 

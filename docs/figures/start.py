@@ -11,9 +11,9 @@ from html import escape
 import numpy as np
 
 import zoo
-from figures.labelled import width_of
 from figures.parts import number, rect, svg, text
 from figures.tour_marks import PROMPT, grid, pieces, shade
+from zoo.describe.diagram.text_width import text_width
 
 WIDTH, HEIGHT = 224.0, 132.0
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace"
@@ -57,7 +57,7 @@ def look(language: str) -> str:
     ]
     pattern = max(heads, key=lambda head: float(head[-1, country]))
     cell = 108 / len(names)
-    left = max(map(width_of, names)) * 11 / 13 + 8
+    left = max(text_width(name, 11) for name in names) + 8
     parts = [grid(pattern, left, 12, cell, cell, 1.0)]
     for row, name in enumerate(names):
         y = 12 + row * cell + cell / 2 + 4

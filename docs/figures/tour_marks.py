@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from figures.parts import number, rect, text
+from zoo.describe.diagram.text_width import text_width
 
 LEVELS = 16  # shades of a colour: cells of one shade are one path
 FAINTEST = 0.02  # share of the strongest value below which a cell stays empty
@@ -78,7 +79,7 @@ def chip(x: float, y: float, words: str, *, width: float, new: bool = False, siz
 
 def chip_width(words: str, size: float = 14) -> float:
     """About as wide as the words are, with room at both sides."""
-    return sum(size if ord(letter) > 0x2E80 else size * 0.58 for letter in words) + 12
+    return text_width(words, size) + 12
 
 
 def panels(drawn: Iterable[str]) -> str:
