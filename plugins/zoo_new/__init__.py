@@ -5,6 +5,4 @@ from zoo.architecture import Command, hookimpl
 
 @hookimpl
 def zoo_commands():
-    yield Command(
-        "new", "zoo_new.write_plugin:new", "Write a plugin of your own, as a package.", group="Extend"
-    )
+    yield Command("new", "zoo_new.command:new", "Write a plugin of your own, as a package.", group="Extend")

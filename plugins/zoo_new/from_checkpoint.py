@@ -109,7 +109,7 @@ def values_for(
         "unknown": unknown,
         "refused": refused,
         "refused_lines": [line for key, value in refused for line in refused_lines(key, value)],
-        "defaults": plan.defaults,
+        "defaults": {key: value.code for key, value in plan.defaults.items()},
         "layer_fields": layers,
         "model_fields": model,
         "uses_layer": "layer." in code,
@@ -204,7 +204,7 @@ def code_of(values: Mapping[str, Any], indent: int = 8) -> str:
         if isinstance(value, dict):
             lines.append(f"{' ' * indent}{key}=dict(\n{code_of(value, indent + 4)}\n{' ' * indent}),")
         else:
-            lines.append(f"{' ' * indent}{key}={value},")
+            lines.append(f"{' ' * indent}{key}={value.code},")
     return "\n".join(lines)
 
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import SequenceMatcher
+from operator import attrgetter
 from typing import Any
 
 from zoo.architecture import Architecture
 from zoo.config import Config
 from zoo.errors import ConfigError
+from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
-from zoo.recipe import JointRMSNorm, LayerNorm, RMSNorm
+from zoo.recipe import JointRMSNorm, LayerNorm, RMSNorm, Spec
 from zoo.weights import Rule
 from zoo_new.checkpoint_fit import Fit, SourceCheckpoint, certain_rules, fit, kinds, prefix_rules
 from zoo_new.parts import ScaffoldError
@@ -25,21 +27,58 @@ MOST = 40  # changes of one plan
 REPAIRED = 4  # families, the nearest ones, that are changed to fit
 
 
-@dataclass(frozen=True)
-class ChangePlan:
+@frozen()
+class Expression(Frozen):
+    """A value of the new plugin: its `code`, and `compute`, which gives the same of a config and the base's recipe.
+
+    The code has whole numbers of the checkpoint, and keys that are ASCII identifiers, in quotes; nothing else of a
+    checkpoint gets into it.
+    """
+
+    code: str
+    compute: Callable[[Config, Any], Any]
+
+
+def constant(value: bool | int) -> Expression:
+    """The code of a flag or a number."""
+    return Expression(repr(value), lambda config, recipe: value)
+
+
+def config_value(getter: str, key: str, *default: bool) -> Expression:
+    """What a getter of the config gives for a key: `config.count("width")`."""
+    arguments = ", ".join((f'"{key}"', *map(repr, default)))
+    return Expression(
+        f"config.{getter}({arguments})", lambda config, recipe: getattr(config, getter)(key, *default)
+    )
+
+
+def of_layer(path: str) -> Expression:
+    """A field of the first layer of the base's recipe: `layer.mixer_norm.eps`."""
+    return Expression(f"layer.{path}", lambda config, recipe: attrgetter(path)(recipe.layers[0]))
+
+
+def norm_of(spec: type[Spec], **fields: Expression) -> Expression:
+    """A norm with these fields: `LayerNorm(eps=layer.mixer_norm.eps)`."""
+    arguments = ", ".join(f"{name}={field.code}" for name, field in fields.items())
+    return Expression(
+        f"{spec.__name__}({arguments})",
+        lambda config, recipe: spec(
+            **{name: field.compute(config, recipe) for name, field in fields.items()}
+        ),
+    )
+
+
+@frozen()
+class ChangePlan(Frozen):
     """Changes to the family `base`: its config's defaults, its recipe's fields, and rules before its own.
 
-    The base does not see the keys that it `refused`, "rope_parameters.factor" for one in an object.
-
-    Values are Python expressions, as the new plugin's code has them, of its `config` and of the base's first `layer`. Of
-    the checkpoint they hold whole numbers, and keys that are ASCII identifiers, in quotes; they are evaluated without
-    Python's builtins, so that nothing of a checkpoint can be more than a literal. `fields` are of every layer where their
-    path begins with "layers": "layers.mixer.query_norm".
+    The base does not see the keys that it `refused`, "rope_parameters.factor" for one in an object. `fields` are of every
+    layer where their path begins with "layers": "layers.mixer.query_norm".
     """
 
     base: Architecture
-    defaults: Mapping[str, str] = field(default_factory=dict)
-    fields: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Expression] = field(default_factory=dict)
+    fields: Mapping[str, Expression] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     refused: tuple[str, ...] = ()
 
@@ -47,26 +86,16 @@ class ChangePlan:
         """The base with these changes."""
 
         def recipe(config: Config) -> Any:
-            names: dict[str, Any] = {
-                "__builtins__": {},
-                "config": config,
-                "JointRMSNorm": JointRMSNorm,
-                "LayerNorm": LayerNorm,
-            }
             for key in self.refused:
                 config = without(config, key)
             if self.defaults:
-                config = config.with_defaults(
-                    **{key: eval(code, names) for key, code in self.defaults.items()}
-                )
-            made = self.base.recipe_of(config)
-            names["config"] = config
-            if any("layer." in code for code in self.fields.values()):
-                names["layer"] = made.layers[0]
-            values = {path: eval(code, names) for path, code in self.fields.items()}
-            if layers := nested(values, of_layers=True):
-                made = made.change_layers(**layers)
-            return made.change(**nested(values, of_layers=False))
+                defaults = {key: value.compute(config, None) for key, value in self.defaults.items()}
+                config = config.with_defaults(**defaults)
+            base = self.base.recipe_of(config)
+            values = {path: value.compute(config, base) for path, value in self.fields.items()}
+            layers = nested(values, of_layers=True)
+            changed = base.change_layers(**layers) if layers else base
+            return changed.change(**nested(values, of_layers=False))
 
         return replace(self.base, recipe=recipe, weights=(*self.rules, *self.base.weights))
 
@@ -198,7 +227,7 @@ def candidates(plan: ChangePlan, best: Fit) -> Iterator[ChangePlan]:
         yield replace(plan, rules=(*plan.rules, *rules))
 
 
-def _defaults(best: Fit) -> Iterator[tuple[str, str]]:
+def _defaults(best: Fit) -> Iterator[tuple[str, Expression]]:
     """Keys that the config lacks and whose default gives a parameter the wrong size, each with the right value."""
     for key, default in best.config.defaults().items():
         if isinstance(default, bool) or not isinstance(default, int) or not is_identifier(key):
@@ -216,14 +245,14 @@ def _defaults(best: Fit) -> Iterator[tuple[str, str]]:
                 if type(value) is int and value == size and is_identifier(name)
             ]
             keys.sort(key=lambda name: -SequenceMatcher(None, name, key).ratio())
-            yield key, f'config.count("{keys[0]}")' if keys else repr(size)
+            yield key, config_value("count", keys[0]) if keys else constant(size)
 
 
-def _fields(best: Fit) -> Iterator[dict[str, str]]:
+def _fields(best: Fit) -> Iterator[dict[str, Expression]]:
     """Changes of recipe fields that may fit: flags turned, norms added, norms of another kind."""
-    flags, added, joint, biased = (dict[str, str]() for _ in range(4))
+    flags, added, joint, biased = (dict[str, Expression]() for _ in range(4))
     keys = (key for key in best.config if is_identifier(key) and key.endswith(("eps", "epsilon")))
-    epsilon = next((f'config.number("{key}")' for key in keys), "layer.mixer_norm.eps")
+    epsilon = next((config_value("number", key) for key in keys), of_layer("mixer_norm.eps"))
     for side, paths in (("surplus", best.surplus), ("missing", best.missing), ("wrong", best.wrong)):
         for path in (names[0] for names in kinds(paths).values()):
             where, spec, rest = locate(best.recipe, path)
@@ -232,10 +261,10 @@ def _fields(best: Fit) -> Iterator[dict[str, str]]:
                     flags[_joined(where, item.name)] = _flag(best, side == "surplus")
             step = _joined(where, rest.partition(".")[0])
             if side == "surplus" and getattr(spec, rest.partition(".")[0], "") is None:
-                added[step] = "layer.mixer_norm"
+                added[step] = of_layer("mixer_norm")
                 joint[step] = _joint(step)
             if side == "surplus" and isinstance(spec, RMSNorm) and rest == "bias":
-                biased[where] = f"LayerNorm(eps={epsilon})"
+                biased[where] = norm_of(LayerNorm, eps=epsilon)
             if side == "wrong" and isinstance(spec, RMSNorm) and where.startswith("layers.mixer."):
                 joint[where] = _joint(where)
     yield from filter(None, (added, joint, biased))
@@ -255,17 +284,17 @@ def _joined(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def _flag(best: Fit, value: bool) -> str:
+def _flag(best: Fit, value: bool) -> Expression:
     """A flag's value: from an unread key of the config about biases that has this value, else a constant."""
     keys = (key for key in best.config.unread() if "bias" in key and best.values[key] is value)
     key = next(filter(is_identifier, keys), None)
-    return f'config.flag("{key}", False)' if key and value else repr(value)
+    return config_value("flag", key, False) if key and value else constant(value)
 
 
-def _joint(path: str) -> str:
+def _joint(path: str) -> Expression:
     """An RMSNorm over all heads, or over all key/value heads."""
     heads = "kv_heads" if path.endswith("key_norm") else "heads"
-    return f"JointRMSNorm(heads=layer.mixer.{heads}, eps=layer.mixer_norm.eps)"
+    return norm_of(JointRMSNorm, heads=of_layer(f"mixer.{heads}"), eps=of_layer("mixer_norm.eps"))
 
 
 def is_identifier(key: str) -> bool:

@@ -1,4 +1,4 @@
-"""`zoo new`: writes a plugin's folder as a complete package, and its card by loading the plugin."""
+"""Writes a plugin's folder as a complete package, and its card by loading the plugin."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from importlib.metadata import distribution, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-import click
 
 from zoo.architecture import API
 from zoo.describe.plugin_card import card, with_card
@@ -205,47 +203,3 @@ def imported(name: str, folder: Path) -> Iterator[ModuleType]:
     finally:
         for key in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
             del sys.modules[key]
-
-
-@click.command()
-@click.argument("name")
-@click.option(
-    "--kind",
-    type=click.Choice(list(KINDS["files"])),
-    default="architecture",
-    help="What the plugin gives; an architecture is a decoder, or what its base is.",
-)
-@click.option("--base", metavar="ARCH", help="Make the architecture a variant of this one (llama).")
-@click.option(
-    "--block",
-    type=click.Choice(list(BLOCKS)),
-    is_flag=False,
-    flag_value="norm",
-    help="Give the decoder a block of its own, of this kind (norm), or the block of --kind block.",
-)
-@click.option(
-    "--from",
-    "source",
-    metavar="FOLDER",
-    type=click.Path(path_type=Path),
-    help="Write it for the checkpoint in this folder, from the family of the zoo that is nearest to its config and "
-    "tensors (or --base), and say what is left to do.",
-)
-def new(name: str, kind: str, base: str | None, block: str | None, source: Path | None) -> None:
-    """Write the plugin NAME as a package in the new folder NAME: code, tests, README, CI.
-
-    It installs with pip and passes its tests as written; the README says what to do next.
-    """
-    if source is not None:
-        if kind != "architecture" or block:
-            raise click.UsageError("--from reads from the checkpoint what --kind and --block would say")
-        from zoo_new.from_checkpoint import create_from
-
-        click.echo(create_from(name, source, base=base))
-        return
-    folder = create(name, kind, base=base, block=block)
-    if kind in ARCHITECTURES:
-        following = f"pip install -e {folder} && zoo test {folder.name}"
-    else:
-        following = f"pip install -e '{folder}[test]' && pytest {folder}"
-    click.echo(f"{folder}: written. Next: {following}")

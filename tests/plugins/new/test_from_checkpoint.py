@@ -17,8 +17,9 @@ from zoo.checkpoint.parameters import export
 from zoo.config import Config
 from zoo.errors import CheckpointError, ConfigError, ZooError
 from zoo.host.registry import default_registry, isolated
+from zoo.recipe import JointRMSNorm, LayerNorm
 from zoo_new.from_checkpoint import create_from, key_meanings
-from zoo_new.search_plan import ChangePlan
+from zoo_new.search_plan import config_value, constant, norm_of, of_layer
 from zoo_new.write_plugin import imported
 
 LLAMA = dict(
@@ -270,10 +271,24 @@ def test_the_command_line(command, tmp_path):
     assert bad.returncode == 1 and bad.stderr.count("\n") == 1 and not (tmp_path / "other").exists()
 
 
-def test_the_expressions_of_a_plan_have_no_builtins():
-    plan = ChangePlan(default_registry().architecture("llama"), defaults={"rope_theta": "__import__('os')"})
-    with pytest.raises(NameError):
-        plan.applied().recipe(Config(LLAMA))
+@pytest.mark.parametrize(
+    "expression",
+    [
+        constant(7),
+        constant(True),
+        config_value("count", "hidden_size"),
+        config_value("flag", "odd_bias", False),
+        of_layer("mixer.kv_heads"),
+        norm_of(LayerNorm, eps=of_layer("mixer_norm.eps")),
+        norm_of(JointRMSNorm, heads=of_layer("mixer.heads"), eps=config_value("number", "rms_norm_eps")),
+    ],
+    ids=lambda expression: expression.code,
+)
+def test_the_code_of_an_expression_says_what_it_computes(expression):
+    config = Config(LLAMA | dict(rms_norm_eps=1e-5))
+    recipe = default_registry().architecture("llama").recipe(config)
+    names = dict(config=config, layer=recipe.layers[0], LayerNorm=LayerNorm, JointRMSNorm=JointRMSNorm)
+    assert eval(expression.code, names) == expression.compute(config, recipe)
 
 
 REFUSED = {
