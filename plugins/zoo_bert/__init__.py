@@ -1,7 +1,5 @@
 """BERT: an encoder trained to fill in masked tokens, and the sentence encoders made from it. Imports no mlx."""
 
-from dataclasses import dataclass
-
 from zoo.architecture import (
     GGUF,
     Architecture,
@@ -16,6 +14,7 @@ from zoo.architecture import (
     hookimpl,
     pocket,
 )
+from zoo.frozen import frozen
 from zoo.gguf import DECODER
 from zoo.recipe import (
     MLP,
@@ -32,7 +31,7 @@ from zoo.recipe import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class TypedEmbedding(Embedding):
     """The sum of token, position and token type embeddings; a type says which of two sentences a token is of."""
 
@@ -43,7 +42,7 @@ class TypedEmbedding(Embedding):
         return (*super().matrices(dim), Matrix("types", dim, self.token_types, uses=0))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class MaskedHead(Head):
     """The masked language model head: norm(activation(dense(x))), then logits (Devlin et al., 2018)."""
 
@@ -56,7 +55,7 @@ class MaskedHead(Head):
         return (*super().matrices(dim), Matrix("dense", dim, dim, bias=self.dense_bias))
 
 
-@dataclass(frozen=True)
+@frozen()
 class HeadBias(Rule):
     """One bias under two names: `decoder.bias` is the one that is added, `bias` its twin where they are tied."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import CheckpointError
+from zoo.frozen import frozen
 from zoo.gguf import DECODER, MOE
 from zoo.weights import Ignore, Join, Rename, Rule, Stack, Tensors, fill, matches
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
-@dataclass(frozen=True)
+@frozen()
 class SplitHeads(Rule):
     """`kv_b_proj`, (H·(N + V), R), to what each head makes of a latent: `key` (H, R, N) and `value` (H, V, R).
 
@@ -44,7 +44,7 @@ class SplitHeads(Rule):
             target[fill(self.source, values)] = heads.reshape(-1, heads.shape[-1])
 
 
-@dataclass(frozen=True)
+@frozen()
 class IgnorePredictionLayers(Rule):
     """Layers past the recipe's last that predict further tokens: those with a `mark`, a tensor no other layer has.
 
@@ -177,7 +177,7 @@ def config_of_gguf(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dic
     return keys
 
 
-@dataclass(frozen=True)
+@frozen()
 class OnlyPredictionLayer(Rule):
     """The layer past the last that predicts a further token, as if it were the first; all other tensors are left out.
 

@@ -1,13 +1,13 @@
 """The specs of DeepSeek-V3's blocks, and the fact of the memory that its attention saves. Imports no mlx."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from zoo.errors import RecipeError
+from zoo.frozen import frozen
 from zoo.recipe import Cut, Division, Layer, Matrix, Share, Spec, inputs, outputs
 
 
-@dataclass(frozen=True)
+@frozen()
 class LatentAttention(Spec):
     """Multi-head latent attention: keys and values are projections of one short vector a token (DeepSeek-V2, 2024).
 
@@ -102,7 +102,7 @@ class LatentAttention(Spec):
         return self.kv_rank, self.rope_dim
 
 
-@dataclass(frozen=True)
+@frozen()
 class SigmoidRouter(Spec):
     """The `top_k` experts of the largest σ(W x) (DeepSeek-V3, 2024).
 
@@ -126,7 +126,7 @@ class SigmoidRouter(Spec):
         return (Matrix("", dim, self.experts, packs=False, bias=True),)
 
 
-@dataclass(frozen=True)
+@frozen()
 class GroupRouter(SigmoidRouter):
     """Group-limited top-k: the `top_k` experts of the `top_k_groups` best groups, by σ(W x) (DeepSeek-V3, 2024).
 
@@ -152,7 +152,7 @@ class GroupRouter(SigmoidRouter):
             )
 
 
-@dataclass(frozen=True)
+@frozen()
 class PredictionLayer(Spec):
     """The layer that predicts the token after the next (DeepSeek-V3, 2024, section 2.2). Embedding and head are the model's.
 

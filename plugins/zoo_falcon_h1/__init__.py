@@ -1,8 +1,7 @@
 """Falcon-H1, told as a difference from LLaMA: a state space beside every attention. Imports no mlx."""
 
-from dataclasses import dataclass
-
 from zoo.architecture import Architecture, Block, Depthwise, Drawing, ModuleProbe, Preset, Rename, hookimpl
+from zoo.frozen import frozen
 from zoo.recipe import repeat
 from zoo_falcon_h1.specs import ParallelMixers, ScaledMLP, ScaledStateSpace
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
@@ -62,7 +61,7 @@ def without_folded(config):
 FOLDED = ("embedding_multiplier", "attention_out_multiplier", "ssm_in_multiplier", "ssm_out_multiplier")
 
 
-@dataclass(frozen=True)
+@frozen()
 class EitherDepthwise(Depthwise):
     """A convolution's weight with its one input channel at either place; it is written as `axis` says."""
 

@@ -1,12 +1,13 @@
 """The specs of Falcon-H1's layer and its scaled parts. Imports no mlx."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from zoo.frozen import frozen
 from zoo.recipe import GatedMLP, Spec
 from zoo_mamba2 import StateSpace
 
 
-@dataclass(frozen=True)
+@frozen()
 class ScaledStateSpace(StateSpace):
     """Mamba-2's mixer; what it projects is multiplied by `scales`: of gate, values, B, C and dt.
 
@@ -18,7 +19,7 @@ class ScaledStateSpace(StateSpace):
     norm_first: bool = False
 
 
-@dataclass(frozen=True)
+@frozen()
 class ScaledMLP(GatedMLP):
     """down(activation(gate(x) · scales₀) · up(x)) · scales₁."""
 
@@ -27,7 +28,7 @@ class ScaledMLP(GatedMLP):
     scales: tuple[float, ...] = (1.0, 1.0)
 
 
-@dataclass(frozen=True)
+@frozen()
 class ParallelMixers(Spec):
     """h = norm(x): x + mixer(h) + memory(h), then a feed-forward. Each mixer's scales multiply its input and its output."""
 

@@ -1,15 +1,16 @@
 """Gemma 2, as a difference from LLaMA, and the blocks that only it has. Imports no mlx."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zoo.architecture import GGUF, Architecture, Block, Drawing, ModuleProbe, Preset, Rename, hookimpl, pocket
+from zoo.frozen import frozen
 from zoo.gguf import DECODER, Added
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RMSNorm, RoPE, Spec
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 from zoo_llama import sized, windows_by_type
 
 
-@dataclass(frozen=True)
+@frozen()
 class OffsetRMSNorm(RMSNorm):
     """Its weight w is the distance of a factor from one, so that decay pulls towards one: x / √(mean(x²) + eps) · (1 + w)."""
 
@@ -21,7 +22,7 @@ class OffsetRMSNorm(RMSNorm):
         return "RMSNorm (1 + w)"
 
 
-@dataclass(frozen=True)
+@frozen()
 class SandwichLayer(Spec):
     """x + norm(f(norm(x))), for the mixer and then for the feed-forward: a norm on both sides of each."""
 
@@ -39,7 +40,7 @@ class SandwichLayer(Spec):
         return "before and after each part"
 
 
-@dataclass(frozen=True)
+@frozen()
 class CappedAttention(Attention):
     """Attention with soft-capped scores: cap · tanh(score / cap) before the softmax."""
 
@@ -53,7 +54,7 @@ class CappedAttention(Attention):
         return f"{super().title} with capped scores"
 
 
-@dataclass(frozen=True)
+@frozen()
 class CappedHead(Head):
     """A head with soft-capped logits: cap · tanh(logit / cap)."""
 

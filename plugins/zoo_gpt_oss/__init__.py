@@ -5,7 +5,7 @@ Axes: E experts, F hidden, I inputs of a matrix, O its outputs, G groups of 32 i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from zoo.architecture import (
@@ -23,6 +23,7 @@ from zoo.architecture import (
     pocket,
 )
 from zoo.errors import CheckpointError
+from zoo.frozen import frozen
 from zoo.gguf import DECODER, MOE
 from zoo.recipe import Attention, Cut, Division, Experts, MoE, Router, Share
 from zoo.weights import Join, Tensors, matches
@@ -31,7 +32,7 @@ from zoo_llama import POCKET, TINY, WEIGHTS, layer_windows, llama, published, si
 GROUP = 32  # numbers that share a scale in MXFP4
 
 
-@dataclass(frozen=True)
+@frozen()
 class Gather(Rule):
     """MXFP4 as released, under the name and in the orientation of the unpacked checkpoint, (E, in, out).
 
@@ -66,7 +67,7 @@ def gathered(name: str, blocks: Any, scales: Any) -> Any:
     return QuantizedMatrix(name, packed, scales, None, QuantizationSpec(4, GROUP, "mxfp4"), swapped=True)
 
 
-@dataclass(frozen=True)
+@frozen()
 class SinkAttention(Attention):
     """Attention whose softmax has one more column, a learned score a head, which holds no value.
 
@@ -89,7 +90,7 @@ class SinkAttention(Attention):
         return f"{super().title} with sinks"
 
 
-@dataclass(frozen=True)
+@frozen()
 class ClippedExperts(Experts):
     """Experts joined by (up + 1) · gate · σ(alpha · gate), gate ≤ `limit` and −`limit` ≤ up ≤ `limit`."""
 

@@ -1,8 +1,7 @@
 """Granite 4's hybrids: Mamba-2 in most layers, attention without positions in the others. Imports no mlx."""
 
-from dataclasses import dataclass
-
 from zoo.architecture import Architecture, OfBlock, Preset, Rename, Rule, Split, hookimpl
+from zoo.frozen import frozen
 from zoo.recipe import GatedMLP, MoE
 from zoo_llama import TINY as LLAMA_TINY
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
@@ -11,7 +10,7 @@ from zoo_mamba2 import StateSpace, mixer_weights, state_space_of
 from zoo_mixtral import moe
 
 
-@dataclass(frozen=True)
+@frozen()
 class ByFeedForward(Rule):
     """The rules `mixture` where the layers have experts, else the rules `dense`."""
 

@@ -1,15 +1,14 @@
 """Hunyuan's dense models, as a difference from LLaMA, and the attention that only they have. Imports no mlx."""
 
-from dataclasses import dataclass
-
 from zoo.architecture import GGUF, Architecture, Block, Drawing, Preset, Rename, hookimpl
+from zoo.frozen import frozen
 from zoo.gguf import DECODER
 from zoo.recipe import Attention, RMSNorm, RoPE
 from zoo_llama import EIGHT_BILLION, POCKET, TINY, llama, published
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
-@dataclass(frozen=True)
+@frozen()
 class LateNormAttention(Attention):
     """Attention that normalises each query and key after it is rotated, where others do so before (Tencent, 2025)."""
 

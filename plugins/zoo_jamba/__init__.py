@@ -1,7 +1,7 @@
 """Jamba: Mamba in seven layers of eight, attention without positions in the eighth, experts in every other. Imports no mlx."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from zoo.architecture import (
     Architecture,
@@ -16,13 +16,14 @@ from zoo.architecture import (
     Transpose,
     hookimpl,
 )
+from zoo.frozen import frozen
 from zoo.recipe import Attention, Decoder, Embedding, Experts, GatedMLP, Head, Layer, MoE, RMSNorm, Router
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 from zoo_llama import sized
 from zoo_mamba import SelectiveStateSpace
 
 
-@dataclass(frozen=True)
+@frozen()
 class NormedStateSpace(SelectiveStateSpace):
     """Mamba's selective state space, with an RMSNorm on each of dt's low-rank form, B and C (Lieber et al., 2024).
 

@@ -1,12 +1,12 @@
 """The spec of LFM2's short convolution. Imports no mlx."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from zoo.frozen import frozen
 from zoo.recipe import Cut, Division, Matrix, Spec, inputs, outputs
 
 
-@dataclass(frozen=True)
+@frozen()
 class ShortConvolution(Spec):
     """output(C · convolution(B · h)) over the last `kernel` tokens; B, C and h are projections of each token.
 

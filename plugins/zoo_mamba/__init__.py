@@ -1,7 +1,7 @@
 """Mamba: a selective state space in the place of attention, and no feed-forward. Imports no mlx."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from zoo.architecture import (
@@ -18,6 +18,7 @@ from zoo.architecture import (
     hookimpl,
     pocket,
 )
+from zoo.frozen import frozen
 from zoo.gguf import DECODER
 from zoo.recipe import (
     ACTIVATIONS,
@@ -35,7 +36,7 @@ from zoo.recipe import (
 )
 
 
-@dataclass(frozen=True)
+@frozen()
 class NegativeExp(Rename):
     """The logarithm of −A, (N, E), where a file holds A itself, (E, N)."""
 
@@ -56,7 +57,7 @@ CHUNK = 64  # tokens read one after the other: each such step works on all chunk
 SEGMENT = 512  # tokens scanned at once: bounds the memory of what chunks keep, two states a token
 
 
-@dataclass(frozen=True)
+@frozen()
 class SelectiveStateSpace(Spec):
     """A convolution over the last `kernel` tokens, then a state of `state` numbers for each of `hidden` channels.
 
@@ -108,7 +109,7 @@ class SelectiveStateSpace(Spec):
         return self.hidden * (self.kernel - 1 + self.state)
 
 
-@dataclass(frozen=True)
+@frozen()
 class MixerLayer(Spec):
     """x + mixer(norm(x)), and nothing else. `float32_residual`: the sum is kept in float32 between layers."""
 

@@ -1,17 +1,18 @@
 """Mamba-2, told as a difference from Mamba: a state a head, updated in chunks by matrix products. Imports no mlx."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from zoo.architecture import Architecture, Block, Depthwise, Drawing, ModuleProbe, Preset, Rename, hookimpl
 from zoo.errors import RecipeError
+from zoo.frozen import frozen
 from zoo.recipe import ACTIVATIONS, Matrix, Spec
 from zoo_mamba import mamba, weights
 
 CHUNK = 64  # tokens that are read by one product of matrices: of the computation, not of the model
 
 
-@dataclass(frozen=True)
+@frozen()
 class StateSpace(Spec):
     """A convolution over the last `kernel` tokens, then a state (`head_dim`, `state`) for each of `heads` heads.
 

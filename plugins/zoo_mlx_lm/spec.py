@@ -1,14 +1,15 @@
 """The spec of a model that mlx-lm runs: its config, its sizes and its drawing. Imports no mlx."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from zoo.frozen import frozen
 from zoo.recipe import Embedding, Head, LearnedPositions, Spec
 
 LONGEST = 60  # characters of a list that a table of facts shows
 
 
-@dataclass(frozen=True)
+@frozen()
 class Bridged(Spec):
     """A whole decoder of `mlx_lm.models`. `settings` is the JSON of the config's keys that its ModelArgs takes.
 

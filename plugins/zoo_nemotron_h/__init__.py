@@ -1,6 +1,6 @@
 """Nemotron-H: each layer is one part, a Mamba-2 mixer, a feed-forward or attention without positions. Imports no mlx."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from zoo.architecture import (
@@ -15,13 +15,14 @@ from zoo.architecture import (
     Rule,
     hookimpl,
 )
+from zoo.frozen import frozen
 from zoo.recipe import MLP, Attention, Decoder, Embedding, Head, RMSNorm, Spec
 from zoo.weights import fill, matches
 from zoo_mamba import MixerLayer
 from zoo_mamba2 import StateSpace, mixer_weights, refuse_step_limits
 
 
-@dataclass(frozen=True)
+@frozen()
 class FeedForwardLayer(Spec):
     """x + feedforward(norm(x)), and nothing else."""
 
@@ -38,7 +39,7 @@ class FeedForwardLayer(Spec):
         return "before each part"
 
 
-@dataclass(frozen=True)
+@frozen()
 class OneNorm(Rule):
     """The norm of a layer of one part, which is named after the part."""
 

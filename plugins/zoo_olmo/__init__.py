@@ -1,15 +1,14 @@
 """OLMo 2 and OLMo 3: LLaMA with norms on what its blocks give, not on what they read. Imports no mlx."""
 
-from dataclasses import dataclass
-
 from zoo.architecture import GGUF, Architecture, Block, Drawing, ModuleProbe, Preset, Rename, hookimpl
+from zoo.frozen import frozen
 from zoo.gguf import DECODER
 from zoo.recipe import JointRMSNorm, RoPE, Spec
 from zoo_llama import POCKET, TINY, llama, published, sized, windows_by_type
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
-@dataclass(frozen=True)
+@frozen()
 class OutputNormLayer(Spec):
     """x + mixer_norm(mixer(x)), then the same with the feed-forward (OLMo Team, 2024, section 3.2)."""
 

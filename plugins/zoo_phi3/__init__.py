@@ -1,16 +1,16 @@
 """Phi-3 and Phi-4: LLaMA with fused projections, and long contexts by LongRoPE. Imports no mlx."""
 
 import math
-from dataclasses import dataclass
 
 from zoo.architecture import GGUF, Architecture, Block, Preset, Split, hookimpl
+from zoo.frozen import frozen
 from zoo.gguf import DECODER
 from zoo.recipe import RoPE, Spec
 from zoo_llama import POCKET, TINY, llama, published, sized
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
-@dataclass(frozen=True)
+@frozen()
 class LongScaling(Spec):
     """Each wavelength times a factor of its own: of `short` in texts up to `context` tokens, else of `long`.
 

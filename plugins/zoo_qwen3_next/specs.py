@@ -1,15 +1,16 @@
 """The specs of Qwen3-Next's mixers. Imports no mlx."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar
 
 from zoo.errors import RecipeError
+from zoo.frozen import frozen
 from zoo.recipe import ACTIVATIONS, Attention, Cut, Division, Matrix, Spec, inputs, outputs
 
 CHUNK = 64  # tokens that are read by one product of matrices: of the computation, not of the model
 
 
-@dataclass(frozen=True)
+@frozen()
 class GatedDeltaNet(Spec):
     """A convolution over the last `kernel` tokens, then a state (`key_dim`, `value_dim`) for each of `heads` value heads.
 
@@ -86,7 +87,7 @@ class GatedDeltaNet(Spec):
         return Division(part, cuts | inputs("output", values), sums=("",))
 
 
-@dataclass(frozen=True)
+@frozen()
 class GatedAttention(Attention):
     """Attention whose heads are multiplied, number by number, by σ(gate(x)) before the output (Qiu et al., 2025)."""
 

@@ -1,6 +1,5 @@
 """LSTM and GRU, the recurrent language models that the Transformer replaced. Imports no mlx."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from zoo.architecture import (
@@ -14,10 +13,11 @@ from zoo.architecture import (
     hookimpl,
     pocket,
 )
+from zoo.frozen import frozen
 from zoo.recipe import Decoder, Embedding, Head, Matrix, Spec, repeat
 
 
-@dataclass(frozen=True)
+@frozen()
 class RecurrentUnit(Spec):
     """The base of LSTM and GRU: `gates` vectors a token, each made of the input and of the state before.
 
@@ -37,7 +37,7 @@ class RecurrentUnit(Spec):
         return self.states * dim
 
 
-@dataclass(frozen=True)
+@frozen()
 class LSTM(RecurrentUnit):
     """A cell that input, forget and output gates guard (Hochreiter and Schmidhuber, 1997; Gers et al., 2000)."""
 
@@ -45,7 +45,7 @@ class LSTM(RecurrentUnit):
     gates, states = 4, 2
 
 
-@dataclass(frozen=True)
+@frozen()
 class GRU(RecurrentUnit):
     """One state, a reset gate and an update gate (Cho et al., 2014)."""
 
@@ -53,7 +53,7 @@ class GRU(RecurrentUnit):
     gates, states = 3, 1
 
 
-@dataclass(frozen=True)
+@frozen()
 class StackedLayer(Spec):
     """A mixer and nothing else: each layer reads what the one below gives, without residual sum or norm."""
 

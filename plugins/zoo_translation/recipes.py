@@ -1,9 +1,8 @@
 """The recipes of the encoder-decoders, each as a difference from the 2017 Transformer, and the spec of T5's positions. Imports no mlx."""
 
-from dataclasses import dataclass
-
 from zoo.config import ACTIVATION_NAMES
 from zoo.errors import RecipeError
+from zoo.frozen import frozen
 from zoo.recipe import (
     MLP,
     Attention,
@@ -27,7 +26,7 @@ from zoo.recipe import (
 )
 
 
-@dataclass(frozen=True)
+@frozen()
 class RelativeBias(Spec):
     """One number a head for each bucket of distances, added to the scores of every layer (Raffel et al., 2019, 2.1).
 

@@ -1,14 +1,13 @@
 """The tensor names of transformers' encoder-decoders. Imports no mlx."""
 
-from dataclasses import dataclass
-
+from zoo.frozen import frozen
 from zoo.recipe import GatedMLP
 from zoo.weights import Ignore, OutputHead, Rename, Rule, matches
 
 SOURCE, TARGET = "encoder.embedding.tokens.weight", "decoder.embedding.tokens.weight"
 
 
-@dataclass(frozen=True)
+@frozen()
 class Tables(Rule):
     """The embedding tables. A shared one stands under one or more of its names, all of them copies."""
 
@@ -44,7 +43,7 @@ class Tables(Rule):
                 return
 
 
-@dataclass(frozen=True)
+@frozen()
 class LogitsBias(Rule):
     """The head's bias, which the checkpoint stores as a matrix of one row."""
 

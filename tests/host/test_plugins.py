@@ -101,7 +101,7 @@ BROKEN = {
     "block without a spec": (HOOK + "def zoo_blocks():\n    yield Block(int, 'm:C')", "subclass of Spec"),
     "block of a misspelled kind": (
         SPEC.format("@dataclass(frozen=True)", "feed-forward"),
-        "block feed-forward/x: kind 'feed-forward' is none of the zoo's; did you mean 'feedforward'?",
+        "block feed-forward/x: kind 'feed-forward' is none of the zoo's; did you mean feedforward?",
     ),
     "spec that is no dataclass": (
         SPEC.format("", "mixer"),

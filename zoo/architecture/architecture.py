@@ -6,7 +6,6 @@ import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pluggy
 
 from zoo.architecture.setting import Setting
 from zoo.config import Config
-from zoo.errors import PluginError, RecipeError, contained, in_words
+from zoo.errors import PluginError, RecipeError, contained, did_you_mean, in_words
 from zoo.frozen import Frozen, frozen
 from zoo.gguf import GGUF
 from zoo.recipe import Spec
@@ -330,9 +329,10 @@ class Block(Record):
             )
         check_target(self.label, self.module)
         kind = self.spec.kind
-        near = get_close_matches(kind.replace("-", "").replace("_", "").lower(), KINDS, 1, 0.85)
-        if kind not in KINDS and near:
-            raise PluginError(f"{self.label}: kind {kind!r} is none of the zoo's; did you mean {near[0]!r}?")
+        if kind not in KINDS:
+            hint = did_you_mean(kind.replace("-", "").replace("_", "").lower(), KINDS, alike=0.85)
+            if hint:
+                raise PluginError(f"{self.label}: kind {kind!r} is none of the zoo's{hint}")
         if missing := undeclared_fields(self.spec):
             raise PluginError(
                 f"{self.label}: {', '.join(missing)} of {self.spec.__name__}: no fields without @dataclass(frozen=True) "

@@ -6,7 +6,6 @@ import functools
 import gc
 import os
 import re
-import shlex
 import sys
 import warnings
 from collections import defaultdict
@@ -154,6 +153,8 @@ def ask(hub_id: str, nbytes: int) -> None:
     ctx = click.get_current_context(silent=True)
     if ctx is not None and ctx.meta.get(YES):
         return
+    import shlex
+
     from zoo.describe.facts.fact import text_of
 
     size = text_of(nbytes, "bytes")

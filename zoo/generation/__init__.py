@@ -7,12 +7,10 @@ architecture's task.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from html import escape
 from typing import Any, Unpack
 
 from zoo import runtime
 from zoo.architecture import Strategy
-from zoo.describe.html_table import html_table
 from zoo.errors import PluginError, PromptError, ZooError, did_you_mean
 from zoo.frozen import Frozen, frozen
 from zoo.generation.loop.step import PromptRead, Step, check_step, kind_of
@@ -46,6 +44,10 @@ class Generated(Frozen):
 
     def _repr_html_(self) -> str:
         """The text, or a table of the candidates, as a notebook shows it."""
+        from html import escape
+
+        from zoo.describe.html_table import html_table
+
         thinking = f"<details><pre>{escape(self.thinking)}</pre></details>" if self.thinking else ""
         columns = list(dict.fromkeys(name for candidate in self.candidates for name in candidate))
         rows = [[candidate.get(name, "") for name in columns] for candidate in self.candidates]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from itertools import chain
 from typing import Generic, TypeVar
 
@@ -109,6 +108,8 @@ class RecordTable(Generic[T]):
 
     def similar(self, name: str) -> list[str]:
         """At most three names that resemble this one, whatever library stands before "::"."""
+        from difflib import get_close_matches
+
         plain = {full.rpartition("::")[2]: full for full in sorted(self._claims, key=lambda n: "::" not in n)}
         return [plain[match] for match in get_close_matches(name.lower(), plain, 3, 0.5)]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -35,8 +34,8 @@ def _joined() -> tuple[mx.distributed.Group | None, Random]:
     else:
         with watch.connecting():
             ranks = _connected()
-        watch.prove(_shared(secrets.token_hex(16), ranks))
-    return ranks, Random(_shared(secrets.randbits(128), ranks))
+        watch.prove(_shared(SystemRandom().randbytes(16).hex(), ranks))
+    return ranks, Random(_shared(SystemRandom().getrandbits(128), ranks))
 
 
 def _connected(alone: bool = False) -> mx.distributed.Group:

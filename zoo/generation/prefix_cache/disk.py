@@ -7,7 +7,6 @@ fingerprint of the model and its tokenizer, the same for every load of the same 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zlib
 from array import array
@@ -233,6 +232,8 @@ def fingerprint(loaded: Loaded) -> str:
     Of the model: its recipe, and the names, shapes, dtypes and numbers of all parameters. Of the tokenizer: its size, its
     special tokens, tokens throughout the vocabulary, and the ids of a text.
     """
+    import hashlib  # loads OpenSSL, which no command's start should wait for
+
     parameters: list[tuple[str, mx.array]] = sorted(tree_flatten(loaded.model.parameters()))
     # A CRC is several times faster than a cryptographic hash.
     numbers = [
