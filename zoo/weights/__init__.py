@@ -82,7 +82,8 @@ class Transpose(Rename):
     def loaded(self, tensor: Any) -> Any:
         return _transpose(tensor)
 
-    saved = loaded
+    def saved(self, parameter: Any) -> Any:
+        return _transpose(parameter)
 
 
 @frozen()
