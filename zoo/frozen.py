@@ -24,31 +24,30 @@ class Frozen(_FrozenDataclass):
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     __match_args__: ClassVar[tuple[str, ...]] = ()  # the fields that may be given by position
-    _fields: ClassVar[tuple[Field[Any], ...]] = ()
+    _defaults: ClassVar[dict[str, Any]] = {}  # of all fields in their order; MISSING for one without
+    _factories: ClassVar[dict[str, Any]] = {}  # of the fields without a default
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        names = self.__match_args__
-        if args:
-            by_position = dict(zip(names, args, strict=False))
-            if len(args) > len(names) or by_position.keys() & kwargs.keys():
-                raise TypeError(f"{type(self).__qualname__}.__init__() takes each of {', '.join(names)} once")
-            kwargs |= by_position
+        positional = dict(zip(self.__match_args__, args, strict=False))
+        if len(positional) < len(args) or positional.keys() & kwargs.keys():
+            raise self._wrong_arguments(f"takes each of {', '.join(self.__match_args__)} once")
         values = self.__dict__
-        for of_class in self._fields:
-            name = of_class.name
-            if name in kwargs:
-                values[name] = kwargs.pop(name)
-            elif of_class.default is not MISSING:
-                values[name] = of_class.default
-            elif of_class.default_factory is not MISSING:
-                values[name] = of_class.default_factory()
-            else:
-                raise TypeError(f"{type(self).__qualname__}.__init__() is missing the argument {name!r}")
-        if kwargs:
-            raise TypeError(
-                f"{type(self).__qualname__}.__init__() got an unexpected keyword argument {min(kwargs)!r}"
+        values.update(self._defaults)
+        values.update(positional)
+        values.update(kwargs)
+        if len(values) > len(self._defaults):
+            raise self._wrong_arguments(
+                f"got an unexpected keyword argument {min(values.keys() - self._defaults.keys())!r}"
             )
+        for name, factory in self._factories.items():
+            if values[name] is MISSING:
+                if factory is MISSING:
+                    raise self._wrong_arguments(f"is missing the argument {name!r}")
+                values[name] = factory()
         self.__post_init__()
+
+    def _wrong_arguments(self, reason: str) -> TypeError:
+        return TypeError(f"{type(self).__qualname__}.__init__() {reason}")
 
     def __post_init__(self) -> None:
         """Check the values of the fields."""
@@ -91,8 +90,9 @@ def frozen(*, kw_only: bool = False) -> Callable[[type[Record]], type[Record]]:
                     setattr(cls, name, vars(apart)[name])
                 else:
                     delattr(cls, name)
-        cls._fields = fields(cls)
-        cls.__match_args__ = tuple(f.name for f in cls._fields if not f.kw_only)  # type: ignore[misc]
+        cls._defaults = {f.name: f.default for f in fields(cls)}
+        cls._factories = {f.name: f.default_factory for f in fields(cls) if f.default is MISSING}
+        cls.__match_args__ = tuple(f.name for f in fields(cls) if not f.kw_only)  # type: ignore[misc]
         if "__init__" not in vars(cls):
             cls.__init__ = Frozen.__init__  # type: ignore[method-assign]  # a base may have one of `dataclass`
         return cls
