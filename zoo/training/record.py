@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from html import escape
 from typing import Any
 
@@ -18,31 +18,7 @@ from zoo.errors import ConfigError, ZooError
 
 TRAINING = "training.json"  # the record of a run, beside the weights
 
-# The hyperparameters of a run, with the bounds of each.
-SETTINGS = (
-    Setting("steps", int, minimum=1, maximum=10**9),
-    Setting("batch", int, minimum=1, maximum=2**20),
-    Setting("length", int, minimum=1, maximum=MOST),
-    Setting("rate", float, above=0),
-    Setting("warmup", int, minimum=0, maximum=10**9),
-    Setting("decay", float, minimum=0),
-    Setting("clip", float, above=0),
-    Setting("schedule", str, choices=("cosine", "linear", "constant")),
-    Setting("accumulate", int, minimum=1, maximum=2**16),
-    Setting("checkpoint", bool),
-    Setting("seed", int, minimum=0, maximum=2**64 - 1),
-    Setting("corpus", str, also=(None,)),
-    Setting("objective", str, also=(None,)),
-    Setting("packed", bool),
-    Setting("ends", int, minimum=1, maximum=10**9, several=True),
-)
-ALWAYS = (
-    "steps",
-    "batch",
-    "length",
-    "rate",
-    "seed",
-)  # in every record's settings; others have had their defaults
+ALWAYS = ("steps", "batch", "length", "rate", "seed")  # in every record; others have had their defaults
 
 Points = Sequence[Sequence[float]]  # [step, loss] each
 
@@ -52,6 +28,11 @@ WIDTH, HEIGHT = 640, 360
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 44, 52  # margins, for the labels
 
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character, by row and column
+
+
+def _bounded(kind: type, default: Any, **bounds: Any) -> Any:
+    """A field of `TrainingSettings` with the bounds of its values, as a `Setting` has them."""
+    return field(default=default, metadata={"kind": kind, **bounds})
 
 
 @dataclass(frozen=True)
@@ -66,21 +47,21 @@ class TrainingSettings:
     of its own.
     """
 
-    steps: int = 2000
-    batch: int = 16
-    length: int = 64
-    rate: float = 3e-3
-    warmup: int = 100
-    decay: float = 0.1
-    clip: float = 1.0
-    schedule: str = "cosine"
-    accumulate: int = 1
-    checkpoint: bool = False
-    seed: int = 0
-    corpus: str | None = None
-    objective: str | None = None
-    packed: bool = False
-    ends: tuple[int, ...] = ()
+    steps: int = _bounded(int, 2000, minimum=1, maximum=10**9)
+    batch: int = _bounded(int, 16, minimum=1, maximum=2**20)
+    length: int = _bounded(int, 64, minimum=1, maximum=MOST)
+    rate: float = _bounded(float, 3e-3, above=0)
+    warmup: int = _bounded(int, 100, minimum=0, maximum=10**9)
+    decay: float = _bounded(float, 0.1, minimum=0)
+    clip: float = _bounded(float, 1.0, above=0)
+    schedule: str = _bounded(str, "cosine", choices=("cosine", "linear", "constant"))
+    accumulate: int = _bounded(int, 1, minimum=1, maximum=2**16)
+    checkpoint: bool = _bounded(bool, False)
+    seed: int = _bounded(int, 0, minimum=0, maximum=2**64 - 1)
+    corpus: str | None = _bounded(str, None, also=(None,))
+    objective: str | None = _bounded(str, None, also=(None,))
+    packed: bool = _bounded(bool, False)
+    ends: tuple[int, ...] = _bounded(int, (), minimum=1, maximum=10**9, several=True)
 
     def __post_init__(self) -> None:
         for setting in SETTINGS:
@@ -98,6 +79,9 @@ class TrainingSettings:
             raise ZooError(f"`steps`: {done} are done already, {steps} is fewer")
         ends = (*self.ends, self.steps) if done == self.steps != steps else self.ends
         return replace(self, steps=steps, ends=ends)
+
+
+SETTINGS = tuple(Setting(each.name, **each.metadata) for each in fields(TrainingSettings))
 
 
 def settings_in(saved: Mapping[str, Any]) -> TrainingSettings:

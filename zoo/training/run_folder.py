@@ -64,14 +64,24 @@ class RunFolder(Frozen):
     def claim(self, config: str = MODEL_CONFIG) -> Iterator[State | None]:
         """Keep other processes out while the run lasts; gives the state to resume, None for a new run.
 
-        ZooError for a folder that a new run cannot have (`check_new`), or whose run cannot be resumed.
+        Folders that are made for it go again if nothing is in them. Other ranks wait at the end until rank 0 has written
+        it. ZooError for a folder that a new run cannot have (`check_new`), or whose run cannot be resumed.
         """
-        with claimed(self.out):
+        new_folders = [folder for folder in self.out.parents if not folder.exists()]
+        with contextlib.ExitStack() as stack:
+            if ranks.rank() == 0:
+                stack.callback(remove_empty, *new_folders)
+                try:
+                    make_folder(self.out.parent)
+                    stack.enter_context(locked(Path(os.path.realpath(self.out))))
+                except OSError as error:
+                    raise SourceError(f"{self.out}: cannot be written ({error.strerror or error})") from error
             if not self.resume:
                 check_new(self.out, self.overwrite, config)
             yield open_state(state_path(self.out)) if self.resume else None
             if not self.keep:
                 remove_state(self.out)
+            ranks.barrier()
 
 
 def by_first_rank(function: Callable[P, None]) -> Callable[P, None]:
@@ -138,28 +148,6 @@ def remove_empty(*folders: Path) -> None:
     for folder in folders:
         with contextlib.suppress(OSError):
             folder.rmdir()
-
-
-@contextmanager
-def claimed(out: Path) -> Iterator[None]:
-    """Keep other processes from training into `out` meanwhile; folders that were made for it go if nothing is in them.
-
-    Other ranks wait at the end until rank 0 has written it.
-    """
-    if ranks.rank() > 0:
-        yield
-        ranks.barrier()
-        return
-    new_folders = [folder for folder in out.parents if not folder.exists()]
-    with contextlib.ExitStack() as stack:
-        stack.callback(remove_empty, *new_folders)
-        try:
-            make_folder(out.parent)
-            stack.enter_context(locked(Path(os.path.realpath(out))))
-        except OSError as error:
-            raise SourceError(f"{out}: cannot be written ({error.strerror or error})") from error
-        yield
-        ranks.barrier()
 
 
 @by_first_rank

@@ -11,8 +11,7 @@ from collections import namedtuple
 
 import pytest
 
-from zoo.training import run_folder
-from zoo.training.run_folder import open_state, state_path
+from zoo.training.run_folder import RunFolder, open_state, state_path
 
 LINES = [{"prompt": f"The capital of {n}", "completion": f" is {n * 7 % 13}"} for n in range(40)]
 
@@ -124,7 +123,7 @@ def test_without_held_out_examples_no_validation_is_claimed(tune, tmp_path):
 
 
 def test_a_folder_that_another_run_writes_is_refused(tune, tmp_path):
-    with run_folder.claimed(tmp_path / "out"):
+    with RunFolder(tmp_path / "out").claim():
         refused(tune("--steps", "1"), "another process is writing it")
     assert not (tmp_path / "out").exists()
 
