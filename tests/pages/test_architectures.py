@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.site_of_docs import SITE, links_of
+from tests.helpers.site_of_docs import SITE, Page
 from zoo.describe import base_of, describe
 from zoo.describe.differences import differences
 from zoo.describe.language import in_language
@@ -90,7 +90,7 @@ def test_a_page_has_the_facts_differences_and_sources_of_its_architecture(name, 
     if base := base_of(found, REGISTRY):
         for sentence in differences(base[1], found.recipe, sizes=False):
             assert in_language(sentence, language).strip(".。") in seen
-        assert f"{base[0]}.html" in links_of(SITE / "architectures" / f"{name}.html").found
+        assert f"{base[0]}.html" in Page.of(SITE / "architectures" / f"{name}.html").links
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-"""The docs as a reader's browser has them: every page, every link, both languages, both themes, two widths."""
+"""The docs as a reader's browser has them: each page is opened once, and all that holds for every page is checked there."""
 
 import re
 from urllib.parse import unquote, urlsplit
@@ -6,40 +6,53 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.helpers.site_of_docs import SITE, Prose, all_pages, bytes_by_kind, links_of, pages
+from tests.helpers.site_of_docs import SITE, Page, all_pages, bytes_by_kind, pages
 
 WHOLE = 45_000_000  # bytes of the site
 REST = 24_000_000  # of it, without the weights of the models that run in the page
+FIRST = 300_000  # bytes that a browser waits for before it shows a page
 SERIOUS = ("serious", "critical")
-OPTIONS = {
-    "resultTypes": ["violations"],
-    "preload": False,
-}  # it would fetch the style sheets, which a file may not
-TOGETHER = 8  # pages a test
+# Axe would fetch the style sheets, which a file may not.
+OPTIONS = {"resultTypes": ["violations"], "preload": False}
+VIEWS = [(theme, width) for theme in ("light", "dark") for width in (390, 1280)]
 READ = [str(path.relative_to(SITE)) for path in pages()]
+MARKUP = re.compile(
+    r"\$\S.{,30}|\\[a-z]{3,}.{,30}|\]\(.{,30}|\{[a-z]{3,}\}|```"
+)  # formulas, links, roles, code
+# What is wider than its place, the strips of shapes in every view; on a page of the tour that fills a wide screen, all.
+WIDER = """wide => {
+  const named = element => `${element.tagName}.${element.className.baseVal ?? element.className}: ` +
+    element.textContent.trim().slice(0, 60);
+  const scrolling = "article pre, article .zoo-drawing, article .table-wrapper, article figure, article .math-wrapper, article .zoo-formula, ";
+  const inside = [...document.querySelectorAll((wide ? scrolling : "") + ".zoo-shapes")]
+    .filter(element => element.clientWidth && element.scrollWidth > element.clientWidth + 1);
+  const over = wide ? [...document.querySelectorAll("article table, article figure, article svg, article math")]
+    .filter(element => element.getBoundingClientRect().width > element.closest("section").clientWidth + 1) : [];
+  return [...inside, ...over].map(named);
+}"""
+SIZES = "[document.documentElement.scrollWidth, window.innerWidth]"
+PICTURES = """[...document.images].filter(one => one.getBoundingClientRect().top < innerHeight && one.currentSrc)
+    .map(one => one.getAttribute('src')).filter(src => !src.startsWith('data:'))"""
 
 
-def templates():
-    """One page of each folder: the pages of a folder are built alike. In Chinese another one than in English."""
+def visits():
+    """Each page with the view in which it is opened, and whether Axe looks at it there: at night at all, in all views.
+
+    The pages of a folder are built alike: of each folder one is looked at. In Chinese it is another one than in English.
+    """
     folders = {}
     for name in sorted(READ):
         folders.setdefault(name.rpartition("/")[0], []).append(name)
-    return {names[(len(names) // 2) * folder.startswith("zh")] for folder, names in folders.items()}
-
-
-def looked_at():
-    """Each page in each theme and width; all are nightly but one page a template.
-
-    These are on a dark phone in English, and on a light screen in Chinese.
-    """
-    ordinary = templates()
+    templates = {names[(len(names) // 2) * folder.startswith("zh")] for folder, names in folders.items()}
     for name in READ:
-        for theme, width in (("light", 390), ("dark", 390), ("light", 1280), ("dark", 1280)):
-            often = name in ordinary and (theme, width) == (
-                ("light", 1280) if name.startswith("zh/") else ("dark", 390)
-            )
-            marks = [] if often else [pytest.mark.nightly]
-            yield pytest.param(name, theme, width, marks=marks, id=f"{name}-{theme}-{width}")
+        chinese = name.startswith("zh/")
+        often = ("light", 1280) if chinese else ("dark", 390)
+        if name in templates or not chinese:
+            yield pytest.param(name, often, name in templates, id=name)
+        for view in VIEWS:
+            if view != often or name not in templates:
+                marks = pytest.mark.nightly
+                yield pytest.param(name, view, True, marks=marks, id=f"{name}-{view[0]}-{view[1]}")
 
 
 def test_the_site_is_built():
@@ -54,21 +67,10 @@ def test_the_whole_site_is_small():
     assert found.total() - found["live"] < REST, told
 
 
-MARKUP = re.compile(
-    r"\$\S.{,30}|\\[a-z]{3,}.{,30}|\]\(.{,30}|\{[a-z]{3,}\}|```"
-)  # of formulas, links, roles and code
-
-
-@pytest.mark.parametrize("name", READ)
-def test_no_markup_is_left_in_the_text(name):
-    prose = "".join(Prose((SITE / name).read_text(encoding="utf-8")).parts)
-    assert MARKUP.findall(prose) == []
-
-
 @pytest.mark.parametrize("path", all_pages(), ids=lambda path: str(path.relative_to(SITE)))
-def test_every_link_leads_somewhere(path):
+def test_every_link_leads_somewhere_and_little_is_waited_for(path):
     lost = []
-    for link in links_of(path).found:
+    for link in Page.of(path).links:
         parts = urlsplit(link)
         if parts.scheme or parts.netloc:
             if parts.scheme not in ("https", "data", "mailto"):
@@ -81,40 +83,31 @@ def test_every_link_leads_somewhere(path):
             lost.append(link)
         elif parts.fragment and target.suffix == ".html" and "=" not in parts.fragment:
             fragment = unquote(parts.fragment)
-            if fragment not in links_of(target).ids and "compare/index" not in str(target):
+            if fragment not in Page.of(target).ids and "compare/index" not in str(target):
                 lost.append(link)
     assert lost == []
+    assert Page.of(path).first_paint() < FIRST
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        pytest.param(first, marks=[pytest.mark.nightly] if READ[first].startswith("zh/") else [])
-        for first in range(0, len(READ), TOGETHER)
-    ],
-)
-def test_no_page_is_wider_than_a_phone(first, browser):
-    page, errors = browser.new_page(viewport={"width": 390, "height": 844}), []
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    for name in READ[first : first + TOGETHER]:
-        page.goto((SITE / name).as_uri())
-        wide, room = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
-        assert (wide <= room, errors) == (True, []), f"{name}: {wide} pixels wide in a window of {room}"
-    page.close()
-
-
-@pytest.mark.parametrize(("name", "theme", "width"), list(looked_at()))
-def test_a_page_is_accessible(name, theme, width, visit):
-    page = visit(SITE / name, width=width, height=844)
-    page.evaluate("theme => document.body.dataset.theme = theme", theme)
-    result = Axe().run(page, options=OPTIONS)
-    found = [
-        (one["id"], [node["html"][:120] for node in one["nodes"]][:3])
-        for one in result.response["violations"]
-        if one["impact"] in SERIOUS
-    ]
-    assert found == []
+@pytest.mark.parametrize("name, view, accessible", list(visits()))
+def test_a_page_fits_every_window_and_is_accessible(name, view, accessible, visit):
+    assert MARKUP.findall("".join(Page.of(SITE / name).prose)) == []
+    page = visit(SITE / name, width=view[1], height=844)  # which fails on an error in the console
+    page.evaluate("theme => document.body.dataset.theme = theme", view[0])
+    if accessible:
+        found = Axe().run(page, options=OPTIONS).response["violations"]
+        found = [one for one in found if one["impact"] in SERIOUS]
+        assert [(one["id"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found] == []
+    for theme, width in VIEWS:
+        page.set_viewport_size({"width": width, "height": 844})
+        page.evaluate("theme => document.body.dataset.theme = theme", theme)
+        wide, room = page.evaluate(SIZES)
+        assert wide <= room, f"{wide} pixels wide in a window of {room}"
+        assert page.evaluate(WIDER, False) == []
+    assert Page.of(SITE / name).first_paint(page.evaluate(PICTURES)) < FIRST
+    if name.removeprefix("zh/").startswith("tour/"):
+        page.set_viewport_size({"width": 1440, "height": 900})
+        assert page.evaluate(WIDER, True) == []
 
 
 @pytest.mark.parametrize(
@@ -142,3 +135,17 @@ def test_search_finds_a_page(place, words, leads, served, browser):
     page.keyboard.press("Enter")
     page.wait_for_selector(f'#search-results li a[href*="{leads}"]', state="attached", timeout=120_000)
     page.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "waited"),
+    [
+        ('<link rel="stylesheet" href="a.css"><script src="b.js"></script>', ["a.css", "b.js"]),
+        (
+            '<script defer src="b.js"></script><script type="module" src="c.js"></script><link rel="icon" href="d">',
+            [],
+        ),
+    ],
+)
+def test_what_is_fetched_later_is_not_waited_for(text, waited):
+    assert Page(text).waited == waited

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,6 @@ import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 import mlx.core as mx
 
 from zoo.checkpoint.convert import convert
-from zoo.checkpoint.parameters import export
 
 TOLERANCE = 1e-4  # of the range of the reference's logits
 
@@ -40,6 +40,8 @@ def spelled_as_4(folder):
     if rope:
         config["rope_theta"] = rope.pop("rope_theta", 10000.0)
         kind = rope.pop("rope_type", "default")
+        if "partial_rotary_factor" in rope:
+            config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
         config["rope_scaling"] = {"type": kind, **rope} if kind == "yarn" else {"rope_type": kind, **rope}
         if kind == "default":
             config["rope_scaling"] = None
@@ -51,6 +53,11 @@ def difference(found, expected):
     found, expected = np.array(found.astype(mx.float32)), expected.detach().numpy()
     assert found.shape == expected.shape
     return float(np.abs(found - expected).max() / (expected.max() - expected.min()))
+
+
+def far(found, expected):
+    """The largest difference of two of MLX's arrays, as a share of the expected range."""
+    return difference(found, torch.tensor(np.array(expected.astype(mx.float32))))
 
 
 def texts(vocab, batch, length, seed=0):
@@ -76,36 +83,38 @@ def agrees_from_folder(model, folder, vocab, **settings):
     agrees(model, zoo.load(folder), vocab, **settings)
 
 
-def decodes_as(model, loaded, vocab, prompt, length):
-    """Assert that `prompt` tokens read at once, then one after the other up to `length`, get the reference's logits."""
-    tokens, cache = texts(vocab, 2, length), loaded.model.make_cache()
+def decodes_as(model, loaded, vocab, length=24):
+    """Assert that a text read in pieces, then token by token up to `length`, gets the reference's logits."""
+    tokens, cache = texts(vocab, 2, length, seed=1), loaded.model.make_cache()
     with torch.no_grad():
         expected = model(torch.tensor(tokens)).logits
-    pieces = [loaded.model(mx.array(tokens[:, :prompt]), cache)]
-    pieces += [loaded.model(mx.array(tokens[:, i : i + 1]), cache) for i in range(prompt, length)]
+    ends = (5, 8, 17, *range(18, length + 1))
+    pieces = [loaded.model(mx.array(tokens[:, a:b]), cache) for a, b in pairwise((0, *ends))]
     assert difference(mx.concatenate(pieces, axis=1), expected) <= TOLERANCE
 
 
-def pads_as(model, folder, vocab, length=20, padded=6):
-    """Assert that a row padded on the left by `padded` columns has the reference's logits of its own text."""
+def pads_as(model, folder, vocab, length=20, padded=6, side="left"):
+    """Assert that a row padded by `padded` columns has the reference's logits of its own text, with and without a cache."""
     model.save_pretrained(folder)
     loaded, tokens = zoo.load(folder), texts(vocab, 2, length)
-    mask = mx.array([[1] * length, [0] * padded + [1] * (length - padded)])
-    found = loaded.model(mx.array(tokens), loaded.model.make_cache(), mask)
+    own = slice(padded, None) if side == "left" else slice(0, length - padded)
+    mask = np.ones_like(tokens)
+    mask[1] = 0
+    mask[1, own] = 1
     with torch.no_grad():
-        for row, start in enumerate((0, padded)):
-            expected = model(torch.tensor(tokens[row : row + 1, start:])).logits
-            assert difference(found[row : row + 1, start:], expected) <= TOLERANCE
-
-
-def loads_as_mlx(folder, theirs):
-    """Rewrite a folder's tensors as mlx-lm's model `theirs` names them, give `theirs` the same; returns what the zoo loads."""
-    path = folder / "model.safetensors"
-    tensors = theirs.sanitize(dict(mx.load(str(path))))
-    theirs.load_weights(list(tensors.items()))
-    mx.eval(tensors)
-    mx.save_safetensors(str(path), tensors, metadata={"format": "mlx"})
-    return zoo.load(folder)
+        expected = [
+            model(torch.tensor(tokens[row : row + 1, columns])).logits
+            for row, columns in enumerate((slice(None), own))
+        ]
+    for cache in (None, loaded.model.make_cache()) if side == "left" else (None,):
+        inputs = (
+            (mx.array(tokens), mx.array(mask))
+            if side == "right"
+            else (mx.array(tokens), cache, mx.array(mask))
+        )
+        found = loaded.model(*inputs)
+        for row, columns in enumerate((slice(None), own)):
+            assert difference(found[row : row + 1, columns], expected[row]) <= TOLERANCE
 
 
 def compared(model, folder, name, vocab, *, respelled=spelled_as_4, lengths=(1, 17, 40)):
@@ -125,15 +134,6 @@ def compared(model, folder, name, vocab, *, respelled=spelled_as_4, lengths=(1, 
     # MLX's layout says all that its config must, packed as well as whole.
     convert(folder / "written", folder / "mlx")
     agrees(model, zoo.load(folder / "mlx"), vocab, lengths=lengths)
-
-
-def exports_as_written(folder):
-    """Assert that what the model in a folder is exported to are the tensors of the folder, to the bit."""
-    loaded = zoo.load(folder)
-    written = mx.load(str(folder / "model.safetensors"))
-    exported = export(loaded.model, loaded.architecture, loaded.recipe)
-    assert exported.keys() == written.keys()
-    assert all(mx.array_equal(exported[name], written[name]) for name in written)
 
 
 def package_folder(name):

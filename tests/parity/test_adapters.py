@@ -4,7 +4,6 @@ import json
 
 import mlx_lm.utils as mlx_lm
 import pytest
-import transformers as tf
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
@@ -13,18 +12,12 @@ from mlx.utils import tree_flatten
 
 from zoo.checkpoint.convert import convert
 
-from .support import TOLERANCE, reference, texts
-from .test_convert import COMMON, VOCAB, far
+from .families import FAMILIES
+from .family import VOCAB
+from .support import TOLERANCE, far, texts
 
-MODELS = {
-    "llama": (tf.LlamaForCausalLM, tf.LlamaConfig(**COMMON, attention_bias=True)),
-    "gpt2": (
-        tf.GPT2LMHeadModel,
-        tf.GPT2Config(vocab_size=VOCAB, n_embd=64, n_layer=3, n_head=4, n_positions=64),
-    ),
-    "mixtral": (tf.MixtralForCausalLM, tf.MixtralConfig(**COMMON, num_local_experts=4)),
-    "qwen2": (tf.Qwen2ForCausalLM, tf.Qwen2Config(**COMMON | dict(tie_word_embeddings=True))),
-}
+# Of a family, the variant that has what an adapter is for: biases on keys, a tied table.
+VARIANTS = {"llama": 2, "qwen2": 3}
 ADAPTERS = {
     "lora": ("llama", "lora", None),
     "dora": ("llama", "dora", None),
@@ -34,6 +27,8 @@ ADAPTERS = {
     "experts": ("mixtral", "lora", None),
     "a tied table": ("qwen2", "lora", ["model.embed_tokens", "self_attn.v_proj"]),
     "full": ("llama", "full", None),
+    "a fused matrix of three": ("phi3", "lora", ["self_attn.qkv_proj"]),
+    "a fused matrix of three, dora": ("phi3", "dora", ["self_attn.qkv_proj"]),
 }
 
 
@@ -65,8 +60,7 @@ def test_the_same_as_mlx_lm(name, quantize, tmp_path):
     family, kind, keys = ADAPTERS[name]
     if quantize and kind == "full":
         quantize = None  # mlx-lm trains no packed matrices
-    make, config = MODELS[family]
-    reference(make, type(config).from_dict(config.to_dict())).save_pretrained(tmp_path / "hf")
+    FAMILIES[family].make(VARIANTS.get(family, 0), wide=True).save_pretrained(tmp_path / "hf")
     convert(tmp_path / "hf", tmp_path / "mlx", quantize=quantize, group_size=32 if quantize else None)
     train(tmp_path / "mlx", tmp_path / "adapter", kind, keys)
     theirs, _ = mlx_lm.load_model(tmp_path / "mlx")

@@ -16,8 +16,9 @@ from zoo.training.loop import Trainer
 from zoo.training.loss import IGNORED, next_token_loss
 from zoo.training.record import TrainingRecord, TrainingSettings
 
-from .support import TOLERANCE, reference, texts
-from .test_convert import MODELS, VOCAB, far
+from .families import FAMILIES
+from .family import VOCAB
+from .support import TOLERANCE, far, texts
 
 TOOLS = Path(__file__).parents[2] / "tools"
 RATES = {"lora": 1e-2, "dora": 1e-2, "full": 1e-3}
@@ -29,8 +30,7 @@ CASES += [
 
 def folder_of(family, folder, quantize=None):
     """A folder of a small random model, as mlx-lm reads it."""
-    make, config = MODELS[family]
-    reference(make, type(config).from_dict(config.to_dict())).save_pretrained(folder / "hf")
+    FAMILIES[family].make(wide=True).save_pretrained(folder / "hf")
     convert(folder / "hf", folder / "mlx", quantize=quantize, group_size=32 if quantize else None)
     return folder / "mlx"
 
