@@ -129,9 +129,9 @@ QUICK = settings(
 )
 TestTexts = Texts.TestCase
 TestRecurrentTexts = RecurrentTexts.TestCase
-TestWindowedTexts = WindowedTexts.TestCase
+TestWindowedTexts = pytest.mark.slow(WindowedTexts.TestCase)
 TestTextsAhead = TextsAhead.TestCase
-TestRecurrentTextsAhead = RecurrentTextsAhead.TestCase
+TestRecurrentTextsAhead = pytest.mark.slow(RecurrentTextsAhead.TestCase)
 for case in (TestTexts, TestRecurrentTexts, TestWindowedTexts, TestTextsAhead, TestRecurrentTextsAhead):
     case.settings = QUICK
 del case

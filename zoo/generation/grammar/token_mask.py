@@ -97,7 +97,7 @@ def _written(tokenizer: Tokenizer, id: int) -> bytes:
 def token_mask(
     tokenizer: Tokenizer | None, vocab: int, eos_ids: Iterable[int], **form: Any
 ) -> TokenMask | None:
-    """The mask of a new text by one of the settings that `compile_grammar` takes, None where none of them is given.
+    """Returns a TokenMask for a new text by the grammar setting that is given, or None without one.
 
     `vocab` is the number of the model's logits. The `eos_ids`, which end a text, are allowed where it is complete, and
     only there. PromptError, naming the setting, for a grammar that llguidance or the tokenizer does not support.

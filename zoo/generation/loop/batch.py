@@ -78,7 +78,7 @@ class Sequence:
 
     @property
     def length(self) -> int:
-        """How many tokens its caches have taken in, at most one more or less."""
+        """The number of tokens that its caches hold, give or take one."""
         return len(self.ids) * (self.start is None) + len(self.tokens)
 
     def failed(self, error: ZooError) -> Step:
@@ -166,7 +166,7 @@ WASTE = 0.75  # of the columns must be in use, or those that no row uses are dro
 
 @dataclass
 class SampledTokens:
-    """The next tokens of some sequences, begun but not waited for: `tokens` (B,), their largest logits `highest` (B,).
+    """The next tokens of some sequences, which may still be computed: `tokens` (B,), the largest logits `highest` (B,).
 
     `logprobs` are those of the tokens, where any of the sequences asks for them. `given`: whether `steps` was called.
     """
@@ -282,9 +282,9 @@ class Batch:
         self.sequences = [*self.sequences, *(sequence for read in joining for sequence in read.sequences)]
 
     def step(self) -> Iterator[tuple[Sequence, Step]]:
-        """The next token of every sequence, as they come; sequences that end with theirs leave.
+        """Yields the next token of every sequence; a sequence that ends with it leaves.
 
-        One that has joined others may get two tokens.
+        A sequence that has just joined may get two tokens.
         """
         if self._ahead:
             yield from self._step_ahead()
@@ -300,7 +300,7 @@ class Batch:
             yield from self._give()
 
     def _step_ahead(self) -> list[tuple[Sequence, Step]]:
-        """The last tokens of all sequences. The pass for those after them has begun then."""
+        """Starts the next forward pass, then returns the steps of the previous one, so that CPU and GPU overlap."""
         read = self.sampled
         outgrown = [sequence for sequence in self.sequences if self._outgrows(sequence)]
         ends = [len(sequence.tokens) + 1 >= sequence.limit for sequence in self.sequences]

@@ -41,8 +41,8 @@ class DecodeStep:
 class BatchDecoder:
     """Reads prompts, then gives the logits of one more token in each row.
 
-    An encoder-decoder reads its sources in one pass. A decoder reads its prompts one after the other, in chunks as the
-    settings say, and merges their caches. At most `limit` tokens follow. `report` is called with the tokens of a prompt
+    An encoder-decoder reads its sources in one pass. A decoder reads its prompts one after the other, in chunks of the
+    size that the settings give, and merges their caches. At most `limit` tokens follow. `report` is called with the tokens of a prompt
     that were read and those in all, `on_hidden` with the position of each pass in the text and its hidden states
     (H, T, D).
     """

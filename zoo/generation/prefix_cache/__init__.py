@@ -143,7 +143,7 @@ class PromptCache:
     def keep(
         self, ids: Iterable[int], caches: Sequence[Any], policy: CachePolicy | None = None, row: int = 0
     ) -> None:
-        """Hold what a row of `caches`, made with `policy`, contains of its text.
+        """Add a text with what a row of `caches`, made with `policy`, has of it.
 
         `ids` are the tokens in the caches, or the first of them where the caches are held by column. Each call for a text
         adds a snapshot of the caches that are not held by column. ValueError for caches with another number of tokens.

@@ -109,7 +109,7 @@ def marked(vocab: int, tokens: Iterable[int]) -> mx.array | None:
 
 
 def keep_only(logits: mx.array, tokens: Sequence[int]) -> mx.array:
-    """Zero for these tokens, minus infinity for all others: (…, V) -> (…, V)."""
+    """Logits of zero for these tokens and minus infinity for all others: (…, V) -> (…, V)."""
     only = mx.full(logits.shape[-1:], NEG_INF, logits.dtype)
     only[mx.array(list(tokens))] = 0.0
     return mx.broadcast_to(only, logits.shape)

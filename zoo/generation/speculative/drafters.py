@@ -30,7 +30,7 @@ from zoo.loading import Loaded, load
 from zoo.recipe import learned_context
 from zoo.runtime import ranks
 
-DRAFT_SEED = 0x9E3779B97F4A7C15  # makes the random keys of drafts others than those of the tokens
+DRAFT_SEED = 0x9E3779B97F4A7C15  # seed offset: draft sampling must not reuse the target's random keys
 
 
 @frozen()
