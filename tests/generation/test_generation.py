@@ -7,7 +7,6 @@ import pytest
 
 import zoo
 from zoo.errors import PromptError
-from zoo.generation.loop.text_stream import StopText
 from zoo.loading import Loaded
 from zoo.testing import subject
 
@@ -165,27 +164,3 @@ def test_learned_positions_bound_prompt_and_answer():
     done = zoo.generate(loaded, [1] * (context - 2), max_tokens=50)
     assert len(done.tokens) == 3  # the last token chosen needs no position
     assert done.finish_reason == "length"
-
-
-def test_pocket_text_stops_before_the_stop_text():
-    loaded = zoo.load("llama")
-    free = zoo.generate(loaded, "The capital city of China is", max_tokens=12).text
-    assert "jing" in free
-    done = zoo.generate(loaded, "The capital city of China is", max_tokens=12, stop="jing")
-    assert done.text == free.partition("jing")[0]
-    assert done.finish_reason == "stop"
-
-
-def test_what_could_begin_a_stop_text_is_held_back():
-    stop = StopText(["END", "\n\n"])
-    assert stop.add("a E") == "a "
-    assert stop.add("N") == ""
-    assert stop.add("x\n") == "ENx"
-    assert stop.add("\nmore") == ""
-    assert stop.found
-
-
-def test_held_text_is_given_at_the_end():
-    stop = StopText(["END"])
-    assert stop.add("the EN", last=True) == "the EN"
-    assert not stop.found

@@ -16,12 +16,7 @@ def prompts(tmp_path):
     path, output = tmp_path / "prompts.jsonl", tmp_path / "whole.jsonl"
     places = ["China", "France", "Japan", "Peru", "Kenya", "Nepal"]
     lines = [
-        {
-            "prompt": f"The capital city of {places[k % 6]} is",
-            "id": k,
-            "max_tokens": 1 + 3 * (k % 5),
-            "seed": k,
-        }
+        dict(prompt=f"The capital city of {places[k % 6]} is", id=k, max_tokens=1 + 3 * (k % 5), seed=k)
         for k in range(24)
     ]
     path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
@@ -31,20 +26,8 @@ def prompts(tmp_path):
 
 
 def run(count, path, output, *more):
-    command = [
-        "-m",
-        "zoo",
-        "run",
-        "llama",
-        "--prompts",
-        path,
-        "--output",
-        output,
-        "--parallel",
-        "data",
-        *more,
-    ]
-    return run_ranks(count, *command)
+    command = ["-m", "zoo", "run", "llama", "--prompts", path, "--output", output]
+    return run_ranks(count, *command, "--parallel", "data", *more)
 
 
 @pytest.mark.slow

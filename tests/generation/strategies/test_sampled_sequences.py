@@ -39,17 +39,6 @@ def test_several_beams_are_still_not_sampled(loaded):
 
 
 def test_the_command_prints_each_on_a_line(command):
-    done = command(
-        "run",
-        "llama",
-        "The capital of",
-        "--return-sequences",
-        "3",
-        "--temperature",
-        "1",
-        "--seed",
-        "1",
-        "--max-tokens",
-        "4",
-    )
+    asked = ["--return-sequences", "3", "--temperature", "1", "--seed", "1", "--max-tokens", "4"]
+    done = command("run", "llama", "The capital of", *asked)
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 3, done.stderr
