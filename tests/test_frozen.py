@@ -1,6 +1,7 @@
 """Frozen dataclasses whose methods are not compiled for each class."""
 
 import dataclasses
+import inspect
 from typing import ClassVar
 
 import pytest
@@ -61,6 +62,11 @@ def test_wrong_arguments_are_named(args, kwargs, words):
     with pytest.raises(TypeError) as raised:
         Point(*args, **kwargs)
     assert str(raised.value) == words
+
+
+def test_help_shows_the_arguments():
+    assert str(inspect.signature(Point)).startswith("(x: int, y: int = 2, tags: list[str] = <")
+    assert str(inspect.signature(Named)).endswith("hidden: int = 0, *, y: int = 7, name: str)")
 
 
 def test_a_subclass_overrides_a_default_and_is_checked_when_it_is_made():

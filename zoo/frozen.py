@@ -14,6 +14,23 @@ from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 Record = TypeVar("Record", bound="Frozen")
 
 
+class _Signature:
+    """The arguments of a class, for `help` and `inspect.signature`."""
+
+    def __get__(self, instance: object, cls: type[Frozen]) -> Any:
+        from inspect import Parameter, Signature
+
+        return Signature(
+            Parameter(
+                f.name,
+                Parameter.KEYWORD_ONLY if f.kw_only else Parameter.POSITIONAL_OR_KEYWORD,
+                default=Parameter.empty if f.default is f.default_factory is MISSING else f.default,
+                annotation=f.type,
+            )
+            for f in sorted(fields(cls), key=lambda f: f.kw_only)
+        )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class _FrozenDataclass:
     """Tells `dataclasses` that what derives from this class is frozen."""
@@ -23,6 +40,7 @@ class Frozen(_FrozenDataclass):
     """The base of classes that `frozen` decorates: two are equal when they are of one class and their fields are."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    __signature__ = _Signature()
     __match_args__: ClassVar[tuple[str, ...]] = ()  # the fields that may be given by position
     _defaults: ClassVar[dict[str, Any]] = {}  # of all fields in their order; MISSING for one without
     _factories: ClassVar[dict[str, Any]] = {}  # of the fields without a default
@@ -80,7 +98,7 @@ def frozen(*, kw_only: bool = False) -> Callable[[type[Record]], type[Record]]:
 
     def define(cls: type[Record]) -> type[Record]:
         # `dataclass` reads the annotations and defaults in a class apart, because it adds methods to a frozen one.
-        given = {name: vars(cls)[name] for name in cls.__annotations__ if name in vars(cls)}
+        given = {name: getattr(cls, name) for name in cls.__annotations__ if hasattr(cls, name)}
         names = dict(__annotations__=cls.__annotations__, __module__=cls.__module__, __doc__="Fields.")
         apart: Any = read_fields(type(cls.__name__, (), names | given))
         cls.__dataclass_fields__ = cls.__dataclass_fields__ | apart.__dataclass_fields__

@@ -83,11 +83,8 @@ def zoo_blocks() -> Iterable[Block]:  # type: ignore[empty-body]
 def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
     """Generation strategies: functions from a loaded model and a prompt to an iterator of `zoo.Step`.
 
-    The function at "package.module:attribute" is called `function(loaded, prompt, **settings)`. `loaded` is the result of
-    `zoo.load`, `prompt` is text or token ids, `settings` are those that the caller gave, checked. It raises
-    `zoo.errors.PromptError` at once for an invalid prompt or setting. It yields one step per token; the last step has a
-    `finish_reason`. `settings` of the record name the shared settings that the strategy takes, such as `max_tokens` or
-    `stop` (`zoo/architecture/settings.py` lists them), and declare its own.
+    `loaded` is the result of `zoo.load`, `prompt` is text or token ids. The function raises `zoo.errors.PromptError` at once
+    for an invalid prompt or setting. It yields one step per token; the last step has a `finish_reason`.
 
     A plugin defines a task that the zoo does not have, such as "classify", by an architecture for it and a strategy that
     serves it. `zoo run SOURCE PROMPT --strategy NAME` chooses a strategy. By default a strategy runs only the
@@ -108,8 +105,7 @@ def zoo_samplers() -> Iterable[Sampler]:  # type: ignore[empty-body]
 
     `zoo run llama PROMPT --sampler eta:cutoff=0.001`, or `zoo.stream(loaded, prompt, samplers={"eta": {"cutoff":
     0.001}})`, applies one after the temperature and the zoo's own filters. Its settings are checked before the first
-    token. A `stateful` sampler is made for each sequence and is updated with every token that was chosen. A `processor`
-    works on the logits before the temperature and is given the tokens so far, too.
+    token.
 
     >>> from zoo.architecture import Sampler, Setting, hookimpl
     >>> @hookimpl
@@ -125,8 +121,7 @@ def zoo_samplers() -> Iterable[Sampler]:  # type: ignore[empty-body]
 def zoo_tokenizers() -> Iterable[TokenizerFormat]:  # type: ignore[empty-body]
     """Tokenizer formats: functions that load a tokenizer from a folder.
 
-    A format serves the folders that have its files and, if it names classes, one of these in tokenizer_config.json. It
-    comes before the formats that the zoo reads itself. Its files are also fetched from a hub repository.
+    A format comes before those that the zoo reads itself. Its files are also fetched from a hub repository.
 
     >>> from zoo.architecture import TokenizerFormat, hookimpl
     >>> @hookimpl
@@ -155,9 +150,7 @@ def zoo_formats() -> Iterable[QuantizedFormat]:  # type: ignore[empty-body]
 def zoo_quantizers() -> Iterable[Quantizer]:  # type: ignore[empty-body]
     """Quantization methods that read a text: `zoo convert SOURCE OUT -q 4 --calibrate FILE --method NAME`.
 
-    The function at "package.module:attribute" is called with a `zoo.checkpoint.calibration.CalibrationTask`: the opened
-    checkpoint, the text, and the quantization asked for each matrix. It returns parameters by path: arrays,
-    `QuantizedMatrix`, or the `QuantizationSpec` by which a matrix is to be rounded.
+    A `CalibrationTask` has the opened checkpoint, the text, and the quantization asked for each matrix.
 
     >>> from zoo.architecture import Quantizer, hookimpl
     >>> from zoo.checkpoint.quantized_matrix import QuantizationSpec  # in the module that the record names
@@ -176,8 +169,7 @@ def zoo_quantizers() -> Iterable[Quantizer]:  # type: ignore[empty-body]
 def zoo_checkpoints() -> Iterable[CheckpointFormat]:  # type: ignore[empty-body]
     """Checkpoint formats: classes that open a file or a folder for `zoo.load` and all commands.
 
-    The class is a subclass of `zoo.checkpoint.checkpoint.Checkpoint`, whose `tensors` returns the weights. A plugin's
-    format is tried before the zoo's own.
+    A plugin's format is tried before the zoo's own.
 
     >>> from zoo.architecture import CheckpointFormat, hookimpl
     >>> @hookimpl
@@ -192,8 +184,8 @@ def zoo_checkpoints() -> Iterable[CheckpointFormat]:  # type: ignore[empty-body]
 def zoo_call_formats() -> Iterable[CallFormat]:  # type: ignore[empty-body]
     """Formats of tool calls: how the answers of models with a certain chat template are parsed.
 
-    The object at "package.module:attribute" is a `TaggedCalls`, which has the tags around a call and a function that reads
-    what stands between, or a `CustomCalls` with a parser of its own. A plugin's format comes before the zoo's own.
+    A `TaggedCalls` has the tags around a call and a function that reads what stands between; a `CustomCalls` has a parser
+    of its own. A plugin's format comes before the zoo's own.
 
     >>> from zoo.architecture import CallFormat, hookimpl
     >>> from zoo.generation.chat.parsing import AnswerFormat, TaggedCalls  # in the module that the record names
@@ -242,8 +234,7 @@ def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
 
     `zoo tune` trains on the examples of a data file. Its objective is a
     `zoo.training.example_objective.ExampleObjective`, which encodes an example as rows, pads rows to a batch, and has a
-    loss. A `TrainingObjective` has one as its `examples`. An objective that only tunes is a function: it is called with
-    the loaded model and the settings that the record declares, and returns one.
+    loss. A `TrainingObjective` has one as its `examples`; the function of an objective that only tunes returns one.
 
     >>> from zoo.architecture import Objective, Setting, hookimpl
     >>> from dataclasses import replace  # what follows, in the module that the record names, as all of mlx
@@ -259,7 +250,6 @@ def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
     ...     def loss(model, inputs, targets):
     ...         losses = token_losses(model(inputs), targets)  # (B, T)
     ...         return ((1 - mx.exp(-losses)) ** gamma * losses).sum() / (targets != IGNORED).sum()
-    ...
     ...     return replace(ANSWERS, loss=loss)
     >>> @hookimpl
     ... def zoo_objectives():
@@ -275,8 +265,7 @@ def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
 def zoo_facts() -> Iterable[FactSource]:  # type: ignore[empty-body]
     """Facts about models, which `zoo show`, `zoo compare` and `zoo.describe.facts_of` list beside the zoo's own.
 
-    The function at "package.module:attribute" is called with the recipe of any model and returns or yields facts. A fact
-    has a unique name, a label, a value, and a unit. The function yields none for a model that it does not describe.
+    A fact has a unique name, a label, a value, and a unit.
 
     >>> from zoo.architecture import FactSource, hookimpl
     >>> from zoo.describe import Fact
@@ -294,9 +283,8 @@ def zoo_facts() -> Iterable[FactSource]:  # type: ignore[empty-body]
 def zoo_resolve(config: Mapping[str, Any]) -> str | None:
     """The name of a config.json's architecture where its `model_type` does not determine it; None to pass.
 
-    The hook is called before `model_types` are looked up. A plugin that bridges to another library is asked last, when no
-    other plugin has the config. `config` is the file's content, of any types: a hook that raises is skipped with a
-    warning.
+    The hook is called before `model_types` are looked up; a plugin that bridges to another library is asked last.
+    `config` is the file's content, of any types: a hook that raises is skipped with a warning.
 
     >>> from zoo.architecture import hookimpl
     >>> @hookimpl
@@ -311,11 +299,10 @@ def zoo_resolve(config: Mapping[str, Any]) -> str | None:
 def zoo_drawings() -> Iterable[Drawing]:  # type: ignore[empty-body]
     """Drawings: functions that draw a spec in the diagrams of `zoo show` and `zoo compare`.
 
-    The function is called with a `zoo.describe.diagram.DrawnSpec` and returns the items of the diagram from bottom to top:
-    a `Box`, or a `Residual` around some. `subject.part("mixer")` returns the items of a part, drawn by its own spec's
-    drawing. A spec without a drawing is drawn as its base class, or as a box with its fields. A layer is not drawn as its
-    base class, since it may join its parts in another way. The function may change the items of another drawing:
-    `zoo.describe.diagram.parts` has the zoo's own, and `side_by_side` for parts that run in parallel.
+    `subject.part("mixer")` returns the items of a part, drawn by its own spec's drawing. A spec without a drawing is drawn
+    as its base class, or as a box with its fields; a layer only as a box, since it may join its parts in another way. The
+    function may change the items of another drawing: `zoo.describe.diagram.parts` has the zoo's own, and `side_by_side`
+    for parts that run in parallel.
 
     >>> from dataclasses import dataclass
     >>> from zoo.architecture import Drawing, hookimpl
@@ -394,7 +381,6 @@ def zoo_probes() -> Iterable[ModuleProbe]:  # type: ignore[empty-body]
     >>> from zoo.inspect.tracing import probe
     >>> class GateProbe(probe.Probe):
     ...     traces = probe.Traces(values={"gate": probe.Value("B T F", "how far each channel is open")})
-    ...
     ...     def gate(self, x):
     ...         return self.note("gate", super().gate(x))
     >>> @hookimpl
