@@ -4,19 +4,40 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    import rich.progress
+
 AFTER = 1.0  # seconds until a bar is shown
 
-_open: list[Progress] = []
+_shown: list[rich.progress.Progress] = []
 
 
 def say(line: str) -> None:
     """Print a line to the error stream, above the bar where one is shown."""
-    if not any(progress.say(line) for progress in _open):
+    bar = next(reversed(_shown), None)
+    if bar is None:
         click.echo(line, err=True, color=True)
+        return
+    from zoo.cli.terminal import visible
+
+    bar.console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def show(bar: rich.progress.Progress) -> None:
+    """Show a bar of rich's on the error stream."""
+    bar.start()
+    _shown.append(bar)
+
+
+def hide(bar: rich.progress.Progress) -> None:
+    """Stop a bar, if it is shown: remove it if it is transient, else leave it as it is."""
+    if bar in _shown:
+        _shown.remove(bar)
+        bar.stop()
 
 
 class Progress:
@@ -31,7 +52,7 @@ class Progress:
         self._waits = waits
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
-        self._bar: Any = None
+        self._bar: rich.progress.Progress | None = None
         self._state: tuple[int, int | None] = (0, None)
         self._over = not sys.stderr.isatty()
 
@@ -43,25 +64,13 @@ class Progress:
                 self._bar.update(self._bar.task_ids[0], completed=done, total=total or None)
 
     def __enter__(self) -> Progress:
-        _open.append(self)
         if not self._waits:
             with self._lock:
                 self._begin()
         return self
 
     def __exit__(self, *_: object) -> None:
-        _open.remove(self)
         self.close()
-
-    def say(self, line: str) -> bool:
-        """Print a line above the bar. False without a bar."""
-        from zoo.cli.terminal import visible
-
-        with self._lock:
-            if self._bar is None:
-                return False
-            self._bar.console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
-            return True
 
     def close(self) -> None:
         """Remove the bar; later calls show nothing."""
@@ -70,7 +79,7 @@ class Progress:
             if self._timer is not None:
                 self._timer.cancel()
             if self._bar is not None:
-                self._bar.stop()
+                hide(self._bar)
                 self._bar = None
 
     def _begin(self) -> None:
@@ -100,4 +109,4 @@ class Progress:
             )
             done, total = self._state
             self._bar.add_task(visible(self.what), completed=done, total=total)
-            self._bar.start()
+            show(self._bar)

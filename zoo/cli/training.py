@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zoo.cli.progress import hide, say, show
 from zoo.cli.terminal import visible, write
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def run_training(
     from zoo.training.record import drawn
 
     progress = TrainingProgress(name)
-    with progress, Interrupts(progress.say) as interrupts:
+    with progress, Interrupts(say) as interrupts:
 
         def total(steps: int) -> None:
             progress.total(steps)
@@ -73,7 +74,8 @@ class TrainingProgress:
         self._task = self._bar.add_task(visible(name), total=None, rates="")
 
     def __enter__(self) -> TrainingProgress:
-        self._bar.start()
+        if not self._bar.disable:
+            show(self._bar)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -81,14 +83,7 @@ class TrainingProgress:
 
     def stop(self) -> None:
         """Leave the bar as it is."""
-        self._bar.stop()
-
-    def say(self, text: str) -> None:
-        """Print a line above the progress bar."""
-        if self._bar.disable:
-            click.echo(text, err=True)
-        else:
-            self._bar.console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+        hide(self._bar)
 
     def phase(self, text: str) -> None:
         """Show what is being done before the first step is over."""
@@ -107,6 +102,6 @@ class TrainingProgress:
     def measured(self, step: int, loss: float | None, validation: float, sample: str | None) -> None:
         """Print the losses of a measurement, and a text that the model wrote."""
         trained = "" if loss is None else f" · loss {loss:.3f}"
-        self.say(f"step {step}{trained} · validation {validation:.3f}")
+        say(f"step {step}{trained} · validation {validation:.3f}")
         if sample:
-            self.say(f"  {sample}")
+            say(f"  {sample}")
