@@ -1,6 +1,6 @@
 """The formulas that the tour shows give what the blocks and kernels give that run, on random numbers."""
 
-import sys
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -42,14 +42,9 @@ SUBJECTS = (
 
 
 @pytest.fixture
-def formulas(monkeypatch):
+def formulas():
     """The modules of docs/formulas by their names."""
-    monkeypatch.syspath_prepend(DOCS)
-    from importlib import import_module
-
-    yield SimpleNamespace(**{name: import_module(f"formulas.{name}") for name in SUBJECTS})
-    for name in [name for name in sys.modules if name.partition(".")[0] == "formulas"]:
-        del sys.modules[name]
+    return SimpleNamespace(**{name: import_module(f"formulas.{name}") for name in SUBJECTS})
 
 
 def made(spec, dim=D, seed=0):

@@ -1,11 +1,7 @@
 """The table of three kinds of Transformer: which architecture is of which, told from the recipes."""
 
-import sys
-from pathlib import Path
+from figures.kinds import by_kind, causality
 
-import pytest
-
-DOCS = Path(__file__).parents[2] / "docs"
 NAMED = {
     "encoder-only": {"bert"},
     "decoder-only": {"gpt2", "llama", "mixtral", "deepseek-v3"},
@@ -16,19 +12,8 @@ NAMED = {
 }
 
 
-@pytest.fixture
-def kinds(monkeypatch):
-    """The module behind the table."""
-    monkeypatch.syspath_prepend(DOCS)
-    from figures import kinds
-
-    yield kinds
-    for name in [name for name in sys.modules if name.partition(".")[0] == "figures"]:
-        del sys.modules[name]
-
-
-def test_each_architecture_is_of_one_kind(kinds):
-    found = kinds.by_kind()
+def test_each_architecture_is_of_one_kind():
+    found = by_kind()
     assert set(found) == set(NAMED)
     every = [name for names in found.values() for name in names]
     assert len(every) == len(set(every))
@@ -36,6 +21,6 @@ def test_each_architecture_is_of_one_kind(kinds):
         assert names <= set(found[kind]), kind
 
 
-def test_what_a_token_sees_is_told_from_the_recipe(kinds):
-    assert kinds.causality("bert", "encoder") == kinds.causality("transformer", "encoder") == "full"
-    assert kinds.causality("llama", "decoder") == kinds.causality("transformer", "decoder") == "causal"
+def test_what_a_token_sees_is_told_from_the_recipe():
+    assert causality("bert", "encoder") == causality("transformer", "encoder") == "full"
+    assert causality("llama", "decoder") == causality("transformer", "decoder") == "causal"

@@ -1,11 +1,17 @@
 """The pages of the lab: the same in both languages, whole in both, with a word on every claim that was not seen."""
 
 import re
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from building import lab_page, lab_records, lab_words
+from figures.bench_tables import level, quotient, ratio, rows, value
+from figures.lab_chart import draw
+from figures.records import in_whole_parts
+
+from zoo_lab.chart_values import drawn_charts
+from zoo_lab.report import findings
 
 DOCS = Path(__file__).parents[2] / "docs"
 NAMES = sorted(path.stem for path in (DOCS / "records" / "lab").glob("*.json"))
@@ -14,27 +20,6 @@ SECTIONS = {
     "zh": ("预期", "实验方法", "测量结果", "论断", "说明了什么", "没有说明什么"),
 }
 UNEXPECTED = {"en": "What was not expected", "zh": "出乎意料之处"}
-
-
-@pytest.fixture(scope="module")
-def lab():
-    """The modules of `building` on the lab, by name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(DOCS)
-        from building import lab_page, lab_records, lab_words
-
-        yield {"page": lab_page, "records": lab_records, "words": lab_words}
-
-
-@pytest.fixture
-def draw(monkeypatch):
-    """The function that draws a chart of the lab."""
-    monkeypatch.syspath_prepend(DOCS)
-    from figures import lab_chart
-
-    yield lab_chart.draw
-    for name in [name for name in sys.modules if name.partition(".")[0] == "figures"]:
-        del sys.modules[name]
 
 
 def page(name, language):
@@ -72,13 +57,11 @@ def test_a_page_ends_with_what_the_result_shows_and_what_not(name, language):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_verdict_is_told_and_what_was_not_seen_is_discussed(name, lab):
-    from zoo_lab.report import findings
-
+def test_every_verdict_is_told_and_what_was_not_seen_is_discussed(name):
     for language in ("en", "zh"):
         found, whole = sections(name, language), page(name, language)
         verdicts = {
-            number: one.verdict for number, one in enumerate(findings(lab["records"].record(name)), start=1)
+            number: one.verdict for number, one in enumerate(findings(lab_records.record(name)), start=1)
         }
         seen = {number for number, verdict in verdicts.items() if verdict == "seen"}
         assert seen <= cited(found[SECTIONS[language][4]])
@@ -89,26 +72,26 @@ def test_every_verdict_is_told_and_what_was_not_seen_is_discussed(name, lab):
         assert len(untold) <= (1 if name == "norm-placement" else 0), untold
 
 
-def test_every_finding_of_a_page_has_the_verdict_of_the_record(lab):
+def test_every_finding_of_a_page_has_the_verdict_of_the_record():
     for name in NAMES:
         for language in ("en", "zh"):
             for found in re.findall(r"\{finding\}`([^`]+)`", page(name, language)):
                 experiment, number, verdict = found.split(maxsplit=2)
-                assert lab["records"].finding(experiment, int(number), verdict)
+                assert lab_records.finding(experiment, int(number), verdict)
 
 
-def test_every_experiment_is_listed(lab):
-    assert sorted(lab["page"].experiments()) == NAMES
+def test_every_experiment_is_listed():
+    assert sorted(lab_page.experiments()) == NAMES
     for language in ("en", "zh"):
-        index, listed = page("index", language), lab["page"].listed(language)
+        index, listed = page("index", language), lab_page.listed(language)
         for name in NAMES:
             assert f"\n{name}\n" in index and f"- [{name}]({name}.md)" in listed
-    assert "1 seen, 1 contradicted, 1 not shown" in lab["page"].tally("heads", "en")
+    assert "1 seen, 1 contradicted, 1 not shown" in lab_page.tally("heads", "en")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_part_of_a_page_has_chinese(name, lab):
-    for part, made in lab["page"].PARTS.items():
+def test_every_part_of_a_page_has_chinese(name):
+    for part, made in lab_page.PARTS.items():
         english, chinese = made(name, "en"), made(name, "zh")
         assert english != chinese, part
         prose = re.sub(r"`[^`]*`|\[[^\]]*\]\([^)]*\)|```.*?```", "", chinese, flags=re.DOTALL)
@@ -116,17 +99,15 @@ def test_every_part_of_a_page_has_chinese(name, lab):
         assert english.count(" ± ") == chinese.count(" ± ")
 
 
-def test_a_text_without_chinese_is_named(lab):
+def test_a_text_without_chinese_is_named():
     with pytest.raises(ValueError, match=r"no Chinese in lab_words\.toml for: a new arm"):
-        lab["words"].word("a new arm", "zh")
-    assert lab["words"].word("a new arm", "en") == "a new arm"
+        lab_words.word("a new arm", "zh")
+    assert lab_words.word("a new arm", "en") == "a new arm"
 
 
-def test_charts_are_in_the_colours_of_the_page_with_text_as_text(draw, lab):
-    from zoo_lab.chart_values import drawn_charts
-
+def test_charts_are_in_the_colours_of_the_page_with_text_as_text():
     for name in NAMES:
-        for chart in drawn_charts(lab["records"].record(name)):
+        for chart in drawn_charts(lab_records.record(name)):
             english, chinese = (draw(language, name, chart.name) for language in ("en", "zh"))
             for drawn in (english, chinese):
                 ElementTree.fromstring(drawn)
@@ -140,8 +121,8 @@ def test_charts_are_in_the_colours_of_the_page_with_text_as_text(draw, lab):
             assert english != chinese
 
 
-def test_a_chart_shows_every_run_or_interval(draw, lab):
-    record = lab["records"].record("norm")
+def test_a_chart_shows_every_run_or_interval():
+    record = lab_records.record("norm")
     drawn = draw("en", "norm", "loss")
     assert drawn.count('r="2.6"') == len(record.runs)  # faint dots
     assert drawn.count("<path") == len(record.arms)  # bars
@@ -150,16 +131,14 @@ def test_a_chart_shows_every_run_or_interval(draw, lab):
         draw("en", "norm", "losses")
 
 
-def test_the_failed_trainings_learned_how_frequent_tokens_are_and_no_more(lab):
+def test_the_failed_trainings_learned_how_frequent_tokens_are_and_no_more():
     """The page says so; the numbers of the text are those of `building.lab_corpus`."""
-    record = lab["records"].record("norm-placement")
+    record = lab_records.record("norm-placement")
     losses = record.values("Post-LN, no warm-up, 12 layers", "loss")
     assert sum(loss > 5 for loss in losses) == 2 and max(losses) - sorted(losses)[1] < 0.01
 
 
-def test_tables_of_benchmarks_have_ranges(draw):
-    from figures.bench_tables import level, quotient, ratio, rows, value
-
+def test_tables_of_benchmarks_have_ranges():
     def engine(*runs):
         ordered = sorted(runs)
         return {"load_seconds": ordered[len(runs) // 2], "runs": [{"load_seconds": run} for run in runs]}
@@ -180,9 +159,7 @@ def test_tables_of_benchmarks_have_ranges(draw):
     ]
 
 
-def test_lines_of_a_tables_numbers_break_before_a_bracket_or_after_a_comma(draw):
-    from figures.records import in_whole_parts
-
+def test_lines_of_a_tables_numbers_break_before_a_bracket_or_after_a_comma():
     assert in_whole_parts("12 ms (9 ms–1 s)").split(" ") == ["12\xa0ms", "(9\xa0ms–\u20601\xa0s)"]
     assert in_whole_parts("0.9 of 1.1, met").split(" ") == ["0.9\xa0of\xa01.1,", "met"]
     assert in_whole_parts("zoo, 2 ranks (one run)") == "zoo, 2 ranks (one run)"

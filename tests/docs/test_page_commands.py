@@ -2,11 +2,13 @@
 
 import contextlib
 import socket
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from building import build_cache
+from building import shell as shell_module
+from figures import server
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -14,13 +16,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.fixture
 def shell(monkeypatch, tmp_path):
     """The module behind `{console}`, with a cache of its own."""
-    monkeypatch.syspath_prepend(DOCS)
-    from building import build_cache, shell
-
     monkeypatch.setattr(build_cache, "FOLDER", tmp_path / "kept")
-    yield shell
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("building", "figures")]:
-        del sys.modules[name]
+    return shell_module
 
 
 def test_a_command_that_failed_is_run_again(shell, tmp_path):
@@ -37,8 +34,6 @@ def test_a_command_that_failed_is_run_again(shell, tmp_path):
 
 @pytest.mark.slow
 def test_a_page_asks_its_own_server_whoever_has_the_address_that_it_shows(shell):
-    from figures import server
-
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with contextlib.suppress(OSError):  # another program has it

@@ -4,18 +4,16 @@ import re
 from pathlib import Path
 
 import pytest
+from building import lab_records as records
+from figures.two_stacks import TOKENS, sheets
+
+from zoo.describe import describe
+from zoo.describe.differences import differences, is_of_sizes
+from zoo.host.registry import default_registry
+from zoo_lab.report import findings
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAIRS = sorted(path.stem for path in (DOCS / "compare").glob("*-*.md"))
-
-
-@pytest.fixture(scope="module")
-def records():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(DOCS)
-        from building import lab_records as records
-
-        yield records
 
 
 def page(name, language):
@@ -40,16 +38,14 @@ def test_every_pair_is_listed():
         assert all(f"({name}.md)" in listed and f"\n{name}\n" in listed for name in PAIRS)
 
 
-def test_a_finding_is_told_only_with_its_verdict(records):
+def test_a_finding_is_told_only_with_its_verdict():
     words = records.finding("experts", 1, "seen")
     assert re.fullmatch(r"difference −0\.\d+ nats a token, interval .+, 3 runs", words)
     with pytest.raises(ValueError, match="seen, not contrary"):
         records.finding("experts", 1, "contrary")
 
 
-def test_every_finding_can_be_told_in_chinese(records):
-    from zoo_lab.report import findings
-
+def test_every_finding_can_be_told_in_chinese():
     told = [
         records.in_chinese(one.words)
         for path in sorted((DOCS / "records" / "lab").glob("*.json"))
@@ -60,10 +56,6 @@ def test_every_finding_can_be_told_in_chinese(records):
 
 
 def test_mixtral_differs_from_mistral_in_what_its_page_names():
-    from zoo.describe import describe
-    from zoo.describe.differences import differences
-    from zoo.host.registry import default_registry
-
     mistral, mixtral = (describe(name, default_registry()).recipe for name in ("mistral:7b", "mixtral:8x7b"))
     experts, *others = sorted(differences(mistral, mixtral), key=lambda sentence: "experts" not in sentence)
     assert experts.startswith("Each layer's feed-forward is replaced by 8 experts")
@@ -74,10 +66,6 @@ def test_mixtral_differs_from_mistral_in_what_its_page_names():
 
 
 def test_llada_differs_from_llama_in_what_its_page_names():
-    from zoo.describe import describe
-    from zoo.describe.differences import differences, is_of_sizes
-    from zoo.host.registry import default_registry
-
     llama, llada = (describe(name, default_registry()).recipe for name in ("llama:8b", "llada:8b"))
     assert [text for text in differences(llama, llada) if not is_of_sizes(text)] == [
         "Every token sees every other.",
@@ -88,11 +76,7 @@ def test_llada_differs_from_llama_in_what_its_page_names():
 
 def test_two_stacks_cost_what_their_page_says():
     """About as many parameters as one stack of as many layers, less arithmetic for a token, half the cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(DOCS)
-        from figures.two_stacks import TOKENS, sheets
-
-        two, reading, writing = sheets()
+    two, reading, writing = sheets()
     assert 1 < two.value("parameters.total") / reading.value("parameters.total") < 1.15
     assert two.value("flops.prefill") < 0.7 * reading.value("flops.prefill")
     assert two.value("flops.decode") < 0.7 * writing.value("flops.decode")

@@ -1,8 +1,7 @@
 """The table of settings says what is taken, and what is refused is refused."""
 
-from pathlib import Path
-
 import pytest
+from building.setting_support import setting_support, table
 
 import zoo
 from zoo.errors import PromptError
@@ -13,23 +12,12 @@ VALUES = {"max_kv_size": 8, "keep": 0, "kv_bits": 8, "prompt_lookup": 2, "max_ti
 VALUES |= {"guidance_scale": 2.0}
 
 
-@pytest.fixture(scope="module")
-def building():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parents[2] / "docs")
-        from building import setting_support
-
-        yield setting_support
-
-
 @pytest.mark.parametrize("name", ["llama", "mamba", "bert", "llada", "marian"])
 @pytest.mark.parametrize("setting", sorted(VALUES))
-def test_what_the_table_says_holds(name, setting, building):
+def test_what_the_table_says_holds(name, setting):
     made = subject(name)
     found = next(
-        one
-        for one in building.setting_support(made.architecture, made.model, made.registry)
-        if one.setting == setting
+        one for one in setting_support(made.architecture, made.model, made.registry) if one.setting == setting
     )
     given = {setting: VALUES[setting]} | ({"max_kv_size": 8} if setting == "keep" else {})
     if found.strategies:
@@ -45,11 +33,9 @@ def test_what_the_table_says_holds(name, setting, building):
             zoo.generate(loaded_of(made), [1, 2, 3], **given)
 
 
-def test_models_with_the_same_support_share_a_column(building):
+def test_models_with_the_same_support_share_a_column():
     made = {name: subject(name) for name in ("llama", "gpt2", "mamba")}
-    head, *rows = building.table(
-        {n: (s.architecture, s.model) for n, s in made.items()}, made["llama"].registry
-    )
+    head, *rows = table({n: (s.architecture, s.model) for n, s in made.items()}, made["llama"].registry)
     assert head[0] == "setting" and "mamba" in head[1:]
     assert sorted(name for names in head[1:] for name in names.split(", ")) == ["gpt2", "llama", "mamba"]
     cells = next(row for row in rows if row[0] == "max_kv_size")

@@ -1,10 +1,10 @@
 """What the tour says in words of numbers that its pages compute."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
+from figures import tour_map
 
 import zoo
 
@@ -12,31 +12,17 @@ DOCS = Path(__file__).parents[2] / "docs"
 PYTHON = re.compile(r"^```\{python\}\n(?::[a-z-]+:\n)*\n?(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-@pytest.fixture
-def figures(monkeypatch):
-    """The modules of the figures can be imported."""
-    monkeypatch.syspath_prepend(DOCS)
-    yield
-    for name in [name for name in sys.modules if name.partition(".")[0] == "figures"]:
-        del sys.modules[name]
-
-
-@pytest.fixture
-def names(figures):
+def names(page, count):
     """The names that the first `count` blocks of Python on a page leave, in either language."""
-
-    def after(page, count):
-        found = {"__name__": "page"}
-        blocks = PYTHON.findall((DOCS / page).read_text(encoding="utf-8"))
-        for code in blocks[:count]:
-            exec(compile(code, page, "exec"), found)
-        return found
-
-    return after
+    found = {"__name__": "page"}
+    blocks = PYTHON.findall((DOCS / page).read_text(encoding="utf-8"))
+    for code in blocks[:count]:
+        exec(compile(code, page, "exec"), found)
+    return found
 
 
 @pytest.mark.parametrize("page", ["tour/positions.md", "zh/tour/positions.md"])
-def test_attention_without_positions_sees_the_order_with_a_causal_mask_only(names, page):
+def test_attention_without_positions_sees_the_order_with_a_causal_mask_only(page):
     found = names(page, 2)
     assert found["without_mask"] < 1e-6
     assert found["causal"] > 0.01
@@ -44,7 +30,7 @@ def test_attention_without_positions_sees_the_order_with_a_causal_mask_only(name
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["tour/experts.md", "zh/tour/experts.md"])
-def test_neighbouring_tokens_share_an_expert_more_often_than_random_ones(names, page):
+def test_neighbouring_tokens_share_an_expert_more_often_than_random_ones(page):
     found = names(page, 1)
     same, by_load = found["same"], found["by_load"]
     even = 1 / found["value"]("mixtral:pocket", "decoder.experts")
@@ -53,11 +39,8 @@ def test_neighbouring_tokens_share_an_expert_more_often_than_random_ones(names, 
     assert same[-1] - by_load[-1] > 0.1
 
 
-@pytest.mark.usefixtures("figures")
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_first_figure_has_whole_tokens_and_the_residual_sum_before_the_feedforward(language):
-    from figures import tour_map
-
     drawn = tour_map.draw(language)
     tokenizer = zoo.load("llama").tokenizer
     tokens = tour_map.pieces(tokenizer, tokenizer.encode(tour_map.PROMPT[language]))

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from figures.start import COLUMNS, draw
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -48,9 +49,6 @@ def test_the_first_screen_speaks_to_three_readers_with_pictures(name):
 
 
 def test_the_pictures_hold_what_the_model_says_and_the_code_that_runs():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(DOCS)
-        from figures.start import COLUMNS, draw
     run, look, build = (draw("en", name) for name in ("run", "look", "build"))
     assert ">Beijing.<" in run and ">北京。<" in run and "␣Bei" in look
     lines = re.findall(r"<text [^>]*>([^<]*)</text>", build)

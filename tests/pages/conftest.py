@@ -3,21 +3,19 @@
 import base64
 import functools
 import shutil
-import sys
 import threading
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
+from building.live import export
 from playwright.sync_api import sync_playwright
 
 from tests.helpers.pairwise import pytest_collection_modifyitems  # noqa: F401
 from tests.helpers.site_of_docs import SITE
 
-DOCS = Path(__file__).parents[2] / "docs"
 # The shell has no window of its own to paint: the tests take less than half of the time with it.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FLAGS = (
@@ -105,25 +103,16 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def figure(monkeypatch):
+def figure():
     """A figure's module by its name."""
-    monkeypatch.syspath_prepend(DOCS)
-    yield lambda name: import_module(f"figures.{name}")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "figures"]:
-        del sys.modules[name]
+    return lambda name: import_module(f"figures.{name}")
 
 
 @pytest.fixture(scope="session")
 def live_site(tmp_path_factory):
     """The scripts and models of the live pages in a folder, for which no docs need to be built, and the address that serves it."""
-    sys.path.insert(0, str(DOCS))
-    from building.live import export
-
     folder = tmp_path_factory.mktemp("live")
     export(folder)
-    sys.path.remove(str(DOCS))
-    for name in [name for name in sys.modules if name.partition(".")[0] == "building"]:
-        del sys.modules[name]
     (folder / "index.html").write_text("<!doctype html><link rel=icon href='data:,'><title>live</title>")
     with serving(folder) as address:
         yield folder, f"{address}/"

@@ -5,9 +5,11 @@ import sys
 from html import unescape
 from importlib import import_module
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
+from building import architecture_words, architectures, family
+from building import family_tree as tree
+from building import feature_matrix as matrix
 
 from tests.helpers.site_of_docs import SITE, Page
 from zoo.describe import base_of, describe
@@ -15,7 +17,6 @@ from zoo.describe.differences import differences
 from zoo.describe.language import in_language
 from zoo.host.registry import default_registry, isolated
 
-DOCS = Path(__file__).parents[2] / "docs"
 REGISTRY = default_registry()
 NAMES = [name for name, one in REGISTRY.architectures.items() if any(p.config for p in one.presets)]
 
@@ -37,14 +38,6 @@ def zoo_architectures():
         presets=(Preset("small", config=TINY),), references=("Somebody, 2030, arXiv:3001.00001",),
     )
 '''
-
-
-@pytest.fixture(scope="module")
-def building():
-    """The parts of `docs/building` by name, as the build imports them."""
-    sys.path.insert(0, str(DOCS))
-    yield lambda name: import_module(f"building.{name}")
-    sys.path.remove(str(DOCS))
 
 
 @pytest.fixture
@@ -102,8 +95,7 @@ def test_the_boxes_of_a_diagram_lead_to_their_code(name):
     assert all(link for link, role in boxes if role not in ("input", "output", "memory"))
 
 
-def test_a_third_partys_architecture_has_a_page_with_its_own_files(building, third_party):
-    architectures, family = building("architectures"), building("family")
+def test_a_third_partys_architecture_has_a_page_with_its_own_files(third_party):
     text = architectures.page(family.members(third_party)["narrow"], third_party, "en")
     assert "Attention sees a window of 3 tokens." in text
     assert "def narrow(config):" in text
@@ -114,19 +106,19 @@ def test_a_third_partys_architecture_has_a_page_with_its_own_files(building, thi
     assert "../compare/index.html#narrow:small,llama:8b" in text
 
 
-def test_pages_of_architectures_that_are_gone_are_removed(building, third_party, tmp_path):
-    write = building("architectures").write_pages
+@pytest.mark.nightly  # it writes the page of every architecture
+def test_pages_of_architectures_that_are_gone_are_removed(third_party, tmp_path):
+    write = architectures.write_pages
     (tmp_path / "index.md").write_text("# Index\n")
     (tmp_path / "gone.md").write_text("# Gone\n")
     write(tmp_path, third_party, "en")
     assert {path.stem for path in tmp_path.glob("*.md")} == {
         "index",
-        *building("family").members(third_party),
+        *family.members(third_party),
     }
 
 
-def test_the_tree_has_each_architecture_once_and_an_edge_for_each_variant(building):
-    family, tree = building("family"), building("family_tree")
+def test_the_tree_has_each_architecture_once_and_an_edge_for_each_variant():
     among = family.members()
     drawn = tree.drawn(among, "en", "architectures/")
     assert sorted(re.findall(r'href="architectures/([^"]*)\.html"', drawn)) == sorted(NAMES)
@@ -134,8 +126,7 @@ def test_the_tree_has_each_architecture_once_and_an_edge_for_each_variant(buildi
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_no_two_boxes_of_the_tree_overlap(building, language):
-    family, tree = building("family"), building("family_tree")
+def test_no_two_boxes_of_the_tree_overlap(language):
     among = family.members()
     for root in family.roots(among):
         boxes = sorted(tree.placed(root, among, 0.0, language), key=lambda box: (box.x, box.middle))
@@ -153,12 +144,11 @@ def test_no_two_boxes_of_the_tree_overlap(building, language):
         ("nothing aside", "nothing aside"),
     ],
 )
-def test_a_box_leaves_out_what_a_sentence_says_in_brackets(building, sentence, rest):
-    assert building("family_tree").without_asides(sentence) == rest
+def test_a_box_leaves_out_what_a_sentence_says_in_brackets(sentence, rest):
+    assert tree.without_asides(sentence) == rest
 
 
-def test_members_and_their_variants_are_in_the_order_of_publication(building):
-    family = building("family")
+def test_members_and_their_variants_are_in_the_order_of_publication():
     among = family.members()
     assert list(among) == sorted(among, key=lambda name: among[name].published)
     months = [among[name].published for name in ("transformer", "gpt", "gpt2", "llama")]
@@ -171,15 +161,14 @@ def test_members_and_their_variants_are_in_the_order_of_publication(building):
         assert all(first <= one.published[:4] <= (last or first) for one in some)
 
 
-def test_gpt_is_drawn_before_gpt2(building):
-    family, tree = building("family"), building("family_tree")
+def test_gpt_is_drawn_before_gpt2():
     among = family.members()
     boxes = {box.one.name: box for box in tree.placed(among["gpt"], among, 0.0, "en")}
     assert boxes["gpt"].x < boxes["gpt2"].x < boxes["gpt2-postln"].x
 
 
-def test_a_month_is_written_out_in_both_languages(building):
-    month = building("architecture_words").month
+def test_a_month_is_written_out_in_both_languages():
+    month = architecture_words.month
     assert month("2017-06", "en") == "June 2017" and month("2017-06", "en", short=True) == "Jun 2017"
     assert month("2023-12", "zh") == month("2023-12", "zh", short=True) == "2023 年 12 月"
 
@@ -206,8 +195,7 @@ def test_the_tree_is_a_list_on_a_phone(visit):
     assert "February 2019" in page.locator(".zoo-tree li", has_text="gpt2").first.inner_text()
 
 
-def test_the_matrix_says_what_a_recipe_has(building):
-    family, matrix = building("family"), building("feature_matrix")
+def test_the_matrix_says_what_a_recipe_has():
     found = {name: matrix.features(one, "en") for name, one in family.members().items()}
     assert found["gpt-oss"]["experts"].text == "4 of 32"
     assert found["deepseek-v3"]["experts"].text == "8 of 256, shared one"

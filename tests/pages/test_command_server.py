@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from building import command_server
 
 DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS = (
@@ -15,14 +16,7 @@ COMMANDS = (
 )
 
 
-@pytest.fixture
-def command_server(monkeypatch):
-    monkeypatch.syspath_prepend(DOCS)
-    from building import command_server
-
-    if not command_server.AVAILABLE:
-        pytest.skip("no forks here")
-    return command_server
+pytestmark = pytest.mark.skipif(not command_server.AVAILABLE, reason="no forks here")
 
 
 def environment(folder):
@@ -36,7 +30,7 @@ def environment(folder):
     }
 
 
-def test_it_gives_what_a_process_of_its_own_gives(command_server, tmp_path):
+def test_it_gives_what_a_process_of_its_own_gives(tmp_path):
     server, given = command_server.CommandServer(120), environment(tmp_path)
     for words in COMMANDS:
         alone = subprocess.run(
@@ -48,7 +42,7 @@ def test_it_gives_what_a_process_of_its_own_gives(command_server, tmp_path):
         assert (found.stderr == alone.stderr) or (words[0] == "run" and alone.returncode == 0)  # its speed
 
 
-def test_a_command_has_its_own_folder_and_environment(command_server, tmp_path):
+def test_a_command_has_its_own_folder_and_environment(tmp_path):
     server, given = command_server.CommandServer(120), environment(tmp_path)
     for name in ("one", "two"):
         folder = tmp_path / name
@@ -61,7 +55,7 @@ def test_a_command_has_its_own_folder_and_environment(command_server, tmp_path):
     assert "blocked" in blocked.stdout and "blocked" not in server.run(["plugins"], tmp_path, given).stdout
 
 
-def test_a_command_that_takes_too_long_is_an_error(command_server, tmp_path):
+def test_a_command_that_takes_too_long_is_an_error(tmp_path):
     server = command_server.CommandServer(0.001)
     with pytest.raises(subprocess.TimeoutExpired):
         server.run(["list"], tmp_path, environment(tmp_path))

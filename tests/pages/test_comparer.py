@@ -216,6 +216,7 @@ def built(folder, text):
     return done, folder / "out" / "index.html"
 
 
+@pytest.mark.nightly  # the pages of pairs hold such ones; each test starts Sphinx
 def test_a_page_may_hold_comparisons_of_its_own(visit, tmp_path):
     text = "# Two\n\n```{compare} gpt2 gpt2-postln\n```\n\n# One\n\n```{compare} mistral\n```\n"
     done, path = built(tmp_path, text)
@@ -231,6 +232,7 @@ def test_a_page_may_hold_comparisons_of_its_own(visit, tmp_path):
     assert "#" not in page.url
 
 
+@pytest.mark.nightly
 def test_a_model_that_is_not_known_stops_the_build(tmp_path):
     done, _ = built(tmp_path, "# Two\n\n```{compare} no-such-model\n```\n")
     assert done.returncode != 0 and "no-such-model" in done.stderr

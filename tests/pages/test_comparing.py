@@ -2,10 +2,10 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
+from building import compare_cards
 
 from zoo.describe import describe
 from zoo.host.registry import default_registry
@@ -17,31 +17,17 @@ NAMES = ("llama:8b", "mistral:7b", "llama:pocket")
 @pytest.fixture(scope="module")
 def every():
     """The names of all models of the docs."""
-    before = list(sys.path)
-    sys.path.insert(0, str(DOCS))
-    from building import compare_cards as comparing
-
-    yield list(comparing.models())
-    sys.path[:] = before
+    return list(compare_cards.models())
 
 
 @pytest.fixture(scope="module")
 def comparing(every):
     """The part of the docs that compares, with few models."""
-    before = list(sys.path)
-    sys.path.insert(0, str(DOCS))
-    patch = pytest.MonkeyPatch()
-    try:
-        from building import compare_cards as comparing
-
-        registry = default_registry()
-        found = {name: describe(name, registry) for name in NAMES}
-        patch.setattr(comparing, "models", lambda: found)
-        patch.setattr(comparing, "cached_result", lambda make, *key: make())
-        yield comparing
-    finally:
-        patch.undo()
-        sys.path[:] = before
+    found = {name: describe(name, default_registry()) for name in NAMES}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare_cards, "models", lambda: found)
+        patch.setattr(compare_cards, "cached_result", lambda make, *key: make())
+        yield compare_cards
 
 
 @pytest.fixture(scope="module", params=["en", "zh"])

@@ -1,6 +1,8 @@
-"""The differences of every two presets are in the Chinese catalogue. All pairs take half a minute: with the pages."""
+"""The differences of every two presets are in the Chinese catalogue."""
 
 import itertools
+
+import pytest
 
 from tests.helpers.known_texts import is_known
 from zoo.describe import describe
@@ -8,6 +10,7 @@ from zoo.describe.differences import differences
 from zoo.host.registry import default_registry
 
 
+@pytest.mark.nightly  # tests/describe/test_language.py has some of the pairs
 def test_differences_of_all_pairs_are_known():
     registry = default_registry()
     recipes = [

@@ -1,21 +1,11 @@
 """Lines of Chinese pages join as the language is written."""
 
-import sys
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-@pytest.fixture
-def lines(monkeypatch):
-    monkeypatch.syspath_prepend(DOCS)
-    from building import chinese_line_breaks as lines
-
-    yield lines
-    for name in [name for name in sys.modules if name.partition(".")[0] == "building"]:
-        del sys.modules[name]
+from building import chinese_line_breaks as lines
+from docutils import nodes
+from docutils.utils import new_document
 
 
 @pytest.mark.parametrize(
@@ -30,17 +20,12 @@ def lines(monkeypatch):
         (["two\nlines"], "two\nlines"),
     ],
 )
-def test_the_end_of_a_line_is_no_space_between_chinese_characters(lines, pieces, expected):
+def test_the_end_of_a_line_is_no_space_between_chinese_characters(pieces, expected):
     found = lines.joined(pieces)
     assert len(found) == len(pieces) and "".join(found) == expected
 
 
-def test_of_two_ends_of_lines_the_right_one_is_dropped(lines):
-    from types import SimpleNamespace
-
-    from docutils import nodes
-    from docutils.utils import new_document
-
+def test_of_two_ends_of_lines_the_right_one_is_dropped():
     document = new_document("page")
     paragraph = nodes.paragraph()
     for piece in ("掩码", "\n", "(mask)，", "\n", "提示"):
@@ -50,12 +35,7 @@ def test_of_two_ends_of_lines_the_right_one_is_dropped(lines):
     assert document.astext() == "掩码\n(mask)，提示"
 
 
-def test_code_keeps_its_lines_and_english_pages_stay_as_they_are(lines):
-    from types import SimpleNamespace
-
-    from docutils import nodes
-    from docutils.utils import new_document
-
+def test_code_keeps_its_lines_and_english_pages_stay_as_they_are():
     for language, expected in (("zh", "一行二行"), ("en", "一行\n二行")):
         document = new_document("page")
         document += nodes.paragraph("", "一行\n二行")

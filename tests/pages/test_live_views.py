@@ -3,17 +3,19 @@
 import gzip
 import json
 import re
-import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from building import live
 
 import zoo
 from tests.helpers.live import MODELS, PROMPT, ids_of, loaded
-from tests.pages.conftest import DOCS
 from zoo.inspect.trace_view.build_view import build_view
 from zoo.inspect.trace_view.page import data_of
 
+DOCS = Path(__file__).parents[2] / "docs"
 SAMPLE = """
 const run = model.run(given.ids), row = run.logits.subarray((run.T - 1) * run.V);
 return engine.sample(row, given.settings)"""
@@ -292,11 +294,6 @@ def test_a_recipe_with_what_the_page_does_not_do_is_refused_by_name(live_site, l
 def test_models_are_written_once_by_a_whole_build_of_the_english_site(
     monkeypatch, tmp_path, language, format, error
 ):
-    from types import SimpleNamespace
-
-    monkeypatch.syspath_prepend(DOCS)
-    from building import live
-
     written = []
     monkeypatch.setattr(live, "export", written.append)
     app = SimpleNamespace(
@@ -307,19 +304,12 @@ def test_models_are_written_once_by_a_whole_build_of_the_english_site(
     app.builder.format, app.config.zoo_language = "html", "en"
     live.write(app, None)
     assert written == [tmp_path / "_static" / "live"]
-    for name in [name for name in sys.modules if name.partition(".")[0] == "building"]:
-        del sys.modules[name]
 
 
-def test_a_tokenizer_of_another_kind_is_not_exported(monkeypatch):
-    monkeypatch.syspath_prepend(DOCS)
-    from building import live
-
+def test_a_tokenizer_of_another_kind_is_not_exported():
     file = json.loads((loaded("llama").folder / "tokenizer.json").read_text("utf-8"))
     with pytest.raises(ValueError, match="byte-level BPE, with nothing before or after it"):
         live.tokenizer(file | {"normalizer": {"type": "NFC"}})
     file["pre_tokenizer"]["pretokenizers"][0] = {"type": "Digits"}
     with pytest.raises(ValueError, match="has no Digits"):
         live.tokenizer(file)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "building"]:
-        del sys.modules[name]

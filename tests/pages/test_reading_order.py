@@ -1,19 +1,9 @@
 """The order in which pages are read lets the processes of a parallel build end together."""
 
-import pytest
+from building import reading_order
 
 
-@pytest.fixture
-def reading_order(monkeypatch):
-    from pathlib import Path
-
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs")
-    from building import reading_order
-
-    return reading_order
-
-
-def test_later_runs_of_pages_cost_less(reading_order):
+def test_later_runs_of_pages_cost_less():
     costs = {f"page{number:02}": number**2 for number in range(1, 41)}
     sizes = [10, 10, 10, 10]
     ordered = reading_order.spread(costs, sizes)
@@ -25,12 +15,12 @@ def test_later_runs_of_pages_cost_less(reading_order):
     assert all(costs[run[0]] == max(costs[name] for name in run) for run in runs)
 
 
-def test_a_short_last_run_gets_its_share(reading_order):
+def test_a_short_last_run_gets_its_share():
     ordered = reading_order.spread({name: 1 for name in "abcdefg"}, [3, 3, 1])
     assert sorted(ordered) == list("abcdefg")
 
 
-def test_commands_and_directives_are_what_takes_time(reading_order):
+def test_commands_and_directives_are_what_takes_time():
     text = "# Page\n\n```{console}\n$ zoo list\n$ zoo doctor\n```\n\n```{drawing} costs\n```\n"
     assert reading_order.cost(text) == 1 + 2 * reading_order.START + 2
     assert reading_order.cost("words\n") == 1

@@ -1,10 +1,10 @@
 """The strips of shapes on the tour's pages: their numbers are those of traces, and each page has one that marks its stage."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
+from building import shapes
 
 import zoo
 
@@ -12,17 +12,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path.stem for path in (DOCS / "tour").glob("*.md") if path.stem not in ("kinds", "questions"))
 STRIP = re.compile(r"^```\{shapes\} ([\w -]+)\n((?::\w+: ?.*\n)*)```$", re.MULTILINE)
 TEXT = "The capital city of China is"
-
-
-@pytest.fixture
-def shapes(monkeypatch):
-    """The module of the strip."""
-    monkeypatch.syspath_prepend(DOCS)
-    from building import shapes
-
-    yield shapes
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("building", "figures")]:
-        del sys.modules[name]
 
 
 def sizes_of(row, stage):
@@ -40,7 +29,7 @@ def sizes_of(row, stage):
         ("bert", "The capital city of [MASK] is Beijing.", {}),
     ],
 )
-def test_the_numbers_are_the_shapes_of_a_trace(shapes, model, text, settings):
+def test_the_numbers_are_the_shapes_of_a_trace(model, text, settings):
     trace = zoo.trace(zoo.load(model), text, **settings)
     [row] = shapes.rows([model], text)
     found = {stage.address: sizes_of(row, stage) for stage in row.stages if stage.address}
@@ -49,7 +38,7 @@ def test_the_numbers_are_the_shapes_of_a_trace(shapes, model, text, settings):
     assert row.count == len(zoo.load(model).model.layers)
 
 
-def test_the_shapes_of_both_stacks_of_a_translator_are_those_of_a_trace(shapes):
+def test_the_shapes_of_both_stacks_of_a_translator_are_those_of_a_trace():
     text = "I love NLP."
     trace = zoo.trace(zoo.load("transformer"), text, max_tokens=32)
     encoder, decoder = shapes.rows(["transformer"], text)
@@ -62,7 +51,7 @@ def test_the_shapes_of_both_stacks_of_a_translator_are_those_of_a_trace(shapes):
     assert patterns["cross"] == (4, count, len(trace.prompt))
 
 
-def test_a_step_of_decoding_sees_the_cache_and_itself(shapes):
+def test_a_step_of_decoding_sees_the_cache_and_itself():
     _, row = shapes.rows(["llama"], TEXT, "decode")
     trace = zoo.trace(zoo.load("llama"), TEXT, max_tokens=2)
     whole = trace["layers.0.mixer.pattern"].shape[-1]
@@ -70,7 +59,7 @@ def test_a_step_of_decoding_sees_the_cache_and_itself(shapes):
     assert found["attention"] == (4, "1", whole) and found["kept"][1] == whole
 
 
-def test_a_diffusion_model_reads_prompt_and_masks_in_each_pass(shapes):
+def test_a_diffusion_model_reads_prompt_and_masks_in_each_pass():
     [row] = shapes.rows(["llada"], TEXT, masks=6)
     trace = zoo.trace(zoo.load("llada"), TEXT, max_tokens=6)
     found = {stage.address: sizes_of(row, stage) for stage in row.stages if stage.address}
@@ -80,7 +69,7 @@ def test_a_diffusion_model_reads_prompt_and_masks_in_each_pass(shapes):
 
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_each_page_of_the_tour_has_a_strip_that_marks_one_of_its_stages(shapes, language, page):
+def test_each_page_of_the_tour_has_a_strip_that_marks_one_of_its_stages(language, page):
     path = (DOCS if language == "en" else DOCS / "zh") / "tour" / f"{page}.md"
     [(models, given)] = STRIP.findall(path.read_text(encoding="utf-8"))
     options = dict(re.findall(r"^:(\w+): ?(.*)$", given, re.MULTILINE))
@@ -100,12 +89,12 @@ def test_each_page_of_the_tour_has_a_strip_that_marks_one_of_its_stages(shapes, 
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_page_on_kinds_has_a_strip_of_each_of_the_three(shapes, language):
+def test_the_page_on_kinds_has_a_strip_of_each_of_the_three(language):
     path = (DOCS if language == "en" else DOCS / "zh") / "tour" / "kinds.md"
     models = [models for models, _ in STRIP.findall(path.read_text(encoding="utf-8"))]
     assert models == ["bert", "llama", "transformer"]
 
 
-def test_a_stage_that_a_strip_does_not_have_is_an_error_that_lists_them(shapes):
+def test_a_stage_that_a_strip_does_not_have_is_an_error_that_lists_them():
     with pytest.raises(ValueError, match="the stages are tokens, embedding, queries"):
         shapes.strip(shapes.rows(["llama"], TEXT), "state", "cache", "en", "")

@@ -30,44 +30,40 @@ SITE, CODE = "https://example.org/zoo/", "https://example.org/code"
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """Builds a small site: a function of its language and settings that gives its folder."""
-    kept = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(DOCS)
+    sites = {}
 
-        def build(language, **settings):
-            key = (language, *sorted(settings.items()))
-            if key not in kept:
-                folder = tmp_path_factory.mktemp(language)
-                for name, text in PAGES.items():
-                    path = folder / "pages" / f"{name}.md"
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_text(text)
-                overrides = {
-                    "project": "zoo",
-                    "extensions": ["myst_parser", *(f"building.{part}" for part in PARTS)],
-                    "language": "zh_CN" if language == "zh" else "en",
-                    "html_theme": "furo",
-                    "html_copy_source": False,
-                    "myst_enable_extensions": ["dollarmath"],
-                    "html_favicon": str(DOCS / "_static" / "favicon.svg"),
-                    "html_sidebars": {
-                        "**": ["sidebar/search.html", "sidebar/language.html", "sidebar/navigation.html"]
-                    },
-                    "templates_path": [str(DOCS / "_templates")],
-                    "zoo_language": language,
-                    "zoo_generated": ["search"],
-                    **settings,
-                }
-                out = folder / "html"
-                app = Sphinx(
-                    folder / "pages", None, out, folder / "trees", "html", overrides,
-                    status=None, warning=None, warningiserror=True,
-                )  # fmt: skip
-                app.build()
-                kept[key] = out
-            return kept[key]
+    def build(language, **settings):
+        key = (language, *sorted(settings.items()))
+        if key not in sites:
+            folder = tmp_path_factory.mktemp(language)
+            for name, text in PAGES.items():
+                path = folder / "pages" / f"{name}.md"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            sidebars = ["sidebar/search.html", "sidebar/language.html", "sidebar/navigation.html"]
+            overrides = {
+                "project": "zoo",
+                "extensions": ["myst_parser", *(f"building.{part}" for part in PARTS)],
+                "language": "zh_CN" if language == "zh" else "en",
+                "html_theme": "furo",
+                "html_copy_source": False,
+                "myst_enable_extensions": ["dollarmath"],
+                "html_favicon": str(DOCS / "_static" / "favicon.svg"),
+                "html_sidebars": {"**": sidebars},
+                "templates_path": [str(DOCS / "_templates")],
+                "zoo_language": language,
+                "zoo_generated": ["search"],
+                **settings,
+            }
+            app = Sphinx(
+                folder / "pages", None, folder / "html", folder / "trees", "html", overrides,
+                status=None, warning=None, warningiserror=True,
+            )  # fmt: skip
+            app.build()
+            sites[key] = folder / "html"
+        return sites[key]
 
-        yield build
+    return build
 
 
 def read(folder, page):
@@ -115,9 +111,8 @@ def test_the_repository_is_linked_on_every_page_where_one_is_named_and_nowhere_e
 
 
 def test_a_repository_is_what_the_metadata_names():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(DOCS)
-        from building.project_urls import REPOSITORY, SITE, project_url
+    from building.project_urls import REPOSITORY, SITE, project_url
+
     lines = [
         "Source Code, https://example.org/a",
         "Docs, https://example.org/b",
@@ -207,19 +202,17 @@ def test_the_404_leads_back_from_any_folder(built, base, root):
 
 
 def test_the_card_is_a_picture_of_the_size_that_previews_have():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(DOCS)
-        from building.card import draw
-        from building.head import CARD_SIZE
+    from building.card import draw
+    from building.head import CARD_SIZE
+
     made = draw()
     assert made[:8] == b"\x89PNG\r\n\x1a\n" and struct.unpack(">II", made[16:24]) == CARD_SIZE
     assert len(made) < 100_000
 
 
 def test_code_in_sentences_and_signatures_has_few_elements():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(DOCS)
-        from building.code_pages import plain_literals, uncoloured
+    from building.code_pages import plain_literals, uncoloured
+
     words = '<code class="docutils literal notranslate"><span class="pre">a</span> <span class="pre">&lt;b</span></code>'
     assert plain_literals(words) == '<code class="literal">a &lt;b</code>'
     signature = '<span class="n"><span class="pre">rows</span></span><span class="k">def</span>'

@@ -2,23 +2,18 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
+from building.trace import embeddings
 
 import zoo
 
-DOCS = Path(__file__).parents[2] / "docs"
 PROMPT = "The capital city of China is"
 
 
 @pytest.fixture(scope="module")
 def made():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(DOCS)
-        from building.trace import embeddings
-
-        yield embeddings("llama", PROMPT, ["layers", "choice"], [1], {"max_tokens": 2})
+    return embeddings("llama", PROMPT, ["layers", "choice"], [1], {"max_tokens": 2})
 
 
 def data_of(html):
