@@ -20,15 +20,16 @@ class _Signature:
     def __get__(self, instance: object, cls: type[Frozen]) -> Any:
         from inspect import Parameter, Signature
 
-        return Signature(
+        parameters = [
             Parameter(
                 f.name,
                 Parameter.KEYWORD_ONLY if f.kw_only else Parameter.POSITIONAL_OR_KEYWORD,
                 default=Parameter.empty if f.default is f.default_factory is MISSING else f.default,
                 annotation=f.type,
             )
-            for f in sorted(fields(cls), key=lambda f: f.kw_only)
-        )
+            for f in sorted(fields(cls), key=lambda f: f.kw_only is True)
+        ]
+        return Signature(parameters)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
