@@ -13,7 +13,7 @@ LAUNCHED = ("MLX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 # Errors that settings of an unexpected form raise when they are read. `zoo.rank_watch` says what is wrong.
 UNREADABLE = (KeyError, OSError, ValueError, IndexError, TypeError, AttributeError)
 
-LOST = "connection to a peer was lost"  # what MLX's ring raises on the neighbours of a rank that has ended
+LOST = "connection to a peer was lost"  # what MLX's ring raises on the neighbours of a rank that has ended; as in `guardian.py`
 
 
 def launched(environ: Mapping[str, str] = os.environ) -> bool:

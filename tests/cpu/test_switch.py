@@ -46,12 +46,15 @@ def test_a_means_is_used_unless_others_are_named(monkeypatch):
     assert not any(map(cpu.uses, MEANS))
 
 
+@pytest.mark.slow
 def test_on_a_mac_with_a_gpu_nothing_is_imported():
     assert modules_after(ON_A_MAC) == set()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("means", ["plain", *MEANS])
+@pytest.mark.parametrize(
+    "means", ["plain", *(pytest.param(name, marks=pytest.mark.nightly) for name in MEANS)]
+)
 def test_each_means_is_used_without_the_others(means):
     if sys.platform != "linux":
         return

@@ -11,7 +11,6 @@ from zoo.launcher import UNREADABLE, launched, mpi_size, rank_variable, read_jso
 
 SILENCE = 15.0  # seconds
 START = 60.0  # seconds
-STALL = 600.0  # seconds
 
 
 def meeting_point(environ: Mapping[str, str] = os.environ) -> tuple[str, int | Path, int] | None:

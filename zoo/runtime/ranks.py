@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from importlib.metadata import version
 from random import Random, SystemRandom
 from typing import Any
 
@@ -19,6 +20,7 @@ import mlx.core as mx
 
 from zoo.errors import RankError, in_words
 from zoo.launcher import launched, mpi_size
+from zoo.version import __version__
 
 
 @cache
@@ -34,7 +36,12 @@ def _joined() -> tuple[mx.distributed.Group | None, Random]:
     else:
         with watch.connecting():
             ranks = _connected()
-        watch.prove(_shared(SystemRandom().randbytes(16).hex(), ranks))
+    versions = {"zoo": __version__, "mlx": version("mlx")}
+    for name, number in _shared(versions, ranks).items():
+        if versions[name] != number:
+            raise RankError(
+                f"the {name} version is {versions[name]}, rank 0 has {number}; all ranks must have the same"
+            )
     return ranks, Random(_shared(SystemRandom().getrandbits(128), ranks))
 
 
@@ -72,16 +79,6 @@ def _library() -> Any:
     return mx.distributed if standing is None else standing[0]
 
 
-def _all_ranks() -> Any:
-    """`_library()`, for a collective of all ranks. The watch compares how many of these each rank has called."""
-    if _stand_in.get() is None:
-        from zoo import rank_watch
-
-        if (watch := rank_watch.watch()) is not None:
-            watch.collectives += 1
-    return _library()
-
-
 def group() -> mx.distributed.Group | None:
     """The group of all ranks, connected at the first call and watched from then on; None for a process started alone.
 
@@ -110,14 +107,14 @@ def size() -> int:
 def all_sum(x: mx.array) -> mx.array:
     """The sum of the arrays of all ranks, on each of them: the same bits everywhere."""
     ranks = group()
-    return x if ranks is None or ranks.size() == 1 else _all_ranks().all_sum(x, group=ranks)
+    return x if ranks is None or ranks.size() == 1 else _library().all_sum(x, group=ranks)
 
 
 def all_gather(x: mx.array) -> mx.array:  # (…, N) -> (…, ranks·N)
     """The arrays of all ranks, of one shape, side by side on the last axis, in the order of the ranks."""
     if size() == 1:
         return x
-    parts = _all_ranks().all_gather(mx.expand_dims(x, 0), group=group())  # (ranks, …, N)
+    parts = _library().all_gather(mx.expand_dims(x, 0), group=group())  # (ranks, …, N)
     return mx.moveaxis(parts, 0, -2).reshape(*x.shape[:-1], -1)
 
 
@@ -153,9 +150,9 @@ def _shared(value: Any, ranks: mx.distributed.Group) -> Any:
     if ranks.size() == 1:
         return value
     text = json.dumps(value).encode() if ranks.rank() == 0 else b""
-    length = int(_all_ranks().all_sum(mx.array(len(text), mx.int32), group=ranks).item())
+    length = int(_library().all_sum(mx.array(len(text), mx.int32), group=ranks).item())
     given = mx.array(list(text.ljust(length, b"\0")), mx.uint8) if length else mx.zeros((0,), mx.uint8)
-    return json.loads(bytes(_all_ranks().all_sum(given, group=ranks).tolist()))
+    return json.loads(bytes(_library().all_sum(given, group=ranks).tolist()))
 
 
 def gathered(value: Any) -> list[Any]:
@@ -175,9 +172,10 @@ def barrier() -> None:
 
 def check_same(values: Mapping[str, Any]) -> None:
     """RankError, with the rank, the name of the value and both values, where a rank has another value than rank 0."""
-    from zoo.rank_watch.guardian import differs
-
     first, *others = gathered(values)
     for number, other in enumerate(others, 1):
         if different := next((name for name in first if other.get(name) != first[name]), None):
-            raise RankError(differs(number, different, other.get(different), first[different]))
+            theirs, ours = other.get(different), first[different]
+            raise RankError(
+                f"rank {number} has {different} {theirs!s:.80}, rank 0 has {ours!s:.80}; all ranks must have the same"
+            )
