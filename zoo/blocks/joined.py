@@ -37,11 +37,7 @@ def joined_arrays(*layers: nn.Module) -> dict[str, mx.array] | None:
 
     The layers' own arrays become parts of them. They are made once, unevaluated but for the floats of packed matrices.
     """
-    if (
-        kind(layers[0]) is None
-        or len({kind(layer) for layer in layers}) > 1
-        or not all(map(_is_joined, layers))
-    ):
+    if kind(layers[0]) is None or len({kind(layer) for layer in layers}) > 1:
         return None
     kept: Joined | None = vars(layers[0]).get(_JOINED)
     if kept is not None and all(
@@ -92,17 +88,6 @@ def kind(layer: nn.Module) -> tuple[Any, ...] | None:
     arrays = {name: layer[name] for name in ("weight", "scales", "biases", "bias") if name in layer}
     settings = (getattr(layer, name, None) for name in ("group_size", "bits", "mode", "keeps_floats"))
     return type(layer), *settings, *((name, array.dtype, array.shape[1:]) for name, array in arrays.items())
-
-
-def _is_joined(layer: nn.Module) -> bool:
-    """Whether this device multiplies the layer's matrix faster joined with others."""
-    if keeps_floats(layer):
-        shape, dtype = (*layer.scales.shape[:-1], layer.scales.shape[-1] * layer.group_size), mx.float32
-    elif "scales" in layer:
-        return True
-    else:
-        shape, dtype = layer.weight.shape, layer.weight.dtype
-    return runtime.step.joins_matrix(shape, dtype)
 
 
 def joins_projections(model: nn.Module) -> bool:

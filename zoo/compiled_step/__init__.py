@@ -64,7 +64,6 @@ class CompiledStep:
         masks = {kind: decoder.mask(1, kind, cache[first], None, None) for kind, first in self._masks.items()}
         for (layer, kind), kept in zip(self._layers, cache, strict=True):
             x = layer(x, masks.get(kind), kept)
-        self._made.matrices.advance(len(tokens))
         return self._head(x if self._norm is None else self._norm(x))  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:

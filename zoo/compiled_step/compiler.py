@@ -17,7 +17,6 @@ from zoo import runtime
 from zoo.blocks.joined import joined_arrays, kind, multiplied
 from zoo.blocks.quantized import FLOATS, DequantizableLayer, QuantizedLinear, quantize_arguments
 from zoo.blocks.ranked import Connected
-from zoo.runtime.step import Matrix
 
 Function = Callable[..., Any]
 Key = tuple[int, str]  # of a module's array: the module's identity, and the array's name
@@ -70,7 +69,6 @@ class StepCompiler:
             if isinstance(part, nn.Module)
         ]
         self._arrays: dict[Key, tuple[nn.Module, str, mx.array]] = {}
-        self.matrices = runtime.step.Matrices()
         self._shared: dict[Any, Any] = {}
 
     @property
@@ -123,21 +121,12 @@ class StepCompiler:
         if arrays is None:
             return None
         mx.eval(arrays, [self.take_all(layer) for layer in layers])
-        return product(layers[0], arrays, self.matrices.add(arrays[multiplied(layers[0])[0]]))
+        return product(layers[0], arrays)
 
     def product(self, layer: nn.Module, bias: mx.array | None = None) -> Function:
         """The product with the matrix of a linear layer or a table: (…, I) -> (…, O). `bias` is used if the layer has none."""
         arrays = self.take_all(layer)
-        name = multiplied(layer)[0]
-        array = arrays[name]
-
-        def replace(copy: mx.array) -> None:
-            if layer.get(name) is array:  # else the step is not current
-                layer[name] = copy
-                self.take(layer, name)
-
-        matrix = self.matrices.add(array, replace)
-        return product(layer, arrays if bias is None else {"bias": bias, **arrays}, matrix)
+        return product(layer, arrays if bias is None else {"bias": bias, **arrays})
 
 
 class Accumulating:
@@ -185,12 +174,17 @@ def connected(function: Function | None, module: nn.Module) -> Function | None:
     return call
 
 
-def product(layer: nn.Module, arrays: Mapping[str, mx.array], matrix: Matrix) -> Function:
-    """The function of a linear layer like `layer` with these arrays, of which one is the `matrix`: (…, I) -> (…, O)."""
+def product(layer: nn.Module, arrays: Mapping[str, mx.array]) -> Function:
+    """The function of a linear layer like `layer` with these arrays: (…, I) -> (…, O).
+
+    If there is no bias, it can add a residual (B, O) in its place.
+    """
     bias = arrays.get("bias")
     if "scales" not in arrays:
-        multiply = _dense(matrix, bias, rounds=FLOATS in arrays)
-        return multiply if bias is not None or runtime.has_fused_kernels() else Accumulating(multiply)
+        multiply = runtime.step.product(arrays[multiplied(layer)[0]], bias)
+        if FLOATS in arrays:  # in float32: the output has the dtype of x
+            return _accumulating(lambda x, residual=None: multiply(x, residual).astype(x.dtype), bias)
+        return _accumulating(multiply, bias)
     how = quantize_arguments(layer)
     multiply_quantized = runtime.quantized_matmul(
         arrays["weight"], arrays["scales"], arrays.get("biases"), how
@@ -203,17 +197,9 @@ def product(layer: nn.Module, arrays: Mapping[str, mx.array], matrix: Matrix) ->
     return packed
 
 
-def _dense(matrix: Matrix, bias: mx.array | None, rounds: bool) -> Function:
-    """A function that computes x Wᵀ + b, (B, I) -> (B, O).
-
-    If there is no bias, it can add a residual (B, O) in its place. `rounds`: whether the output has the dtype of x.
-    """
-
-    def multiply(x: mx.array, residual: mx.array | None = None) -> mx.array:
-        y = matrix.multiply(x, bias, residual)
-        return y.astype(x.dtype) if rounds else y
-
-    return multiply
+def _accumulating(multiply: Function, bias: mx.array | None) -> Function:
+    """A product that can add a residual in the place of a bias, where that is faster."""
+    return multiply if bias is not None or runtime.has_fused_kernels() else Accumulating(multiply)
 
 
 @compiles(nn.Linear, "__call__")

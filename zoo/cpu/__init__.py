@@ -9,8 +9,7 @@ The table has the tokens a second with all means divided by those without the on
 | --- | --- | --- | --- |
 | `blas` | a fast BLAS in place of MLX's reference one, loaded before `mlx.core` (`blas.py`, `symbols.py`) | | |
 | `vectors` | one row is multiplied by OpenBLAS's `cblas_sgemv` (`vector_products.py`) | | |
-| `columns` | a few rows are multiplied as columns (`matrices.py`) | | |
-| `column-major` | large matrices change to column-major order while a text is written (`matrices.py`) | | |
+| `columns` | a few rows are multiplied as columns (`columns.py`) | | |
 | `numpy` | softmax and activations of a prompt by numpy, an expert's rows in one product (`arithmetic.py`) | | |
 | `few-operations` | norms, rotations and the attention of one token in few operations (`few_operations.py`) | | |
 | `floats` | packed matrices are kept as floats, too, or unpacked for many rows (`floats.py`) | | |

@@ -61,61 +61,24 @@ def rotation(frequencies: Callable[[], Sequence[float]]) -> Function | None:
     return Rotation(frequencies())
 
 
-class Matrix:
-    """A matrix (O, I) by which a step multiplies vectors."""
+def product(matrix: mx.array, bias: mx.array | None = None) -> Function:
+    """x and perhaps a residual -> x Wᵀ + b, or plus the residual in the place of b: (B, I), (B, O) -> (B, O).
 
-    def __init__(self, array: mx.array, by_columns: Callable[..., mx.array | None] | None) -> None:
-        """`by_columns` multiplies (array, x, bias, residual) in another way, or returns None."""
-        self.move(array)
-        self._by_columns = by_columns
+    `matrix` is W (O, I), `bias` b (O,).
+    """
+    transposed = matrix.T
+    mx.eval(transposed)  # once, and by this thread: a step has no transposition of its own
 
-    def move(self, array: mx.array) -> None:
-        """Use this array, of the same numbers in another order, from now on."""
-        self.array, self.transposed, self._by_columns = array, array.T, None
-        mx.eval(self.transposed)  # once, and by this thread: a step has no transposition of its own
-
-    def multiply(
-        self, x: mx.array, bias: mx.array | None = None, residual: mx.array | None = None
-    ) -> mx.array:  # (B, I), (O,), (B, O) -> (B, O)
-        """x Wᵀ + b, or plus a residual in the place of b."""
-        if self._by_columns and (y := self._by_columns(self.array, x, bias, residual)) is not None:
-            return y
+    def multiply(x: mx.array, residual: mx.array | None = None) -> mx.array:
         added = bias if residual is None else residual
-        return x @ self.transposed if added is None else mx.addmm(added, x, self.transposed)
+        return x @ transposed if added is None else mx.addmm(added, x, transposed)
 
+    if not cpu_uses("columns"):
+        return multiply
+    from zoo.cpu.columns import multiply_columns
 
-class Matrices:
-    """The matrices of a step. A device may multiply by them, or lay them out, in a way of its own."""
+    def multiply_either(x: mx.array, residual: mx.array | None = None) -> mx.array:
+        y = multiply_columns(matrix, x, bias, residual)
+        return multiply(x, residual) if y is None else y
 
-    def __init__(self) -> None:
-        self._by_columns: Callable[..., mx.array | None] | None = None
-        self._reordering = None
-        if cpu_uses("columns"):
-            from zoo.cpu.matrices import multiply_columns
-
-            self._by_columns = multiply_columns
-        if cpu_uses("column-major"):
-            from zoo.cpu.matrices import Reordering
-
-            self._reordering = Reordering()
-
-    def add(self, array: mx.array, replace: Callable[[mx.array], None] | None = None) -> Matrix:
-        """A matrix of the step. `replace` puts a copy of it with another layout in its place; None where it has to stay."""
-        matrix = Matrix(array, self._by_columns)
-        if replace is not None and self._reordering is not None:
-            self._reordering.add(matrix, replace)
-        return matrix
-
-    def advance(self, rows: int) -> None:
-        """Called with each token of so many rows: work that is done a little at a time."""
-        if self._reordering is not None:
-            self._reordering.advance(rows)
-
-
-def joins_matrix(shape: Sequence[int], dtype: mx.Dtype) -> bool:
-    """Whether a matrix (O, I) is multiplied faster joined with others of the same inputs."""
-    if not cpu_uses("column-major"):
-        return True
-    from zoo.cpu.matrices import prefers_column_major
-
-    return not prefers_column_major(shape, dtype)
+    return multiply_either
