@@ -192,6 +192,7 @@ def test_a_warning_is_printed_once_whatever_a_library_does_to_the_filters(site, 
 
 INTERRUPTED_IMPORT = """
 import enum, os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
 from zoo.cli.signals import listen
 listen()
 call = enum.EnumType.__call__

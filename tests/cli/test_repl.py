@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -153,12 +154,8 @@ def test_three_quotes_begin_and_end_a_question_of_several_lines(repl, capsys, mo
 def test_a_notice_stands_above_a_progress_bar(repl, capsys, monkeypatch):
     lines = []
 
-    class Bar:
-        def say(self, line):
-            lines.append(line)
-            return True
-
-    monkeypatch.setattr(progress, "_open", [Bar()])
+    bar = SimpleNamespace(console=SimpleNamespace(print=lambda line, **_: lines.append(line)))
+    monkeypatch.setattr(progress, "_shown", [bar])
     repl.dropped(DroppedTurns(1, 120, 60, 128))
     assert capsys.readouterr().err == ""
     assert lines == ["(the context of 128 tokens is full: the oldest turn is left out, 120 tokens become 60)"]

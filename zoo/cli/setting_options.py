@@ -46,7 +46,9 @@ class CommandSettings(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._given)
 
-    def with_defaults(self, loaded: Loaded, strategy: str | None, **others: Any) -> CommandSettings:
+    def with_defaults(
+        self, loaded: Loaded, strategy: str | None, others: Mapping[str, Any]
+    ) -> CommandSettings:
         """The settings, the user's defaults that the model's strategy takes, and what `others` of the options say."""
         taken: Collection[str] = ()
         if self._defaults:

@@ -31,54 +31,35 @@ def render_chat(
     calls that it would leave out, for an error in it, for one that uses too much time or memory (`render_all`), and for more
     text than it may write.
     """
-    variables = {"add_generation_prompt": True, **(variables or {})}
-    prompt = variables.pop("add_generation_prompt")
-    (rendered,) = render_chats(
-        template, [(messages, prompt)], special_tokens=special_tokens, variables=variables
-    )
-    if not isinstance(rendered, str):
-        raise rendered
-    return rendered
-
-
-def render_chats(
-    template: str,
-    chats: Sequence[tuple[Sequence[Mapping[str, Any]], bool]],
-    *,
-    special_tokens: Mapping[str, str],
-    variables: Mapping[str, Any] | None = None,
-) -> list[str | TokenizerError]:
-    """What `render_chat` makes of several `chats`, each with its `add_generation_prompt`, mostly in one process.
-
-    The error of a chat stands in its place; what concerns the template is raised.
-    """
-    shared = {**special_tokens, "tools": None, "documents": None, **(variables or {})}
-    given = []
-    for messages, add_generation_prompt in chats:
-        check_size([messages, shared])
-        named = zip(messages, _names(messages), strict=True)
-        checked = [with_thinking(checked_message(message, name)) for message, name in named]
-        given.append({**shared, "add_generation_prompt": add_generation_prompt, "messages": checked})
-    texts = iter(_rendered(template, [values for values in given if _is_plain(values["messages"])]))
-    made: list[str | TokenizerError] = []
-    for values in given:
-        text = next(texts) if _is_plain(values["messages"]) else None
-        if isinstance(text, str) and _has_all(text, values["messages"]):
-            made.append(text)  # as nearly always: the forms need not be found
-        else:
-            made.append(_in_form(template, values, text))
-    return made
-
-
-def _rendered(template: str, renderings: Sequence[Mapping[str, Any]]) -> list[str | TokenizerError]:
-    """Render as `render_all` does, in several processes where one would exceed its time or memory."""
+    shared = {
+        **special_tokens,
+        "tools": None,
+        "documents": None,
+        "add_generation_prompt": True,
+        **(variables or {}),
+    }
+    check_size([messages, shared])
+    names = [f"chat template: message {number}" for number in range(1, len(messages) + 1)]
+    checked = [with_thinking(checked_message(*pair)) for pair in zip(messages, names, strict=True)]
+    rendered: str | TokenizerError | None = None
+    if _is_plain(checked):
+        (rendered,) = render_all(template, [{**shared, "messages": checked}])
+        if isinstance(rendered, str) and _has_all(rendered, checked):
+            return rendered  # as nearly always: the forms need not be found
     try:
-        return render_all(template, renderings) if renderings else []
+        forms = chat_forms(template, shared)
     except TokenizerError:
-        half = len(renderings) // 2
-        if not half:
-            raise
-    return [*_rendered(template, renderings[:half]), *_rendered(template, renderings[half:])]
+        if isinstance(rendered, str):
+            return rendered  # only the search for forms is beyond the limits
+        raise
+    adapted = forms.adapted(checked, names)
+    if rendered is None or adapted != checked:
+        (rendered,) = render_all(template, [{**shared, "messages": adapted}])
+    if isinstance(rendered, TokenizerError):
+        raise rendered
+    for role in forms.left_out(adapted, rendered):
+        warnings.warn(f"the chat template leaves out the text of the role {role}", stacklevel=2)
+    return rendered
 
 
 def _has_all(rendered: str, messages: Sequence[Message]) -> bool:
@@ -92,35 +73,8 @@ def _has_all(rendered: str, messages: Sequence[Message]) -> bool:
     return True
 
 
-def _names(messages: Sequence[Any]) -> list[str]:
-    return [f"chat template: message {number}" for number, _ in enumerate(messages, 1)]
-
-
 def _is_plain(messages: Sequence[Message]) -> bool:
     """Whether messages have but texts, as nearly all have."""
     return all(
         isinstance(message.get("content"), str) and not message.get("tool_calls") for message in messages
     )
-
-
-def _in_form(
-    template: str, variables: Mapping[str, Any], rendered: str | TokenizerError | None
-) -> str | TokenizerError:
-    """Messages in the form that the template writes; `rendered` is what it makes of them as they are, if anything."""
-    messages = variables["messages"]
-    try:
-        forms = chat_forms(template, {name: value for name, value in variables.items() if name != "messages"})
-    except TokenizerError as error:
-        return (
-            rendered if isinstance(rendered, str) else error
-        )  # only the search for forms is beyond the limits
-    try:
-        adapted = forms.adapted(messages, _names(messages))
-        if rendered is None or adapted != messages:
-            (rendered,) = render_all(template, [{**variables, "messages": adapted}])
-    except TokenizerError as error:
-        return error
-    if isinstance(rendered, str):
-        for role in forms.left_out(adapted, rendered):
-            warnings.warn(f"the chat template leaves out the text of the role {role}", stacklevel=4)
-    return rendered

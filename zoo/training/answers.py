@@ -158,41 +158,29 @@ def _written(messages: Sequence[Message], tools: Sequence[Any], loaded: Loaded) 
     if not has_chat_template(loaded):
         raise ZooError(f"{_name(loaded)} has no chat template for messages: give prompts and completions")
     assert loaded.tokenizer is not None
-    indices = target_messages(messages)
-    texts = _rendered(
-        [chat for n in indices for chat in ((n, True), (n + 1, False))], messages, tools, loaded
-    )
     format = answer_format(loaded.tokenizer, loaded.registry)
-    for n, prompt, text in zip(indices, texts[::2], texts[1::2], strict=True):
+    for n in target_messages(messages):
+        prompt = _rendered(messages[:n], True, tools, loaded)
+        text = _rendered(messages[: n + 1], False, tools, loaded)
         if text.startswith(prompt):
             answer = text[len(prompt) :]
         else:
-            (before,) = _rendered([(n, False)], messages, tools, loaded)
+            before = _rendered(messages[:n], False, tools, loaded)
             answer = _after_header(prompt.removeprefix(before), text, messages[n], format)
         if not answer.strip():
             raise ZooError(f"the chat template writes nothing of message {n + 1} after the prompt for it")
         yield prompt, answer
 
 
-def _rendered(
-    chats: Iterable[tuple[int, bool]], messages: Sequence[Message], tools: Sequence[Any], loaded: Loaded
-) -> list[str]:
-    """The chat template's text of the first messages, so many each time, with or without the beginning of an answer."""
-    from zoo.tokenizer.chat import render_chats
+def _rendered(messages: Sequence[Message], prompt: bool, tools: Sequence[Any], loaded: Loaded) -> str:
+    """The chat template's text of the messages, with the beginning of an answer after them if `prompt`."""
+    from zoo.tokenizer.chat import render_chat
 
-    assert loaded.tokenizer is not None and loaded.tokenizer.chat_template is not None
-    rendered = render_chats(
-        loaded.tokenizer.chat_template,
-        [(messages[:count], prompt) for count, prompt in chats],
-        special_tokens=loaded.tokenizer.special_tokens,
-        variables={"tools": list(tools)} if tools else {},
-    )
-    texts: list[str] = []
-    for text in rendered:
-        if not isinstance(text, str):
-            raise text
-        texts.append(text)
-    return texts
+    tokenizer = loaded.tokenizer
+    assert tokenizer is not None and tokenizer.chat_template is not None
+    variables = {"add_generation_prompt": prompt} | ({"tools": list(tools)} if tools else {})
+    special_tokens = tokenizer.special_tokens
+    return render_chat(tokenizer.chat_template, messages, special_tokens=special_tokens, variables=variables)
 
 
 def _after_header(header: str, text: str, message: Message, format: AnswerFormat) -> str:
