@@ -56,7 +56,7 @@ class CommandSettings(Mapping[str, Any]):
             chosen = registry.strategy(architecture.task, [*self], name=strategy, architecture=architecture)
             taken = chosen.setting_names
         defaults = {name: value for name, value in self._defaults.items() if name in taken}
-        return CommandSettings(defaults | self._given | others)
+        return CommandSettings({**defaults, **self._given, **others})
 
 
 class SettingType(click.ParamType):
