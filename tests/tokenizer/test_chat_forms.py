@@ -139,7 +139,7 @@ def test_a_text_that_a_template_changes_is_not_left_out():
 
 
 def test_the_forms_are_looked_for_once_and_only_where_they_matter(monkeypatch):
-    chat_forms._found.cache_clear()
+    chat_forms._find_forms.cache_clear()
     processes = []
     for module in (chat, chat_forms):
         monkeypatch.setattr(

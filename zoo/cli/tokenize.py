@@ -62,34 +62,34 @@ def tokenize(
     from zoo.inspect.tokenization import tokenization, tokenizer_of
 
     names, text = _asked(words, path)
-    found = []
+    results = []
     with Progress("tokenizing") as report:
         for number, name in enumerate(names):
             report(number, len(names))
-            found.append(tokenization(name, tokenizer_of(name, revision), text, special_tokens))
+            results.append(tokenization(name, tokenizer_of(name, revision), text, special_tokens))
     if as_json:
         values = {
             "text_bytes": len(text.encode("utf-8")),
             "text_characters": len(text),
-            "tokenizers": [one.as_json() for one in found],
+            "tokenizers": [result.as_json() for result in results],
         }
         click.echo(json.dumps(values, ensure_ascii=False))
         return
     drawn = sys.stdout.isatty() and not as_table
     most = (300 if sys.stdout.isatty() else 0) if limit is None else limit
-    for one in found:
-        if len(found) > 1:
-            click.echo(one.source)
-        shown = one.pieces[: most or None]
+    for result in results:
+        if len(results) > 1:
+            click.echo(result.source)
+        shown = result.pieces[: most or None]
         if drawn:
             draw(shown)
         elif shown:
             click.echo(listed(shown))
-        if len(shown) < len(one.pieces):
-            click.echo(f"… {len(one.pieces) - len(shown):,} more pieces; --limit 0 shows all")
+        if len(shown) < len(result.pieces):
+            click.echo(f"… {len(result.pieces) - len(shown):,} more pieces; --limit 0 shows all")
         if shown:
             click.echo()
-    click.echo(counted(found))
+    click.echo(counted(results))
 
 
 def _asked(words: tuple[str, ...], path: Path | None) -> tuple[list[str], str]:
@@ -148,26 +148,26 @@ def _kind(piece: Piece) -> str:
     return kind or ("part of a character" if piece.partial else "")
 
 
-def counted(found: Sequence[Tokenization]) -> str:
+def counted(results: Sequence[Tokenization]) -> str:
     """How many pieces each tokenizer made of the text, side by side."""
-    text = found[0].text
+    text = results[0].text
     size = pluralize(len(text.encode("utf-8")), "byte"), pluralize(len(text), "character")
     rows = [
         [
-            one.source,
-            f"{one.own:,}",
-            f"{len(one.pieces) - one.own}",
-            _ratio(one.bytes_per_token),
-            _ratio(one.characters_per_token),
-            str(one.unknown),
-            f"{one.vocabulary:,}",
+            result.source,
+            f"{result.own:,}",
+            f"{len(result.pieces) - result.own}",
+            _ratio(result.bytes_per_token),
+            _ratio(result.characters_per_token),
+            str(result.unknown),
+            f"{result.vocabulary:,}",
         ]
-        for one in found
+        for result in results
     ]
     if len(rows) == 1:
         ((source, _, added, *ratios, unknown, vocabulary),) = rows
-        tokens = pluralize(found[0].own, "token") + f" and {added} added around the text" * (added != "0")
-        each = [f", {ratio} a token" if found[0].own else "" for ratio in ratios]
+        tokens = pluralize(results[0].own, "token") + f" and {added} added around the text" * (added != "0")
+        each = [f", {ratio} a token" if results[0].own else "" for ratio in ratios]
         sizes = size[0] + each[0], size[1] + each[1]
         return facts([source, tokens, *sizes, f"{unknown} unknown", f"vocabulary {vocabulary}"])
     head = ["tokenizer", "tokens", "added", "bytes a token", "characters a token", "unknown", "vocabulary"]

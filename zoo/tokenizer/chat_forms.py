@@ -64,12 +64,12 @@ class ChatForms(Frozen):
 
         TokenizerError, beginning with the message's name, where the template would leave out a call.
         """
-        made = [self._with_content(message) for message in messages]
-        for index, message in enumerate(made):
+        adapted = [self._with_content(message) for message in messages]
+        for index, message in enumerate(adapted):
             if message.get("tool_calls"):
-                answered = index + 1 < len(made) and made[index + 1]["role"] == "tool"
-                made[index] = self._with_calls(message, answered, names[index])
-        return made
+                answered = index + 1 < len(adapted) and adapted[index + 1]["role"] == "tool"
+                adapted[index] = self._with_calls(message, answered, names[index])
+        return adapted
 
     def _with_content(self, message: Message) -> Message:
         content, role = message.get("content"), _role(message)
@@ -115,9 +115,7 @@ class ChatForms(Frozen):
         """The roles of messages whose text is missing from `rendered` and which the template writes in no form."""
         written, missing = self.text | self.parts, set[str]()
         for message in messages:
-            role = _role(
-                message
-            )  # each is looked for until a text of it is missing: a long text is not read for every message
+            role = _role(message)  # one that misses a text is not looked for again: long texts take time
             if role not in written | missing and text_of(message).strip() not in rendered:
                 missing.add(role)
         return sorted(missing)
@@ -126,11 +124,11 @@ class ChatForms(Frozen):
 def chat_forms(template: str, variables: Mapping[str, Any]) -> ChatForms:
     """The forms that a template takes where it sees these variables. They are found once, and remembered."""
     tools = [TOOL] if variables.get("tools") else None
-    return _found(template, plain_json({**variables, "tools": tools, "documents": None}))
+    return _find_forms(template, plain_json({**variables, "tools": tools, "documents": None}))
 
 
 @lru_cache(maxsize=64)
-def _found(template: str, variables: str) -> ChatForms:
+def _find_forms(template: str, variables: str) -> ChatForms:
     probes = [*((None, messages) for messages in _role_probes()), *_call_probes()]
     known = json.loads(variables)
     outputs = render_all(template, [{**known, "messages": messages} for _, messages in probes])

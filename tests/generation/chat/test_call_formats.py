@@ -98,7 +98,7 @@ def cut_answers(draw):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* of tools in the answer")
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(cut_answers())
 @example(("qwen-3", "a <think>b", ["a ", "<think>b"]))
 @example(("gpt-oss", "a<|channel|>final<|message|>b", ["a", "<|channel|>final<|message|>b"]))

@@ -183,8 +183,6 @@ def _undo(repl: Repl, _: str) -> None:
 
 
 def _retry(repl: Repl, _: str) -> None:
-    if not repl.session.conversation.turns:
-        raise PromptError("there is no question to answer again")
     repl.answer(None)
 
 

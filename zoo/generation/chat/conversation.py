@@ -1,8 +1,4 @@
-"""`Conversation`: the messages of a chat, in turns, and their file. `chat` answers messages.
-
-`chat` renders messages by the checkpoint's chat template and yields the answer as it is generated.
-`next_turn_checkpoints` finds where this prompt and the next turn's diverge, to snapshot caches there.
-"""
+"""`Conversation`: the messages of a chat, in turns, and their file. `chat` answers messages."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from copy import deepcopy
 from dataclasses import field, replace
 from pathlib import Path
@@ -81,11 +78,11 @@ class Conversation:
 
     def without(self, dropped: int) -> list[Message]:
         """The messages but those of the oldest `dropped` turns."""
-        starts = self._starts()
-        head = self.messages[:1] if self.system is not None else []
         if not dropped:
             return list(self.messages)
-        return [*head, *(self.messages[starts[dropped] :] if dropped < len(starts) else [])]
+        system = self.messages[:1] if self.system is not None else []
+        starts = [*self._starts(), len(self.messages)]
+        return [*system, *self.messages[starts[min(dropped, self.turns)] :]]
 
     def add_question(self, text: str) -> None:
         """Add a question. PromptError for an empty one."""
@@ -104,21 +101,17 @@ class Conversation:
 
     def undo(self) -> str:
         """Remove the last turn and return its question. PromptError when there is none."""
-        starts = self._starts()
-        if not starts:
-            raise PromptError("there is no question to take back")
-        question = text_of(self.messages[starts[-1]])
-        del self.messages[starts[-1] :]
+        start = self._last_question("take back")
+        question = text_of(self.messages[start])
+        del self.messages[start:]
         self.dropped = min(self.dropped, max(self.turns - 1, 0))
         return question
 
     def remove_answer(self) -> list[Message]:
         """Remove the answer to the last question, so that it can be answered again, and return it. PromptError without a question."""
-        starts = self._starts()
-        if not starts:
-            raise PromptError("there is no question to answer again")
-        answer = self.messages[starts[-1] + 1 :]
-        del self.messages[starts[-1] + 1 :]
+        start = self._last_question("answer again") + 1
+        answer = self.messages[start:]
+        del self.messages[start:]
         return answer
 
     def save(self, path: Path, settings: Mapping[str, Any] | None = None) -> None:
@@ -133,6 +126,13 @@ class Conversation:
             raise PromptError(str(error)) from error
         except (TypeError, ValueError) as error:
             raise PromptError(f"{path}: cannot be written ({error})") from error
+
+    def _last_question(self, purpose: str) -> int:
+        """The index of the last question; PromptError, saying for what it is needed, without one."""
+        starts = self._starts()
+        if not starts:
+            raise PromptError(f"there is no question to {purpose}")
+        return starts[-1]
 
     def _starts(self) -> list[int]:
         """The index of each question."""
@@ -257,7 +257,7 @@ class ChatPrompt(Frozen):
         """
         parser = deepcopy(self.parser)
 
-        def parsed(step: Step) -> Step:
+        def parse(step: Step) -> Step:
             if parser is None:
                 return step
             part = parser.add(step.text)
@@ -268,17 +268,12 @@ class ChatPrompt(Frozen):
                 step, text=part.text, thinking=part.thinking, tool_calls=part.calls, candidate=candidate
             )
 
-        return parsed
+        return parse
 
     def parsed(self, steps: Iterator[Step]) -> Iterator[Step]:
         """The steps that `loaded` generates after `ids`, their text parsed as `step_parser` does."""
-        parsed = self.step_parser()
-        try:
-            for step in steps:
-                yield parsed(step)
-        finally:
-            if isinstance(steps, Generator):  # closing this iterator closes that one
-                steps.close()
+        with closing(steps) if isinstance(steps, Generator) else nullcontext():  # with this iterator
+            yield from map(self.step_parser(), steps)
 
 
 def _parsed_candidate(candidate: Mapping[str, Any], parser: Parser | None) -> Mapping[str, Any]:

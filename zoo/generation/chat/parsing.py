@@ -78,9 +78,9 @@ class Parser:
         Without a tag: the text that cannot be the beginning of one, or all of it if `last`, and None.
         """
         tags = tuple(tags)
-        found = [(start, -len(tag), tag) for tag in tags if (start := self.pending.find(tag)) >= 0]
-        if found:
-            start, _, tag = min(found)
+        places = [(start, -len(tag), tag) for tag in tags if (start := self.pending.find(tag)) >= 0]
+        if places:
+            start, _, tag = min(places)
             before, self.pending = self.pending[:start], self.pending[start + len(tag) :]
             return before, tag
         end = len(self.pending) - (0 if last else partial_match(self.pending, tags))

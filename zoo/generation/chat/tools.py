@@ -82,20 +82,20 @@ def declarations(tools: Iterable[Tool]) -> list[dict[str, Any]]:
     """
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
         raise PromptError(f"`tools` must be a list of declarations or functions, got {tools!r:.60}")
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     for number, tool in enumerate(tools, 1):
-        made = declaration(tool) if not isinstance(tool, Mapping) and callable(tool) else tool
-        is_declaration = isinstance(made, Mapping) and made.get("type") == "function"
-        function = made.get("function") if is_declaration else None
+        declared = declaration(tool) if not isinstance(tool, Mapping) and callable(tool) else tool
+        is_declaration = isinstance(declared, Mapping) and declared.get("type") == "function"
+        function = declared.get("function") if is_declaration else None
         name = function.get("name") if isinstance(function, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(name, str):
             raise PromptError(f"`tools`: tool {number} must be a function or {FORM}, got {tool!r:.60}")
         if not isinstance(function.get("parameters", {}), Mapping):
             raise PromptError(f"`tools`: {name}: parameters must be a JSON schema (an object)")
-        if name in found:
+        if name in by_name:
             raise PromptError(f"`tools`: two tools are called {name}")
-        found[name] = dict(made)
-    return list(found.values())
+        by_name[name] = dict(declared)
+    return list(by_name.values())
 
 
 def names_of(declared: Sequence[Mapping[str, Any]]) -> frozenset[str]:

@@ -24,20 +24,20 @@ def json_values(body: str) -> list[Any] | None:
 
     One value may be a Python literal.
     """
-    found: list[Any] = []
+    written: list[Any] = []
     rest = body.lstrip()
     try:
         while rest:
             value, end = JSON.raw_decode(rest)
-            found.append(value)
+            written.append(value)
             rest = rest[end:].lstrip(SEPARATORS)
     except (ValueError, RecursionError):
         try:
-            found = [read_literal(body)]
+            written = [read_literal(body)]
         except ValueError:
             return None
-    values = [item for value in found for item in (value if isinstance(value, list) else [value])]
-    return values if found else None
+    values = [item for value in written for item in (value if isinstance(value, list) else [value])]
+    return values if written else None
 
 
 def in_json_string(body: str) -> bool:
