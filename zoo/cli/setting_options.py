@@ -46,14 +46,14 @@ class CommandSettings(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._given)
 
-    def with_defaults(
-        self, loaded: Loaded, strategy: str | None, others: Mapping[str, Any]
-    ) -> CommandSettings:
+    def with_defaults(self, loaded: Loaded, others: Mapping[str, Any]) -> CommandSettings:
         """The settings, the user's defaults that the model's strategy takes, and what `others` of the options say."""
         taken: Collection[str] = ()
         if self._defaults:
             registry, architecture = loaded.registry, loaded.architecture
-            chosen = registry.strategy(architecture.task, [*self], name=strategy, architecture=architecture)
+            chosen = registry.strategy(
+                architecture.task, [*self], name=others.get("strategy"), architecture=architecture
+            )
             taken = chosen.setting_names
         defaults = {name: value for name, value in self._defaults.items() if name in taken}
         return CommandSettings({**defaults, **self._given, **others})

@@ -158,7 +158,7 @@ class ModelOptions(Frozen):
             others["samplers"] = _samplers_of(loaded.registry, self.samplers)
         if self.prompt_cache is not None:
             others["prompt_cache"] = _opened_cache(self.prompt_cache, loaded)
-        return given.with_defaults(loaded, self.strategy, others)
+        return given.with_defaults(loaded, others)
 
 
 def model_options(*options: Callable[..., Any]) -> Callable[..., Any]:
