@@ -24,6 +24,7 @@ from zoo.recipe.pipeline import WAYS
 if TYPE_CHECKING:
     from zoo.checkpoint.weight_map import Pair, RuleEntry
     from zoo.describe import Cluster, Described, Sheet
+    from zoo.describe.diagram import Diagram
     from zoo.host.registry import Registry
     from zoo.recipe import Model
 
@@ -261,7 +262,7 @@ def _paths(recipe: Model) -> dict[str, list[tuple[int, ...]]]:
     return found
 
 
-def diagrams_of(found: Sequence[Any], registry: Any) -> Any:
+def diagrams_of(found: Sequence[Described], registry: Registry) -> tuple[Diagram, ...]:
     """The diagrams of some described models, what differs marked."""
     from zoo.describe.diagram import diagram_of, marked
 
@@ -282,7 +283,7 @@ def presets_meant(names: Sequence[str], found: Sequence[Described]) -> str:
     return "".join(lines)
 
 
-def print_diagrams(diagrams: Sequence[Any], before: str = "") -> None:
+def print_diagrams(diagrams: Sequence[Diagram], before: str = "") -> None:
     """Print diagrams side by side where they fit; in colours on a terminal, unless NO_COLOR or TERM=dumb is set."""
     from zoo.describe.diagram.terminal import to_spans
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from html import escape
 from pathlib import Path
@@ -64,7 +64,7 @@ class SourceCode(Frozen):
 
 
 @cache
-def source_of(target: Any) -> SourceCode | None:
+def source_of(target: Callable[..., Any]) -> SourceCode | None:
     """The source of a class or function; None where there is no file of it."""
     try:
         file = inspect.getsourcefile(target)
@@ -75,17 +75,17 @@ def source_of(target: Any) -> SourceCode | None:
     return SourceCode(_name(target), _place(Path(file or ""), target), first, "".join(lines), bases)
 
 
-def bases_of(target: Any) -> list[type]:
+def bases_of(target: Callable[..., Any]) -> list[type]:
     """The classes that a class inherits from, nearest first, without those of Python, of MLX and of every recipe."""
     bases = [base for base in getattr(target, "__mro__", ())[1:] if base not in (Spec, Frozen)]
     return [base for base in bases if base.__module__.partition(".")[0] not in ("builtins", "mlx")]
 
 
-def _name(target: Any) -> str:
+def _name(target: Callable[..., Any]) -> str:
     return f"{target.__module__}:{target.__qualname__}"
 
 
-def _place(file: Path, target: Any) -> str:
+def _place(file: Path, target: Callable[..., Any]) -> str:
     """The path of a file from the repository, or from the folder that holds its package."""
     file = file.resolve()
     if file.is_relative_to(ROOT):
@@ -118,14 +118,14 @@ def block_parts(recipe: Spec) -> dict[str, tuple[str, ...]]:
     return {block: tuple(parts) for block, parts in found.items() if parts}
 
 
-def recipe_code(function: Any) -> list[Any]:
+def recipe_code(function: Callable[..., Any]) -> list[Callable[..., Any]]:
     """The function that makes a recipe, and the functions and classes of plugins that it uses, each before what it uses.
 
     The vocabulary that all plugins share, the zoo's own, is left out.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Callable[..., Any]] = {}
 
-    def follow(target: Any) -> None:
+    def follow(target: Callable[..., Any]) -> None:
         while isinstance(target, partial):
             target = target.func
         if not isinstance(target, FunctionType | type):

@@ -32,6 +32,7 @@ from zoo.generation.loop.prompt import mask_id
 from zoo.host.registry import Registry, default_registry
 from zoo.inspect.timing import alternating, answer, run_in_subprocess, timed_tokens
 from zoo.loading import Loaded, evaluate_weights, load, memory_shortage
+from zoo.recipe import Model
 
 PROMPT_TOKENS, NEW_TOKENS = 128, 32  # where every model has the context
 WARM = 4  # tokens of each kind that are run before the clock
@@ -100,7 +101,7 @@ class SourceModel:
 
     name: str
     architecture: Architecture | None = None
-    recipe: Any = None
+    recipe: Model | None = None
 
 
 def measure(
@@ -196,8 +197,7 @@ def _context(model: SourceModel, registry: Registry) -> int | None:
         return model.recipe.context
     found = find(model.name, registry)  # a hub id's weights are fetched here, where their bar is seen
     checkpoint = open_checkpoint(found.path, registry, found.architecture)
-    recipe: Any = checkpoint.architecture.recipe_of(checkpoint.config_of())
-    return recipe.context
+    return checkpoint.architecture.recipe_of(checkpoint.config_of()).context
 
 
 def _lengths(context: int | None, prompt: int | None, new: int | None) -> tuple[int, int]:

@@ -30,7 +30,7 @@ ROLES = {"mixer": "attention", "layer": "layer", "model": "model"}
 class Scene(Frozen):
     """What the parts of a stack share: the causality, and a position bias that all layers use."""
 
-    registry: Any
+    registry: Registry
     causality: str = "causal"
     relative: Spec | None = None
 
@@ -62,7 +62,7 @@ class DrawnSpec(Frozen):
     def box(self, title: str, *notes: str | Note, role: str = "", rows: Iterable[Any] = ()) -> Box:
         """A box of this spec. `rows` are those of its parts, bottom to top: each a title, or a (title, field)."""
 
-        def cell(part: Any) -> Cell:
+        def cell(part: str | tuple[str, str]) -> Cell:
             title, field = (part, "") if isinstance(part, str) else part
             return Cell(title, self.below(field) if field else self.path)
 

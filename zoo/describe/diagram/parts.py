@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zoo.describe.diagram.draw import DrawnSpec, activation, counted, draw, note, number, spaced, which
-from zoo.describe.diagram.model import Box, Frame, LayerStack, Note, Residual, boxes
+from zoo.describe.diagram.model import Box, Frame, LayerStack, Note, Residual, boxes, without_notes
 from zoo.describe.facts.fact import factor
 from zoo.describe.facts.structure import scaling_text
 from zoo.describe.language import joined, message
@@ -310,7 +310,7 @@ def frames(subject: DrawnSpec, layers: Sequence[Any]) -> list[Frame]:
         kinds.setdefault(drawn[id(spec)], []).append(index)
     shapes: dict[tuple[Any, ...], dict[tuple[Any, ...], list[int]]] = {}
     for items, indices in kinds.items():
-        shapes.setdefault(_bare(items), {})[items] = indices
+        shapes.setdefault(without_notes(items), {})[items] = indices
     found = []
     for variants in list(shapes.values())[:MOST_KINDS]:
         indices = sorted(index for group in variants.values() for index in group)
@@ -322,16 +322,6 @@ def frames(subject: DrawnSpec, layers: Sequence[Any]) -> list[Frame]:
         box = Box("layer", "Layers of other kinds", f"{path}.*", (Note(message("{n} kinds", n=len(rest))),))
         found.append(Frame((box,), count, f"{path}.*", "the others"))
     return found
-
-
-def _bare(items: Sequence[Any]) -> tuple[Any, ...]:
-    """Items without their notes. Layers with equal ones are built alike."""
-    return tuple(
-        dataclasses.replace(item, notes=())
-        if isinstance(item, Box)
-        else dataclasses.replace(item, items=_bare(item.items))
-        for item in items
-    )
 
 
 def _merged(variants: dict[tuple[Any, ...], list[int]], total: int) -> tuple[Any, ...]:

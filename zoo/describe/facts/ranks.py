@@ -37,8 +37,13 @@ from zoo.recipe.pipeline import Elsewhere, division_of
 from zoo.recipe.policy import CachePolicy
 
 CHUNK = 2048  # tokens of a prompt that a GPU reads in one pass
-MEMORY, ARITHMETIC, LATENCY, BANDWIDTH = "memory bandwidth", "arithmetic", "link latency", "link bandwidth"
-OVERHEAD = "overhead"
+BOUNDS = {  # the words for what the time of a pass is spent on, by the field of `Seconds`
+    "memory": "memory bandwidth",
+    "arithmetic": "arithmetic",
+    "latency": "link latency",
+    "bandwidth": "link bandwidth",
+    "overhead": "overhead",
+}
 
 
 @frozen()
@@ -96,18 +101,12 @@ class Seconds(Frozen):
     @property
     def total(self) -> float:
         """The seconds of the whole pass."""
-        return sum(self.by_bound.values())
+        return sum(vars(self).values())
 
     @property
     def by_bound(self) -> dict[str, float]:
         """The seconds by their causes, in words."""
-        return {
-            MEMORY: self.memory,
-            ARITHMETIC: self.arithmetic,
-            LATENCY: self.latency,
-            BANDWIDTH: self.bandwidth,
-            OVERHEAD: self.overhead,
-        }
+        return {words: getattr(self, name) for name, words in BOUNDS.items()}
 
     @property
     def bound(self) -> str:
@@ -115,14 +114,14 @@ class Seconds(Frozen):
         return max(self.by_bound, key=self.by_bound.__getitem__)
 
     def __add__(self, other: Seconds) -> Seconds:
-        return Seconds(*(a + b for a, b in zip(self.by_bound.values(), other.by_bound.values(), strict=True)))
+        return Seconds(*(getattr(self, name) + getattr(other, name) for name in BOUNDS))
 
 
 @frozen()
 class Held(Frozen):
     """What a rank has: the recipe of its part, and the bytes of its weights and of its cache."""
 
-    recipe: Any
+    recipe: Model
     weights: int
     cache: int
 
@@ -143,7 +142,7 @@ class Ranked(Frozen):
     width: int
 
     @property
-    def recipes(self) -> tuple[Any, ...]:
+    def recipes(self) -> tuple[Model, ...]:
         """The recipe of each rank."""
         return tuple(one.recipe for one in self.held)
 
@@ -231,7 +230,7 @@ def ranked(
         for rank in range(cluster.ranks)
     )
 
-    def held(recipe: Any) -> Held:
+    def held(recipe: Model) -> Held:
         weights = weights_of(recipe, quantizes)
         assert weights is not None  # only of another library's model
         if policy is None or policy.plain:

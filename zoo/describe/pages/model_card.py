@@ -205,7 +205,8 @@ def code_table(found: Iterable[Described], registry: Registry) -> dict[str, dict
     """The code that some models' cards name, and that of the classes which it inherits from: file, line, HTML, bases."""
     table: dict[str, dict[str, Any]] = {}
     for one in found:
-        for target in (*recipe_code(one.architecture.recipe), *block_classes(one.recipe, registry).values()):
+        classes: list[Callable[..., Any]] = list(block_classes(one.recipe, registry).values())
+        for target in recipe_code(one.architecture.recipe) + classes:
             for source in filter(None, map(source_of, (target, *bases_of(target)))):
                 if source.name not in table:
                     about = {"file": source.file, "line": source.line, "html": source.html}
