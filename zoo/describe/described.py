@@ -134,21 +134,21 @@ def describe(source: str, registry: Registry, revision: str | None = None) -> De
     return Described(checkpoint.architecture, origin, recipe, config=checkpoint.config, path=checkpoint.path)
 
 
-def base_of(found: Described, registry: Registry) -> tuple[str, Model] | None:
+def base_of(model: Described, registry: Registry) -> tuple[str, Model] | None:
     """The name and recipe of the architecture that this one is a variant of, with the same numbers.
 
     The base's own numbers where it cannot read this one's config. None where there is no base; warns where no plugin has
     it.
     """
-    base = found.architecture.base
+    base = model.architecture.base
     if base is None:
         return None
     if base not in registry:
-        warn(f"{found.architecture.name}: its base {base!r} is unknown{registry.suggestion(base)}")
+        warn(f"{model.architecture.name}: its base {base!r} is unknown{registry.suggestion(base)}")
         return None
-    if found.config:
+    if model.config:
         with suppress(ZooError):
-            return base, registry.architecture(base).recipe_of(Config(found.config))
+            return base, registry.architecture(base).recipe_of(Config(model.config))
     with suppress(ZooError):
         return base, _of_preset(base, registry).recipe
     return None
@@ -159,20 +159,20 @@ def command_of(task: str) -> str:
     return "embed" if task == "encode" else "run"
 
 
-def how_to_run(found: Described) -> list[tuple[str, str]]:
+def how_to_run(model: Described) -> list[tuple[str, str]]:
     """The command lines that run a described model, each with a remark or ""; [] for none. TEXT stands for a person's text.
 
     A folder or an installed checkpoint is named itself, a published one by its hub id, and beside that the installed
     checkpoint of its architecture. Where none can be run, `zoo train` is the line for an architecture that has the numbers
     of a small one.
     """
-    preset, architecture = found.preset, found.architecture
+    preset, architecture = model.preset, model.architecture
     # An encoder without a head makes vectors. A plugin's own task or model has no task in its recipe.
-    known = architecture.task in TASKS and isinstance(found.recipe, Model)
-    own = found.recipe.task if known else architecture.task
+    known = architecture.task in TASKS and isinstance(model.recipe, Model)
+    own = model.recipe.task if known else architecture.task
     command, installed = command_of(own), architecture.preset()
-    if found.path is not None or (preset is not None and preset.embedded):
-        return [(f"zoo {command} {found.origin} TEXT", "")]
+    if model.path is not None or (preset is not None and preset.embedded):
+        return [(f"zoo {command} {model.origin} TEXT", "")]
     lines = []
     if preset is not None and preset.hub:
         lines.append((f"zoo {command} {next(iter(preset.aliases), preset.hub)} TEXT", ""))

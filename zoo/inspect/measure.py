@@ -149,15 +149,15 @@ def measure(
         return values
 
     report(done, total)
-    found = {name: _medians(name, rows) for name, rows in alternating(names, runs, run).items()}
-    return [found[name] for name in sources]
+    measured = {name: _medians(name, rows) for name, rows in alternating(names, runs, run).items()}
+    return [measured[name] for name in sources]
 
 
 def source_model(source: str, registry: Registry) -> SourceModel:
     """The model that is run for a source; SourceError where there is none."""
     if source.endswith(".json") and not Path(source).is_dir():
-        found = describe(source, registry)
-        return SourceModel(source, found.architecture, found.recipe)
+        described = describe(source, registry)
+        return SourceModel(source, described.architecture, described.recipe)
     if not is_architecture(source, registry):
         return SourceModel(source)
     architecture, wanted = named_preset(source, registry)
@@ -195,8 +195,8 @@ def _context(model: SourceModel, registry: Registry) -> int | None:
     """The most tokens that the model is made for, None where its recipe names no end."""
     if model.recipe is not None:
         return model.recipe.context
-    found = find(model.name, registry)  # a hub id's weights are fetched here, where their bar is seen
-    checkpoint = open_checkpoint(found.path, registry, found.architecture)
+    source = find(model.name, registry)  # a hub id's weights are fetched here, where their bar is seen
+    checkpoint = open_checkpoint(source.path, registry, source.architecture)
     return checkpoint.architecture.recipe_of(checkpoint.config_of()).context
 
 
@@ -225,9 +225,9 @@ def _medians(source: str, rows: list[dict[str, Any]]) -> Measured:
     return Measured(**{"source": source, **rows[0], **figures, "runs": runs})
 
 
-def to_json(found: Sequence[Measured]) -> str:
+def to_json(measured: Sequence[Measured]) -> str:
     """The record of a measurement: figures, and versions and machine they are of."""
-    record = {"measured": [one.as_json() for one in found], "versions": runtime.versions()}
+    record = {"measured": [one.as_json() for one in measured], "versions": runtime.versions()}
     return json.dumps(record, ensure_ascii=False)
 
 
@@ -328,10 +328,10 @@ def _written(loaded: Loaded, ids: list[int], new: int, **config: int) -> tuple[f
 
 def _ids(loaded: Loaded, count: int, but: int | None = None) -> list[int]:
     """Random ids of the vocabulary, the same in every run."""
-    found: list[int] = mx.random.randint(
+    ids: list[int] = mx.random.randint(
         0, loaded.recipe.embedding.vocab, (count,), key=mx.random.key(0)
     ).tolist()
-    return [0 if id == but else id for id in found]
+    return [0 if id == but else id for id in ids]
 
 
 def _dtype(model: nn.Module) -> str:

@@ -34,12 +34,12 @@ class Element:
 
 def keyed(items: Sequence[Any]) -> list[tuple[str, Any]]:
     """All items in order, each with a key made of its frame, its role and, for a norm, its place."""
-    found: list[tuple[str, Any]] = []
+    pairs: list[tuple[str, Any]] = []
     counts: dict[str, int] = {}
     for key, item in _keyed(items, "", ""):
         counts[key] = counts.get(key, 0) + 1
-        found.append((key if counts[key] == 1 else f"{key}#{counts[key]}", item))
-    return found
+        pairs.append((key if counts[key] == 1 else f"{key}#{counts[key]}", item))
+    return pairs
 
 
 def _keyed(items: Sequence[Any], prefix: str, inside: str) -> Iterator[tuple[str, Any]]:
@@ -122,9 +122,9 @@ def align(columns: Sequence[Sequence[Element]], gap: float) -> float:
         return None
 
     for key in order:
-        found = [e for n, own in enumerate(aligned) if key in own and (e := place(n, key))]
-        highest = max(element.y for element in found)
-        for element in found:
+        level = [e for n, own in enumerate(aligned) if key in own and (e := place(n, key))]
+        highest = max(element.y for element in level)
+        for element in level:
             element.y = highest
         for number, own in enumerate(aligned):
             if key in own:
@@ -181,22 +181,22 @@ def _all(stack: LayerStack) -> list[tuple[str, Any]]:
 
 
 def _marked(items: Sequence[Any], keys: Iterator[tuple[str, Any]], others: Others) -> tuple[Any, ...]:
-    found: list[Any] = []
+    marked_items: list[Any] = []
     for item in items:
         key, _ = next(keys)
         theirs = [other.get(key) for other in others]
         if isinstance(item, Box):
-            found.append(_marked_box(item, key, others))
+            marked_items.append(_marked_box(item, key, others))
         elif isinstance(item, Residual):
             differs = any(not isinstance(other, Residual) for other in theirs)
-            found.append(Residual(_marked(item.items, keys, others), differs))
+            marked_items.append(Residual(_marked(item.items, keys, others), differs))
         else:
             frames = [(other.count, other.label) if isinstance(other, Frame) else None for other in theirs]
             differs = any(other != (item.count, item.label) for other in frames)
             within = others if any(frames) else _as_main(others, key)
             items = _marked(item.items, keys, within)
-            found.append(dataclasses.replace(item, items=items, differs=differs))
-    return tuple(found)
+            marked_items.append(dataclasses.replace(item, items=items, differs=differs))
+    return tuple(marked_items)
 
 
 def _as_main(others: Others, key: str) -> Others:

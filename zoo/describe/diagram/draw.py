@@ -66,9 +66,9 @@ class DrawnSpec(Frozen):
             title, field = (part, "") if isinstance(part, str) else part
             return Cell(title, self.below(field) if field else self.path)
 
-        found = tuple(tuple(cell(part) for part in (row if isinstance(row, list) else [row])) for row in rows)
+        cells = tuple(tuple(cell(part) for part in (row if isinstance(row, list) else [row])) for row in rows)
         role = role or ROLES.get(self.spec.kind, self.spec.kind)
-        return Box(role, title, self.path, tuple(map(as_note, notes)), found, block=self.spec.block())
+        return Box(role, title, self.path, tuple(map(as_note, notes)), cells, block=self.spec.block())
 
 
 def diagram_of(recipe: Model, name: str, registry: Registry, summary: str = "") -> Diagram:
@@ -86,11 +86,11 @@ def diagram_of(recipe: Model, name: str, registry: Registry, summary: str = "") 
             active = billions(recipe.active_parameters(recipe.dim))
             counts.append(message("{count} used by a token", count=active))
         summary = joined(", ", counts)
-    found = draw(DrawnSpec(recipe, "", recipe.dim, Scene(registry)))
-    if not all(isinstance(item, LayerStack) for item in found):
+    items = draw(DrawnSpec(recipe, "", recipe.dim, Scene(registry)))
+    if not all(isinstance(item, LayerStack) for item in items):
         start, end = Box("input", "Tokens"), Box("output", "Logits")
-        found = (LayerStack("decoder", "", found, start, end),)
-    return Diagram(name, summary, found)
+        items = (LayerStack("decoder", "", items, start, end),)
+    return Diagram(name, summary, items)
 
 
 def draw(subject: DrawnSpec) -> tuple[Any, ...]:
@@ -101,8 +101,8 @@ def draw(subject: DrawnSpec) -> tuple[Any, ...]:
     if drawing is None or (subject.spec.kind == "layer" and not own):
         return (generic(subject),)
     try:
-        found = drawing.load()(subject)
-        items = (found,) if isinstance(found, Box | Residual | Frame | LayerStack) else tuple(found)
+        drawn = drawing.load()(subject)
+        items = (drawn,) if isinstance(drawn, Box | Residual | Frame | LayerStack) else tuple(drawn)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise PluginError(f"the drawing of {subject.spec.block()}, {drawing.target}: {error!r}") from error
     for item in items:

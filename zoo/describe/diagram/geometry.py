@@ -105,12 +105,12 @@ def _rows(row: Sequence[Cell], room: float) -> list[list[tuple[Cell, float, floa
 
 def note_lines(box: Box) -> list[tuple[Note, str, bool]]:
     """The lines of a box's notes: each with its note, its text, and whether it begins the note."""
-    found = []
+    lines = []
     for note in box.notes:
         mark = MARK if note.differs else ""
         for number, line in enumerate(lines_within(mark + note.text, NOTES - 6, NOTE, bold=note.differs)):
-            found.append((note, line, not number))
-    return found
+            lines.append((note, line, not number))
+    return lines
 
 
 def lay_out(diagrams: Sequence[Diagram]) -> list[list[Column]]:

@@ -143,8 +143,8 @@ def diagram_in(diagram: Diagram, language: str) -> Diagram:
     Call `marked` first: a note without a key of its own keeps its English text as the key. ZooError for an unknown
     language.
     """
-    found: Diagram = _translated(diagram, language)
-    return dataclasses.replace(found, language=language)
+    translated: Diagram = _translated(diagram, language)
+    return dataclasses.replace(translated, language=language)
 
 
 def _translated(item: Any, language: str) -> Any:

@@ -311,17 +311,17 @@ def frames(subject: DrawnSpec, layers: Sequence[Any]) -> list[Frame]:
     shapes: dict[tuple[Any, ...], dict[tuple[Any, ...], list[int]]] = {}
     for items, indices in kinds.items():
         shapes.setdefault(without_notes(items), {})[items] = indices
-    found = []
+    stack_frames = []
     for variants in list(shapes.values())[:MOST_KINDS]:
         indices = sorted(index for group in variants.values() for index in group)
         label, block = which(indices, len(layers)), layers[indices[0]].block()
         items = _merged(variants, len(layers))
-        found.append(Frame(items, len(indices), f"{path}.*", label, block=block))
+        stack_frames.append(Frame(items, len(indices), f"{path}.*", label, block=block))
     if rest := list(shapes.values())[MOST_KINDS:]:
         count = sum(len(group) for variants in rest for group in variants.values())
         box = Box("layer", "Layers of other kinds", f"{path}.*", (Note(message("{n} kinds", n=len(rest))),))
-        found.append(Frame((box,), count, f"{path}.*", "the others"))
-    return found
+        stack_frames.append(Frame((box,), count, f"{path}.*", "the others"))
+    return stack_frames
 
 
 def _merged(variants: dict[tuple[Any, ...], list[int]], total: int) -> tuple[Any, ...]:

@@ -81,11 +81,11 @@ def to_svg(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> str:
 
 def to_svgs(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> list[str]:
     """A picture for each diagram, all of one scale and height, with items of one role at one height."""
-    margins, found = 2 * geometry.MARGIN, []
+    margins, pictures = 2 * geometry.MARGIN, []
     for number, (diagram, columns) in enumerate(zip(diagrams, lay_out(diagrams), strict=True)):
         width, height = geometry.stacks_width(diagram) + margins, columns[0].bottom + geometry.MARGIN
-        found.append(_document([diagram], width, height, list(_drawn(columns)), f"{ident}-{number}"))
-    return found
+        pictures.append(_document([diagram], width, height, list(_drawn(columns)), f"{ident}-{number}"))
+    return pictures
 
 
 def _document(

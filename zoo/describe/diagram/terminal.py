@@ -246,17 +246,16 @@ class _Pen:
 
     def _notes(self, box: Box) -> list[tuple[str, str]]:
         """The lines of the notes: one a note beside the box, else as many notes a line as fit."""
+        lines: list[tuple[str, str]] = []
         if self.beside:
             room = self.room - LEFT - self.box_width - 4
-            found: list[tuple[str, str]] = []
             for note in box.notes:
                 style = "differs" if note.differs else "quiet"
                 text = (MARK if note.differs else "") + note.text
                 whole = wrapped(text, room)
                 first, *more = whole if len(whole) == 1 else wrapped(text, room - 2)
-                found += [(style, first), *((style, f"  {line}") for line in more)]
-            return found
-        lines: list[tuple[str, str]] = []
+                lines += [(style, first), *((style, f"  {line}") for line in more)]
+            return lines
         for differs, style, mark in ((False, "quiet", ""), (True, "differs", MARK)):
             if texts := [mark + note.text for note in box.notes if note.differs == differs]:
                 lines += [(style, line) for line in _joined(texts, " · ", self.box_width - 4)]

@@ -90,10 +90,10 @@ class Sheet(Frozen):
 
     def __getitem__(self, name: str) -> Fact:
         """The fact of that name; ZooError, with those there are, for none."""
-        found = self.get(name)
-        if found is None:
+        fact = self.get(name)
+        if fact is None:
             raise ZooError(f"there is no fact {name!r}; there are {', '.join(f.name for f in self.facts)}")
-        return found
+        return fact
 
     def get(self, name: str) -> Fact | None:
         """The fact of that name, None for none."""
@@ -101,8 +101,8 @@ class Sheet(Frozen):
 
     def value(self, name: str) -> Any:
         """The value of the fact of that name, None where it is not known."""
-        found = self.get(name)
-        return None if found is None else found.value
+        fact = self.get(name)
+        return None if fact is None else fact.value
 
     def _repr_html_(self) -> str:
         """The facts as a table, as a notebook shows it."""
@@ -194,8 +194,8 @@ def runs_text(items: Iterable[str]) -> str:
     return message("{values}, in turn", values=_with_counts(counts.items()))
 
 
-def _with_counts(found: Iterable[tuple[str, int]]) -> Message:
-    named = ((message("none") if item == ABSENT else item, count) for item, count in found)
+def _with_counts(counts: Iterable[tuple[str, int]]) -> Message:
+    named = ((message("none") if item == ABSENT else item, count) for item, count in counts)
     return joined(", ", (message("{value} ×{n}", value=item, n=count) for item, count in named))
 
 
@@ -206,11 +206,11 @@ def fields_of(recipe: Model) -> tuple[Fact, ...]:
     has that spec's name.
     """
     roles = stacks(recipe)
-    found = [fact for role, stack in roles.items() for fact in _stack(role, stack)]
+    facts = [fact for role, stack in roles.items() for fact in _stack(role, stack)]
     if list(roles.values()) != [recipe]:
         rest = [(name, value) for name, value in recipe.shown_fields() if not _specs_of(value)]
-        found = [Fact(name, name, _scalar(value)) for name, value in rest] + found
-    return tuple(found)
+        facts = [Fact(name, name, _scalar(value)) for name, value in rest] + facts
+    return tuple(facts)
 
 
 def _specs_of(value: object) -> tuple[Spec, ...]:
@@ -305,9 +305,9 @@ def compare(sheets: Sequence[Sheet]) -> Comparison:
     >>> next(row.texts for row in rows if row.name == "norm")
     ('RMSNorm', 'LayerNorm')
     """
-    found = Comparison(aligned([sheet.facts for sheet in sheets]))
-    found.titles = tuple(sheet.title for sheet in sheets)
-    return found
+    comparison = Comparison(aligned([sheet.facts for sheet in sheets]))
+    comparison.titles = tuple(sheet.title for sheet in sheets)
+    return comparison
 
 
 def aligned(columns: Sequence[Iterable[Fact]]) -> list[FactRow]:
@@ -321,7 +321,7 @@ def aligned(columns: Sequence[Iterable[Fact]]) -> list[FactRow]:
         for fact in column:
             rows.setdefault(fact.key if fact.key in merged else fact.name, fact)
         keyed.append(rows)
-    found = []
+    fact_rows = []
     for name in _order(keyed):
         facts = [rows.get(name) for rows in keyed]
         first = next(fact for fact in facts if fact is not None)
@@ -331,8 +331,8 @@ def aligned(columns: Sequence[Iterable[Fact]]) -> list[FactRow]:
         values = tuple(None if fact is None else fact.value for fact in facts)
         texts = tuple(ABSENT if fact is None else fact.text for fact in facts)
         detail = all(fact.detail for fact in facts if fact is not None)
-        found.append(FactRow(name, label, values, texts, first.unit, detail))
-    return found
+        fact_rows.append(FactRow(name, label, values, texts, first.unit, detail))
+    return fact_rows
 
 
 def _merged(columns: Sequence[Sequence[Fact]]) -> set[str]:

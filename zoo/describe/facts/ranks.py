@@ -157,9 +157,9 @@ class Ranked(Frozen):
 
     def sent(self, reading: bool = False) -> tuple[float, ...]:
         """The bytes that each rank sends for a token that is written, or on average for one of a prompt of `context` tokens."""
-        tokens, found = self.context if reading else 1, self.transfers(reading)
+        tokens, transfers = self.context if reading else 1, self.transfers(reading)
         return tuple(
-            sum(each.sent(len(self.divisions), tokens) for each in found if each.sender in (None, rank))
+            sum(each.sent(len(self.divisions), tokens) for each in transfers if each.sender in (None, rank))
             / tokens
             for rank in range(len(self.divisions))
         )
@@ -245,30 +245,30 @@ def ranked(
     return Ranked(cluster, divisions, parts, counted, context, FLOATS.get(quantize, WHOLE))
 
 
-def rank_facts(found: Ranked, quantize: str) -> Iterator[Fact]:
+def rank_facts(model: Ranked, quantize: str) -> Iterator[Fact]:
     """The facts of a model on several ranks; values by rank are tuples."""
-    yield Fact("ranks.count", "ranks", len(found.divisions))
-    by_experts = found.cluster.parallel == "experts"
-    way = "pipeline" if found.staged else "experts" if by_experts else "tensor"
+    yield Fact("ranks.count", "ranks", len(model.divisions))
+    by_experts = model.cluster.parallel == "experts"
+    way = "pipeline" if model.staged else "experts" if by_experts else "tensor"
     yield Fact("ranks.parallel", "divided by", way)
-    if found.staged:
-        layers = tuple(sum(not isinstance(one, Elsewhere) for one in own.layers) for own in found.recipes)
+    if model.staged:
+        layers = tuple(sum(not isinstance(one, Elsewhere) for one in own.layers) for own in model.recipes)
         yield _by_rank("ranks.layers", "layers a rank", layers, "layers")
-    parameters = tuple(int(own.parameters(own.dim)) for own in found.recipes)
+    parameters = tuple(int(own.parameters(own.dim)) for own in model.recipes)
     yield _by_rank("ranks.parameters", "parameters a rank", parameters, "parameters", detail=True)
     label = message("weights a rank, {format}", format=format_label(quantize))
-    yield _by_rank("ranks.weights", label, tuple(one.weights for one in found.held), "bytes")
-    cache = tuple(one.cache for one in found.held)
+    yield _by_rank("ranks.weights", label, tuple(one.weights for one in model.held), "bytes")
+    cache = tuple(one.cache for one in model.held)
     if any(cache):
-        label = message("cache a rank at {n} tokens", n=f"{found.context:,}")
+        label = message("cache a rank at {n} tokens", n=f"{model.context:,}")
         yield _by_rank("ranks.cache", label, cache, "bytes")
-    writes = decode_flops(found.recipes[0], found.context) is not None
+    writes = decode_flops(model.recipes[0], model.context) is not None
     if writes:
-        sums = found.transfers()
+        sums = model.transfers()
         yield Fact("ranks.transfers", "transfers a token", len(sums), words=_kinds(sums))
-        yield _by_rank("ranks.sent.decode", "sent for a token written", _whole(found.sent()), "bytes")
-    yield _by_rank("ranks.sent.prefill", "sent for a token read", _whole(found.sent(True)), "bytes")
-    for name, seconds, tokens in (("decode", found.decode(), 1), ("prefill", found.prefill(), found.context)):
+        yield _by_rank("ranks.sent.decode", "sent for a token written", _whole(model.sent()), "bytes")
+    yield _by_rank("ranks.sent.prefill", "sent for a token read", _whole(model.sent(True)), "bytes")
+    for name, seconds, tokens in (("decode", model.decode(), 1), ("prefill", model.prefill(), model.context)):
         if seconds is not None:
             yield from _speed(name, seconds, tokens)
 
@@ -283,9 +283,9 @@ def _speed(name: str, seconds: Seconds, tokens: int) -> Iterator[Fact]:
         yield Fact(f"ranks.{name}.{bound.replace(' ', '_')}", label, spent / tokens, "s", detail=True)
 
 
-def _kinds(found: Sequence[Transfer]) -> str:
+def _kinds(sent: Sequence[Transfer]) -> str:
     """How many transfers there are of each kind: "65 sums, 1 gather"."""
-    counts = {kind: sum(each.kind == kind for each in found) for kind in (SUM, GATHER, SEND)}
+    counts = {kind: sum(each.kind == kind for each in sent) for kind in (SUM, GATHER, SEND)}
     words = (message(f"{{n}} {kind}{'s' * (n > 1)}", n=n) for kind, n in counts.items() if n)
     return joined(", ", words) or "0"
 

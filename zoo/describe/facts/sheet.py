@@ -83,7 +83,7 @@ def facts_of(
     tokens = context or min(CONTEXT, recipe.context or CONTEXT)
     chosen = format_of(quantize or WEIGHTS).name
     weights, kept = weights_of(recipe, quantizes), cache_sizes(recipe)
-    found = [
+    facts = [
         *_sums(recipe),
         *_model(recipe),
         *(fact for role, stack in stacks(recipe).items() for fact in stack_facts(role, stack)),
@@ -95,8 +95,8 @@ def facts_of(
         *more,
     ]
     if registry is not None:
-        found += plugin_facts(recipe, registry, {fact.name for fact in found})
-    return Sheet(title, tuple(found), recipe, numbers_of(recipe, kept, weights, tokens, chosen))
+        facts += plugin_facts(recipe, registry, {fact.name for fact in facts})
+    return Sheet(title, tuple(facts), recipe, numbers_of(recipe, kept, weights, tokens, chosen))
 
 
 def common_context(recipes: Iterable[Any]) -> int:
@@ -249,7 +249,7 @@ def _writes_bytes(tokenizer: Tokenizer) -> bool:
 
 def plugin_facts(recipe: Model, registry: Registry, taken: set[str]) -> list[Fact]:
     """The facts of the plugins' hooks `zoo_facts`. Warns of a hook that raises or gives no facts, and leaves it out."""
-    found: list[Fact] = []
+    facts: list[Fact] = []
     for source in registry.table(FactSource).listed().values():
         try:
             given = list(source.load()(recipe))
@@ -263,8 +263,8 @@ def plugin_facts(recipe: Model, registry: Registry, taken: set[str]) -> list[Fac
                 warn(f"facts {source.name}: there is a fact {fact.name!r} already")
             else:
                 taken.add(fact.name)
-                found.append(fact)
-    return found
+                facts.append(fact)
+    return facts
 
 
 # The label of each row that several facts share, and for each fact how its text stands in the row.
@@ -333,7 +333,7 @@ def short(sheet: Sheet) -> list[SheetLine]:
     by_name = {row.name: row for row in rows}
     context, quantize = sheet.numbers["context"], sheet.numbers["quantize"]
     words = {"context": f"{context:,}", "quantize": format_label(quantize)}
-    found: list[SheetLine] = []
+    lines: list[SheetLine] = []
     done = {name for name, text in UNDERSTOOD.items() if name in by_name and by_name[name].texts[0] == text}
     for row in rows:
         if row.name in done:
@@ -341,8 +341,8 @@ def short(sheet: Sheet) -> list[SheetLine]:
         label, members = _group(row.name, by_name, done)
         done |= members.keys()
         text = _joined(list(_texts(members, by_name, words))) if label else row.texts[0]
-        found.append(SheetLine(label or row.label, text, tuple(members) or (row.name,)))
-    return found
+        lines.append(SheetLine(label or row.label, text, tuple(members) or (row.name,)))
+    return lines
 
 
 def _group(name: str, rows: dict[str, FactRow], done: set[str]) -> tuple[str, dict[str, str]]:

@@ -54,7 +54,7 @@ ABOUT = {
 
 
 def compare_page(
-    found: Sequence[Described],
+    models: Sequence[Described],
     registry: Registry,
     *,
     context: int | None = None,
@@ -66,21 +66,21 @@ def compare_page(
     `context` and `quantize` are the settings that it begins with, `measured` the figures of each on this machine.
     ZooError for settings that cannot be.
     """
-    titles = [one.origin for one in found]
-    words = words_between(dict(zip(titles, found, strict=True)))["en"]
+    titles = [one.origin for one in models]
+    words = words_between(dict(zip(titles, models, strict=True)))["en"]
     shared = shared_words(words)
     given = [f"zooCompare.shared = {as_data(shared)};"]
-    for one, figures in zip(found, measured or [()] * len(found), strict=True):
+    for one, figures in zip(models, measured or [()] * len(models), strict=True):
         made = card(one, registry, pocket=pocket_facts(one.architecture), measured=figures)
         given.append(f"zooCompare.card({as_data(with_words(made, words[one.origin], shared))});")
-    given.append(f"zooCompare.code = {as_data(code_table(found, registry))};")
+    given.append(f"zooCompare.code = {as_data(code_table(models, registry))};")
     return filled(
         "compare.html",
         style=theme() + asset("page.css") + app_style(),
         script=asset("page.js") + "\n" + app_script(before=given),
         title=" and ".join(titles),
         titles=titles,
-        app=app_element(found, registry, context=context, quantize=quantize),
+        app=app_element(models, registry, context=context, quantize=quantize),
     )
 
 
@@ -120,9 +120,9 @@ def common(language: str, record: str = "") -> dict[str, Any]:
     }
 
 
-def choices(found: Iterable[Described], language: str = "en") -> list[dict[str, str]]:
+def choices(models: Iterable[Described], language: str = "en") -> list[dict[str, str]]:
     """The models that a person may choose among: names and summaries."""
-    return [{"name": one.origin, "about": in_language(one.architecture.summary, language)} for one in found]
+    return [{"name": one.origin, "about": in_language(one.architecture.summary, language)} for one in models]
 
 
 def about_record(record: Mapping[str, Any], language: str = "en") -> str:
@@ -139,7 +139,7 @@ def _words(language: str) -> Any:
 
 
 def app_element(
-    found: Sequence[Described],
+    models: Sequence[Described],
     registry: Registry,
     *,
     language: str = "en",
@@ -153,20 +153,20 @@ def app_element(
     that a person may choose among, `files`, where pages of code are, `level`, that of its headings.
     """
     say = partial(in_language, language=language)
-    tokens = context or common_context([one.recipe for one in found])
-    sheets = [one.sheet(registry, tokens, quantize) for one in found]
+    tokens = context or common_context([one.recipe for one in models])
+    sheets = [one.sheet(registry, tokens, quantize) for one in models]
     rows = [
         {"label": say(row.label), "texts": list(map(say, row.texts)), "differs": row.differs}
         for row in compared(sheets)
         if not (row.detail or row.empty or row.name.startswith(LEFT_OUT))
     ]
-    titles = [one.origin for one in found]
+    titles = [one.origin for one in models]
     words = [
         {
             "title": _words(language)["compared"].format(name=title, first=titles[0]),
-            "sentences": [say(text) for text in differences(found[0].recipe, one.recipe)],
+            "sentences": [say(text) for text in differences(models[0].recipe, one.recipe)],
         }
-        for title, one in zip(titles[1:], found[1:], strict=True)
+        for title, one in zip(titles[1:], models[1:], strict=True)
     ]
     data = {"names": titles, "context": context, "weights": quantize or WEIGHTS, "level": 2, **(more or {})}
     return filled("compare_app.html", data=as_data(data), titles=titles, rows=rows, words=words)

@@ -33,7 +33,7 @@ LEFT_OUT = ("fits", "cache.kind.")
 
 
 def card(
-    found: Described,
+    model: Described,
     registry: Registry,
     *,
     language: str = "en",
@@ -45,14 +45,14 @@ def card(
     `pocket` are the figures of its architecture's small checkpoint, `measured` those of a run on this machine.
     """
     say = partial(in_language, language=language)
-    architecture, recipe, preset = found.architecture, found.recipe, found.preset
+    architecture, recipe, preset = model.architecture, model.recipe, model.preset
     plugin = registry.plugin_of(architecture)
-    sheet = found.sheet(registry)
-    diagram = diagram_of(recipe, found.origin, registry)
-    base = base_of(found, registry)
+    sheet = model.sheet(registry)
+    diagram = diagram_of(recipe, model.origin, registry)
+    base = base_of(model, registry)
     words = differences(base[1], recipe, sizes=False) if base is not None else []
     return {
-        "name": found.origin,
+        "name": model.origin,
         "architecture": architecture.name,
         "summary": say(architecture.summary),
         "about": say(diagram.summary),
@@ -69,11 +69,11 @@ def card(
         "flops": flops_points(recipe),
         "stacks": drawn(diagram_in(diagram, language)),
         "recipe": recipe_lines(recipe, say),
-        "code": code_of(found, registry),
-        "weights": _weights(found, registry),
+        "code": code_of(model, registry),
+        "weights": _weights(model, registry),
         "pocket": [_fact(fact, say) for fact in pocket],
         "measured": [_fact(fact, say) for fact in measured],
-        "run": [[command, say(remark) if remark else ""] for command, remark in how_to_run(found)],
+        "run": [[command, say(remark) if remark else ""] for command, remark in how_to_run(model)],
     }
 
 
@@ -85,7 +85,7 @@ def _fact(fact: Fact, say: Say) -> list[Any]:
 
 
 def words_between(
-    found: Mapping[str, Described], languages: Sequence[str] = ("en",)
+    models: Mapping[str, Described], languages: Sequence[str] = ("en",)
 ) -> dict[str, dict[str, dict[str, list[tuple[str, bool]]]]]:
     """The differences of each model from each other: {language: {name: {the other: sentences}}}.
 
@@ -93,9 +93,11 @@ def words_between(
     """
     words = {
         name: {
-            before: differences(base.recipe, other.recipe) for before, base in found.items() if before != name
+            before: differences(base.recipe, other.recipe)
+            for before, base in models.items()
+            if before != name
         }
-        for name, other in found.items()
+        for name, other in models.items()
     }
     return {
         language: {
@@ -120,11 +122,11 @@ def shared_words(words: Mapping[str, Words], least: int = 4) -> dict[str, Any]:
     # In the order of the words, so that each process gives a sentence the same index.
     of_cards = (dict.fromkeys(one for row in told.values() for one in row) for told in words.values())
     held = Counter(sentence for sentences in of_cards for sentence in sentences)
-    found = [sentence for sentence, count in held.items() if count >= least]
+    frequent = [sentence for sentence, count in held.items() if count >= least]
     return {
         "names": list(words),
-        "sentences": [text for text, _ in found],
-        "sizes": [index for index, (_, of_sizes) in enumerate(found) if of_sizes],
+        "sentences": [text for text, _ in frequent],
+        "sizes": [index for index, (_, of_sizes) in enumerate(frequent) if of_sizes],
     }
 
 
@@ -189,22 +191,22 @@ def _told_once(value: Any, say: Say) -> Any:
     ]
 
 
-def code_of(found: Described, registry: Registry) -> dict[str, Any]:
+def code_of(model: Described, registry: Registry) -> dict[str, Any]:
     """The names in the table of code: of what makes the recipe, and of the class that runs each block, with its parts."""
-    parts = block_parts(found.recipe)
+    parts = block_parts(model.recipe)
     blocks = {
         block: {"code": source.name, "parts": list(parts.get(block, ()))}
-        for block, one in block_classes(found.recipe, registry).items()
+        for block, one in block_classes(model.recipe, registry).items()
         if (source := source_of(one))
     }
-    sources = map(source_of, recipe_code(found.architecture.recipe))
+    sources = map(source_of, recipe_code(model.architecture.recipe))
     return {"recipe": [source.name for source in sources if source], "blocks": blocks}
 
 
-def code_table(found: Iterable[Described], registry: Registry) -> dict[str, dict[str, Any]]:
+def code_table(models: Iterable[Described], registry: Registry) -> dict[str, dict[str, Any]]:
     """The code that some models' cards name, and that of the classes which it inherits from: file, line, HTML, bases."""
     table: dict[str, dict[str, Any]] = {}
-    for one in found:
+    for one in models:
         classes: list[Callable[..., Any]] = list(block_classes(one.recipe, registry).values())
         for target in recipe_code(one.architecture.recipe) + classes:
             for source in filter(None, map(source_of, (target, *bases_of(target)))):
@@ -214,15 +216,15 @@ def code_table(found: Iterable[Described], registry: Registry) -> dict[str, dict
     return table
 
 
-def _weights(found: Described, registry: Registry) -> dict[str, list[list[str]]]:
+def _weights(model: Described, registry: Registry) -> dict[str, list[list[str]]]:
     """The tensors of each published layout beside the parameters that they become."""
     from zoo.checkpoint.weight_map import weight_names
 
-    if is_opaque(found.recipe):
+    if is_opaque(model.recipe):
         return {}
     return {
         layout: [[" + ".join(pair.tensors), " + ".join(pair.parameters)] for pair in pairs]
-        for layout, pairs in weight_names(found.architecture, found.recipe, registry).items()
+        for layout, pairs in weight_names(model.architecture, model.recipe, registry).items()
     }
 
 
@@ -246,16 +248,16 @@ def _items(items: Sequence[Any], keys: Iterator[tuple[str, Any]]) -> Iterator[di
         if isinstance(item, Box):
             yield box_data(item, key)
             continue
-        found: dict[str, Any] = {"kind": "residual", "key": key, "items": list(_items(item.items, keys))}
+        data: dict[str, Any] = {"kind": "residual", "key": key, "items": list(_items(item.items, keys))}
         if isinstance(item, Frame):
             about = {"count": item.count, "label": item.label, "path": item.path, "block": item.block}
-            found |= {"kind": "frame", **about}
-        yield found
+            data |= {"kind": "frame", **about}
+        yield data
 
 
 def box_data(box: Box, key: str) -> dict[str, Any]:
     """A box with its key; `rows` are the titles of its parts, from bottom to top."""
-    found: dict[str, Any] = {
+    data: dict[str, Any] = {
         "kind": "box",
         "key": key,
         "role": box.role,
@@ -264,9 +266,9 @@ def box_data(box: Box, key: str) -> dict[str, Any]:
         "block": box.block,
     }
     if box.notes:
-        found["notes"] = [[note.name, note.text] for note in box.notes]
+        data["notes"] = [[note.name, note.text] for note in box.notes]
     if box.rows:
-        found["rows"] = [[cell.title for cell in row] for row in box.rows]
+        data["rows"] = [[cell.title for cell in row] for row in box.rows]
     if box.memory:
-        found["memory"] = True
-    return found
+        data["memory"] = True
+    return data
