@@ -29,9 +29,9 @@ class Message(str):
 
 
 def _message(english: str, template: str, values: dict[str, object]) -> Message:
-    found = Message(english)
-    found.template, found.values = template, values
-    return found
+    text = Message(english)
+    text.template, text.values = template, values
+    return text
 
 
 def message(template: str, **values: object) -> Message:
@@ -62,13 +62,13 @@ def in_language(text: str, language: str) -> str:
     """A text in a language, "en" or "zh"; what the catalogue does not have stays English. ZooError for another language."""
     if check_language(language) == "en":
         return text
-    found = catalogue(language).get(key_of(text))
-    if found is None and isinstance(text, Message):
-        found = _filled(text, language)
-    if found is None:
+    translated = catalogue(language).get(key_of(text))
+    if translated is None and isinstance(text, Message):
+        translated = _filled(text, language)
+    if translated is None:
         return text
     stop = "。" if text.endswith(".") and " " in text else ""
-    return _spaced(found.rstrip(".。") + stop if stop else found)
+    return _spaced(translated.rstrip(".。") + stop if stop else translated)
 
 
 def check_language(language: str) -> str:

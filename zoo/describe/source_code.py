@@ -99,23 +99,23 @@ def block_classes(recipe: Spec, registry: Registry) -> dict[str, type]:
 
     A block that no installed module runs is left out.
     """
-    found: dict[str, type] = {}
+    classes: dict[str, type] = {}
     for _, spec in recipe.walk():
-        if spec.block() not in found:
+        if spec.block() not in classes:
             try:
-                found[spec.block()] = registry.module(type(spec))
+                classes[spec.block()] = registry.module(type(spec))
             except PluginError:
                 continue
-    return found
+    return classes
 
 
 def block_parts(recipe: Spec) -> dict[str, tuple[str, ...]]:
     """The blocks that each kind of block in a recipe holds, by name."""
-    found: dict[str, dict[str, None]] = {}
+    blocks: dict[str, dict[str, None]] = {}
     for _, spec in recipe.walk():
-        parts = found.setdefault(spec.block(), {})
+        parts = blocks.setdefault(spec.block(), {})
         parts.update((part.block(), None) for _, part in spec.children())
-    return {block: tuple(parts) for block, parts in found.items() if parts}
+    return {block: tuple(parts) for block, parts in blocks.items() if parts}
 
 
 def recipe_code(function: Callable[..., Any]) -> list[Callable[..., Any]]:
@@ -123,16 +123,16 @@ def recipe_code(function: Callable[..., Any]) -> list[Callable[..., Any]]:
 
     The vocabulary that all plugins share, the zoo's own, is left out.
     """
-    found: dict[str, Callable[..., Any]] = {}
+    used_code: dict[str, Callable[..., Any]] = {}
 
     def follow(target: Callable[..., Any]) -> None:
         while isinstance(target, partial):
             target = target.func
         if not isinstance(target, FunctionType | type):
             target = type(target)
-        if target.__module__.partition(".")[0] in OUTSIDE or _name(target) in found:
+        if target.__module__.partition(".")[0] in OUTSIDE or _name(target) in used_code:
             return
-        found[_name(target)] = target
+        used_code[_name(target)] = target
         members = vars(target).values() if isinstance(target, type) else [target]
         for member in (one for one in members if isinstance(one, FunctionType)):
             for name in _names(member.__code__):
@@ -141,7 +141,7 @@ def recipe_code(function: Callable[..., Any]) -> list[Callable[..., Any]]:
                     follow(used)
 
     follow(function)
-    return list(found.values())
+    return list(used_code.values())
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -124,8 +124,8 @@ def bootstrap(
     if count < 2:
         return Interval(value, None, None, count)
     draw = numpy.random.default_rng(SEED)
-    found = [
+    statistics = [
         statistic(numpy.bincount(draw.integers(count, size=count), minlength=count)) for _ in range(resamples)
     ]
-    low, high = numpy.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+    low, high = numpy.quantile(statistics, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     return Interval(value, low, high, count)

@@ -346,8 +346,8 @@ def divergence(
     """
     how: dict[str, Any] = dict(architecture=architecture, report=report, registry=registry)
     wanted = _log_probabilities(source, revision=revision, **how)
-    found = _log_probabilities(other, **how)
-    each = kl_divergence(wanted, found)  # (T,)
+    other_log_probabilities = _log_probabilities(other, **how)
+    each = kl_divergence(wanted, other_log_probabilities)  # (T,)
     return Divergence(each.mean().item(), each.max().item(), each.size)
 
 
@@ -366,9 +366,9 @@ def _log_probabilities(source: str | Path, report: Report | None = None, **how: 
     inputs = (tokens, tokens) if loaded.architecture.task == "translate" else (tokens,)
     if loaded.architecture.task == "generate" and loaded.architecture.causality == "causal":
         cache = loaded.model.make_cache()
-        found = logprobs(loaded.model(tokens, cache)[0])
+        predicted = logprobs(loaded.model(tokens, cache)[0])
         evaluate_caches(cache, tokens.size, report and (lambda done: report(done, tokens.size)))
     else:
-        found = logprobs(loaded.model(*inputs)[0])
-    mx.eval(found)
-    return found
+        predicted = logprobs(loaded.model(*inputs)[0])
+    mx.eval(predicted)
+    return predicted

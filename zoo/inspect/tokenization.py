@@ -101,8 +101,8 @@ class Tokenization(Frozen):
 
 def tokenization(source: str, tokenizer: Tokenizer, text: str, special_tokens: bool = True) -> Tokenization:
     """The pieces of a text by the tokenizer of `source`, with what is counted of them."""
-    found = tokenize_pieces(tokenizer, text, special_tokens)
-    return Tokenization(source, text, tuple(found), tokenizer.vocab_size)
+    pieces = tokenize_pieces(tokenizer, text, special_tokens)
+    return Tokenization(source, text, tuple(pieces), tokenizer.vocab_size)
 
 
 def tokenize_pieces(tokenizer: Tokenizer, text: str, special_tokens: bool = True) -> list[Piece]:
@@ -161,8 +161,8 @@ def tokenizer_of(
     [868, 289]
     """
     registry = registry or default_registry()
-    found = find(source, registry, revision, weights=False, tokenizer=True)
-    tokenizer = open_checkpoint(found.path, registry, found.architecture).tokenizer()
+    place = find(source, registry, revision, weights=False, tokenizer=True)
+    tokenizer = open_checkpoint(place.path, registry, place.architecture).tokenizer()
     if tokenizer is None:
         raise TokenizerError(f"{source}: has no tokenizer")
     return tokenizer
@@ -173,8 +173,8 @@ def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Piece]:
     unknown = tokenizer.special_tokens.get("unk_token")
     unknown_id = tokenizer.id(unknown) if unknown is not None else None
     known = {id: _piece(tokenizer, id, id == unknown_id) for id in set(ids)}
-    found = [piece for id in ids if (piece := known[id]) is not None]
-    return found if len(found) == len(ids) else _by_decoding(tokenizer, ids, unknown_id)
+    pieces = [piece for id in ids if (piece := known[id]) is not None]
+    return pieces if len(pieces) == len(ids) else _by_decoding(tokenizer, ids, unknown_id)
 
 
 def _piece(tokenizer: Tokenizer, id: int, unknown: bool) -> Piece | None:

@@ -39,19 +39,19 @@ class Compared:
     def rows(self) -> dict[str, Row]:
         """The parts of the layers by name; norms are left out."""
         layers = self.stack.layers
-        found: dict[str, list[Spec | None]] = {}
+        rows: dict[str, list[Spec | None]] = {}
         spelled: dict[tuple[int, int], Spec] = {}  # equal layers mostly are one object
         one_of: dict[Spec, Spec] = {}
         for index, layer in enumerate(layers):
             for name, part in layer.children():
                 if part.kind != "norm":
-                    row = found.setdefault(name, [None] * len(layers))
+                    row = rows.setdefault(name, [None] * len(layers))
                     key = (id(part), layer.width(name, self.stack.dim))
                     if key not in spelled:
                         full = _spelled_out(part, key[1])
                         spelled[key] = one_of.setdefault(full, full)
                     row[index] = spelled[key]
-        return {name: _row(each) for name, each in found.items()}
+        return {name: _row(each) for name, each in rows.items()}
 
     @cached_property
     def positions(self) -> str:
@@ -61,18 +61,18 @@ class Compared:
     @cached_property
     def unrotated(self) -> str:
         """The layers without positions in words; "" where there are none."""
-        found = layers_without_positions(self.stack)
-        return where(found, len(self.stack.layers)) if found else ""
+        layers = layers_without_positions(self.stack)
+        return where(layers, len(self.stack.layers)) if layers else ""
 
     @cached_property
     def norms(self) -> list[Spec]:
         """A norm of each title, that of the layers first."""
         parts = [part for layer in self.stack.layers for _, part in layer.children()]
-        found: dict[str, Spec] = {}
+        norms: dict[str, Spec] = {}
         for part in (*parts, getattr(self.stack, "norm", None)):
             if part is not None and part.kind == "norm":
-                found.setdefault(part.title, part)
-        return list(found.values())
+                norms.setdefault(part.title, part)
+        return list(norms.values())
 
     @cached_property
     def counts(self) -> tuple[int, int] | None:

@@ -54,13 +54,13 @@ def differences(base: Model, other: Model, *, sizes: bool = True) -> list[str]:
     No final norm before the head.
     """
     ours, theirs = stacks(base), stacks(other)
-    found: list[str] = []
+    lines: list[str] = []
     if is_opaque(base) or is_opaque(other):
         if base != other:
-            found = ["What the layers of one are made of is not known here: another library's code runs it."]
-        return found + (list(_sizes(base, other)) if sizes else [])
+            lines = ["What the layers of one are made of is not known here: another library's code runs it."]
+        return lines + (list(_sizes(base, other)) if sizes else [])
     if set(ours) != set(theirs):
-        found.append(SHAPES[frozenset(theirs)])
+        lines.append(SHAPES[frozenset(theirs)])
     pairs = {role: (ours[role], theirs[role]) for role in ours if role in theirs}
     first = next(iter(ours.values())), next(iter(theirs.values()))
     sentences_of = {
@@ -71,16 +71,16 @@ def differences(base: Model, other: Model, *, sizes: bool = True) -> list[str]:
     for role, sentences in sentences_of.items():
         for sentence in sentences:
             if sentence in everywhere:
-                found.append(sentence)
+                lines.append(sentence)
             else:
                 rest = reworded(sentence, sentence[:1].lower() + sentence[1:])
-                found.append(message(f"{role.capitalize()}: {{rest}}", rest=rest))
-    found = [
-        _with_active(sentence, other) for sentence in dict.fromkeys([*found, *head_changed(base, other)])
+                lines.append(message(f"{role.capitalize()}: {{rest}}", rest=rest))
+    lines = [
+        _with_active(sentence, other) for sentence in dict.fromkeys([*lines, *head_changed(base, other)])
     ]
     if sizes:
-        found += _sizes(base, other)
-    return found
+        lines += _sizes(base, other)
+    return lines
 
 
 def is_of_sizes(sentence: str) -> bool:
@@ -162,7 +162,7 @@ def _sizes(base: Model, other: Model) -> Iterator[str]:
             beside = "." if old is None else " instead of {m}."
             yield message(text + beside, n=f"{new:,}", m=text_of(old))
     of_stacks = [list(stacks(recipe).values()) or [recipe] for recipe in (base, other)]
-    counts = [" + ".join(str(len(stack.layers)) for stack in found) for found in of_stacks]
+    counts = [" + ".join(str(len(stack.layers)) for stack in stacks_of_one) for stacks_of_one in of_stacks]
     parts = []
     if counts[0] != counts[1]:
         parts.append(message("{n} layers instead of {m}", n=counts[1], m=counts[0]))
@@ -221,7 +221,7 @@ POSITION_FIELDS = {
 def norms_changed(ours: Compared, theirs: Compared) -> Iterator[str]:
     """Sentences about the kind and places of norms, and about the final norm."""
     norms = [one.norms for one in (ours, theirs)]
-    titles = [[norm.title for norm in found] for found in norms]
+    titles = [[norm.title for norm in of_stack] for of_stack in norms]
     if titles[0] != titles[1] and not titles[1]:
         yield "No norms."
     elif titles[0] != titles[1]:

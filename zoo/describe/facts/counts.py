@@ -24,8 +24,8 @@ def stacks(recipe: Model) -> dict[str, Model]:
     parts: dict[str, Any] = dict(recipe.parts())
     if isinstance(parts.get("layers"), tuple):
         return {ENCODER if recipe.name == ENCODER else DECODER: recipe}
-    found = ((role, parts[role]) for role in (ENCODER, DECODER) if role in parts)
-    return {role: stack for role, stack in found if isinstance(dict(stack.parts()).get("layers"), tuple)}
+    towers = ((role, parts[role]) for role in (ENCODER, DECODER) if role in parts)
+    return {role: stack for role, stack in towers if isinstance(dict(stack.parts()).get("layers"), tuple)}
 
 
 def is_opaque(recipe: Model) -> bool:
@@ -88,15 +88,15 @@ def by_part(recipe: Model) -> dict[str, int]:
     """The parameters of each kind of part, by its label; their sum is the recipe's. {} where parts are not known."""
     if is_opaque(recipe):
         return {}
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for _, spec, width in with_widths(recipe, recipe.dim):
         recurrent = spec.kind == "mixer" and spec.recurrent
         label = "recurrent mixers" if recurrent else PARTS.get(spec.kind, "other")
-        found[label] += spec.own_parameters(width)
+        counts[label] += spec.own_parameters(width)
     # Those of a spec that counts in a way of its own:
-    found["other"] += recipe.parameters(recipe.dim) - found.total()
+    counts["other"] += recipe.parameters(recipe.dim) - counts.total()
     order = [*PARTS.values(), "recurrent mixers", "other"]
-    return {label: found[label] for label in order if found[label]}
+    return {label: counts[label] for label in order if counts[label]}
 
 
 def decode_flops(recipe: Model, context: int) -> int | None:

@@ -83,16 +83,16 @@ class Weights(Frozen):
     def _packed(self, path: str, inputs: int, numbers: int, chosen: Format) -> int:
         """The bytes of one matrix, in the format that `quantizes` gives it; where that is None, it stays whole."""
         chosen = ROUTER if _is_router(path) else chosen
-        found: Format | None = chosen
+        packing: Format | None = chosen
         if self.quantizes is not None:
             from zoo.checkpoint.quantized_matrix import QuantizationSpec
 
             mode = chosen.name if chosen.name in FLOAT_MODES else "affine"
             spec = self.quantizes(path, QuantizationSpec(chosen.bits, chosen.group, mode))
-            found = spec and Format(
+            packing = spec and Format(
                 path, spec.bits, spec.group_size, 2 * WHOLE if spec.mode == "affine" else 1
             )
-        return numbers * WHOLE if found is None or inputs % found.group else found.bytes(numbers)
+        return numbers * WHOLE if packing is None or inputs % packing.group else packing.bytes(numbers)
 
     def to_json(self) -> dict[str, Any]:
         """How many numbers are in rows of so many inputs, as [inputs, numbers], those of routers apart.
@@ -103,10 +103,10 @@ class Weights(Frozen):
         for path, inputs, numbers in self.matrices:
             (routers if _is_router(path) else rows)[inputs] += numbers
         plain, routed = (sorted(map(list, counts.items())) for counts in (rows, routers))
-        found: dict[str, Any] = {"rows": plain, "router_rows": routed, "whole": self.whole}
+        values: dict[str, Any] = {"rows": plain, "router_rows": routed, "whole": self.whole}
         if self.quantizes is not None:
-            found["bytes"] = {name: self.bytes(name) for name in NAMES}
-        return found
+            values["bytes"] = {name: self.bytes(name) for name in NAMES}
+        return values
 
 
 def _is_router(path: str) -> bool:
@@ -162,14 +162,14 @@ def cache_sizes(recipe: Model) -> tuple[CacheSize, ...]:
     if is_opaque(recipe):
         keys, state = recipe.kv_cache_size(recipe.dim), recipe.state_size(recipe.dim)
         return (CacheSize("full", len(recipe.layers), keys, None, state),)
-    found: dict[tuple[str, int | None], list[tuple[int, int]]] = {}
+    by_kind: dict[tuple[str, int | None], list[tuple[int, int]]] = {}
     for part, width in memories(recipe):
         window = part.attention_window if not part.recurrent else None
         sizes = part.kv_cache_size(width), part.state_size(width)
-        found.setdefault((part.cache_kind, window), []).append(sizes)
+        by_kind.setdefault((part.cache_kind, window), []).append(sizes)
     return tuple(
         CacheSize(kind, len(parts), sum(keys for keys, _ in parts), window, sum(state for _, state in parts))
-        for (kind, window), parts in found.items()
+        for (kind, window), parts in by_kind.items()
     )
 
 

@@ -28,8 +28,8 @@ def stack_facts(role: str, stack: Model) -> Iterator[Fact]:
         if any(value is not None for value in values):
             value = values[0] if len(set(values)) == 1 else values
             yield Fact(f"{role}.{name}", label, value, role=role, detail=name in DETAILS)
-    if found := positions(stack):
-        yield Fact(f"{role}.positions", "positions", found, role=role)
+    if words := positions(stack):
+        yield Fact(f"{role}.positions", "positions", words, role=role)
     sees = {"causal": "earlier tokens", "prefix": "the prompt and earlier tokens", "full": "all tokens"}
     yield Fact(f"{role}.causality", "a token sees", sees[stack.causality], role=role)
 
@@ -110,14 +110,14 @@ def _norm_title(mixer: Spec, *names: str) -> Scalar:
 
 def positions(stack: Model) -> str | None:
     """The positions of a stack in words; None where no part has positions."""
-    found = [
+    parts = [
         part for part in (stack.embedding.positions, getattr(stack, "relative", None)) if part is not None
     ]
     for layer in stack.layers:
-        found += [part for mixer in _of_kind(layer, "mixer") for part in _of_kind(mixer, "position")]
+        parts += [part for mixer in _of_kind(layer, "mixer") for part in _of_kind(mixer, "position")]
     without = len(layers_without_positions(stack))
-    texts = list(dict.fromkeys(position_text(part) for part in found))
-    if without and any(isinstance(part, RoPE) for part in found):
+    texts = list(dict.fromkeys(position_text(part) for part in parts))
+    if without and any(isinstance(part, RoPE) for part in parts):
         texts.append(message("none in {n} of {m} layers", n=without, m=len(stack.layers)))
     return joined("; ", texts) or None
 

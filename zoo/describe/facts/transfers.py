@@ -53,16 +53,16 @@ def transfers(divisions: Sequence[Division], width: int, reading: bool = False) 
     towers = stacks(divisions[0].spec)  # type: ignore[arg-type]  # of a model
     role = ENCODER if (reading and ENCODER in towers) or DECODER not in towers else DECODER
     prefix = "" if towers[role] is divisions[0].spec else f"{role}."
-    found = [*_at_ends(towers, role, width, reading), *_summed(divisions[0], prefix, width)]
+    sent = [*_at_ends(towers, role, width, reading), *_summed(divisions[0], prefix, width)]
     dim = towers[role].dim
     for path in divisions[0].broadcasts:
         if path.startswith(prefix):
-            found.append(Transfer(SUM, dim, width))
+            sent.append(Transfer(SUM, dim, width))
     for division in divisions:
         for path, source in division.receives.items():
             if path.startswith(prefix):
-                found.append(Transfer(SEND, dim, WIDENED if source.widened else width, source.rank))
-    return found
+                sent.append(Transfer(SEND, dim, WIDENED if source.widened else width, source.rank))
+    return sent
 
 
 def _at_ends(towers: dict[str, Any], role: str, width: int, reading: bool) -> Iterator[Transfer]:

@@ -102,8 +102,8 @@ def _settings(settings: Settings | None) -> dict[str, Any]:
         return {}
     neutral = Settings()
     names = (setting.name for setting in (*SAMPLING, *PENALTIES, *GUIDANCE, *CONSTRAINTS))
-    found = {name: _as_json(getattr(settings, name)) for name in (*names, "samplers", "min_tokens")}
-    return {n: value for n, value in found.items() if n in SLIDERS or value != getattr(neutral, n)}
+    values = {name: _as_json(getattr(settings, name)) for name in (*names, "samplers", "min_tokens")}
+    return {n: value for n, value in values.items() if n in SLIDERS or value != getattr(neutral, n)}
 
 
 def _as_json(value: Any) -> Any:
@@ -223,11 +223,11 @@ class ViewBuilder:
 
     def layers(self) -> tuple[LayerView, ...]:
         """The layers in order, the encoder's first, each with what lies below its address."""
-        found: dict[str, dict[str, str]] = {}
+        layers: dict[str, dict[str, str]] = {}
         for address in self.trace:
             if parts := LAYER.match(address):
-                found.setdefault(parts[1], {})[address] = parts[2] or "output"
-        return tuple(self._layer(address, stages) for address, stages in found.items())
+                layers.setdefault(parts[1], {})[address] = parts[2] or "output"
+        return tuple(self._layer(address, stages) for address, stages in layers.items())
 
     def _layer(self, address: str, stages: dict[str, str]) -> LayerView:
         patterns = [a for a in stages if a.endswith(".pattern") and len(self.shapes[a]) == 3]

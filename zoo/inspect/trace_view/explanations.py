@@ -96,12 +96,12 @@ def _attention(specs: list[Spec]) -> Iterable[str]:
 
 
 def _feedforward(specs: list[Spec]) -> Iterable[str]:
-    found = [spec for spec in specs if isinstance(spec, recipe.MLP)]
+    plain = [spec for spec in specs if isinstance(spec, recipe.MLP)]
     if any(spec.kind == "feedforward" for spec in specs):
         yield "The feed-forward works on each token by itself."
-    if found:
-        name = ACTIVATIONS.get(found[0].activation, found[0].activation)
-        gated = isinstance(found[0], recipe.GatedMLP)
+    if plain:
+        name = ACTIVATIONS.get(plain[0].activation, plain[0].activation)
+        gated = isinstance(plain[0], recipe.GatedMLP)
         yield f"y = W_down({name}(W_gate·x) ⊙ W_up·x)." if gated else f"y = W_down·{name}(W_up·x)."
 
 

@@ -60,8 +60,8 @@ def embedded(view: TraceView, parts: Sequence[str], language: str = "en", layers
 @cache
 def table(language: str) -> dict[str, str]:
     """The texts of the page itself, by name."""
-    found: dict[str, str] = json.loads(asset(f"trace.{check_language(language)}.json"))
-    return found
+    words: dict[str, str] = json.loads(asset(f"trace.{check_language(language)}.json"))
+    return words
 
 
 def script(language: str = "en") -> str:

@@ -77,12 +77,14 @@ def head_attention(weights: np.ndarray, first_row: int, across: bool) -> HeadAtt
 
 def mask_predictions(trace: Trace) -> tuple[MaskPrediction, ...]:
     """The candidates for each mask, from a strategy that gives several answers."""
-    found: dict[int, list[tuple[int, float]]] = {}
+    candidates: dict[int, list[tuple[int, float]]] = {}
     for step in trace.steps:
         if step.candidate is not None and {"mask", "token", "probability"} <= set(step.candidate):
             each = step.candidate
-            found.setdefault(int(each["mask"]), []).append((int(each["token"]), float(each["probability"])))
-    if not found:
+            candidates.setdefault(int(each["mask"]), []).append(
+                (int(each["token"]), float(each["probability"]))
+            )
+    if not candidates:
         return ()
     mask = mask_id(trace.loaded)
     places = [position for position, id in enumerate(trace.prompt) if id == mask]
@@ -93,7 +95,7 @@ def mask_predictions(trace: Trace) -> tuple[MaskPrediction, ...]:
             tuple(token for token, _ in pairs),
             rounded(np.array([probability for _, probability in pairs])),
         )
-        for number, pairs in sorted(found.items())
+        for number, pairs in sorted(candidates.items())
     )
 
 
@@ -104,7 +106,7 @@ def unmasking_passes(trace: Trace) -> tuple[UnmaskingPass, ...]:
     if drawn is None or len(drawn.choices) != len(passes):
         return ()
     mask = mask_id(trace.loaded)
-    found, start, size = [], -1, 0
+    unmasked, start, size = [], -1, 0
     for number, (p, (stages, tokens)) in enumerate(zip(passes, drawn.choices, strict=True)):
         masked = [position for position, id in enumerate(p.tokens) if id == mask]
         if not masked:
@@ -121,8 +123,8 @@ def unmasking_passes(trace: Trace) -> tuple[UnmaskingPass, ...]:
             if at - start < size
         )
         kept = [h.position for h in predictions if after is None or after[h.position] != mask]
-        found.append(UnmaskingPass(tuple(p.tokens), predictions, tuple(kept)))
-    return tuple(found)
+        unmasked.append(UnmaskingPass(tuple(p.tokens), predictions, tuple(kept)))
+    return tuple(unmasked)
 
 
 def _prediction(probabilities: np.ndarray, chosen: int, position: int) -> MaskPrediction:

@@ -213,18 +213,18 @@ class TraceView(Frozen):
         """
         _check_numbers(layers, 1 + max((layer.number for layer in self.layers), default=-1), "layer")
         wanted = list(layers) or [layer.number for layer in self.layers if layer.patterns][-1:]
-        found = [
+        shown = [
             pattern
             for number in dict.fromkeys(wanted)
             for layer in self.layers
             if layer.number == number
             for pattern in layer.patterns
         ]
-        if heads and not found:
+        if heads and not shown:
             raise PromptError("`head`: no attention pattern is there to show")
-        _check_numbers(heads, max((len(pattern.heads) for pattern in found), default=0), "head")
+        _check_numbers(heads, max((len(pattern.heads) for pattern in shown), default=0), "head")
         asked = dict.fromkeys(heads or (0,))
-        return [(pattern, head) for pattern in found for head in asked if head < len(pattern.heads)]
+        return [(pattern, head) for pattern in shown for head in asked if head < len(pattern.heads)]
 
     def named_ids(self) -> set[int]:
         """The ids that predictions and choices name."""

@@ -70,13 +70,13 @@ def edits_of(loaded: Loaded, values: Mapping[str, Any]) -> dict[str, list[Edit]]
     known = values_of(loaded.model, loaded.registry)
     edits: dict[str, list[Edit]] = {}
     for address, wanted in values.items():
-        found, axis, index = resolve(address, known)
-        if instead := known[found].derived:
-            owner = found.rpartition(".")[0]
+        whole, axis, index = resolve(address, known)
+        if instead := known[whole].derived:
+            owner = whole.rpartition(".")[0]
             raise PromptError(
                 f"{address}: nothing is computed from this value; intervene in {f'{owner}.' * bool(owner)}{instead}"
             )
-        edits.setdefault(found, []).append(_edit(address, wanted, axis, index))
+        edits.setdefault(whole, []).append(_edit(address, wanted, axis, index))
     return edits
 
 
@@ -89,10 +89,10 @@ def resolve(address: str, known: Mapping[str, Value]) -> tuple[str, int | None, 
         return address, None, 0
     owner, _, index = str(address).rpartition(".")
     path, _, item = owner.rpartition(".")
-    for found, value in known.items():
-        named = value.item == item and found.rpartition(".")[0] == path
-        if index.isdecimal() and value.item_axis and (named or found == owner):
-            return found, value.axes.split().index(value.item_axis), int(index)
+    for whole, value in known.items():
+        named = value.item == item and whole.rpartition(".")[0] == path
+        if index.isdecimal() and value.item_axis and (named or whole == owner):
+            return whole, value.axes.split().index(value.item_axis), int(index)
     raise PromptError(f"the model has no value {str(address)!r}{did_you_mean(str(address), known)}")
 
 

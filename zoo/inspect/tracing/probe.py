@@ -137,13 +137,13 @@ class Probe:
 
 def values_of(model: nn.Module, registry: Registry) -> dict[str, Value]:
     """Every address of a model with a description of its value: the module's output, or a value that its probe notes."""
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for path, one in _probed(model, registry).items():
         if one.output is not None:
-            found[path] = one.output
+            values[path] = one.output
         for name, value in one.traces.values.items():
-            found[_path_of(path, name)] = value
-    return found
+            values[_path_of(path, name)] = value
+    return values
 
 
 class _Probed(NamedTuple):
@@ -160,21 +160,21 @@ class _Probed(NamedTuple):
 
 
 def _probed(model: nn.Module, registry: Registry) -> dict[str, _Probed]:
-    found = {}
+    probed = {}
     for path, module in modules_of(model).items():
         kind = type(module)
         if issubclass(kind, Probe):  # a hooked class is made of a probe and the module's own
             kind = kind.__bases__[1]
         probe = probe_of(kind, registry)
         traces = probe.traces_of(module)
-        found[path] = _Probed(module, kind, probe, traces, traces.output if _called(kind) else None)
-    for path, one in list(found.items()):
+        probed[path] = _Probed(module, kind, probe, traces, traces.output if _called(kind) else None)
+    for path, one in list(probed.items()):
         for part, value in one.traces.parts.items():
             below = _path_of(path, part)
-            if below in found and _called(found[below].kind):
-                found[below] = found[below]._replace(output=value)
-    found[""] = found[""]._replace(output=None)  # the model's own is that of its last part
-    return found
+            if below in probed and _called(probed[below].kind):
+                probed[below] = probed[below]._replace(output=value)
+    probed[""] = probed[""]._replace(output=None)  # the model's own is that of its last part
+    return probed
 
 
 def probe_of(kind: type, registry: Registry) -> type[Probe]:

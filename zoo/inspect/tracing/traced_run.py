@@ -139,10 +139,10 @@ class Trace(Mapping[str, np.ndarray]):
             return default
 
     def __getitem__(self, address: str) -> np.ndarray:
-        found, axis, index = resolve(address, self._about)
-        if found not in self._joined:
-            self._joined[found] = self._join(found)
-        whole = self._joined[found]
+        base, axis, index = resolve(address, self._about)
+        if base not in self._joined:
+            self._joined[base] = self._join(base)
+        whole = self._joined[base]
         if axis is None:
             return whole
         if index >= whole.shape[axis - 1]:
@@ -188,14 +188,16 @@ class Trace(Mapping[str, np.ndarray]):
         name = self.loaded.architecture.name
         inside = f"{name} is run by another library's code, whose modules are seen from outside"
         opaque = self.loaded.architecture.bridged
-        found = {}
+        reasons = {}
         if not self._lens_addresses():
-            found["lens"] = inside if opaque else "no residual stream was kept that a head of the model reads"
+            reasons["lens"] = (
+                inside if opaque else "no residual stream was kept that a head of the model reads"
+            )
         if not self.patterns:
-            found["patterns"] = inside if opaque else "no attention pattern was kept: no module notes one"
+            reasons["patterns"] = inside if opaque else "no attention pattern was kept: no module notes one"
         if self.chosen.one_by_one(self.tokens) is None:
-            found["choices"] = "no token was chosen from the logits of the last position alone"
-        return found
+            reasons["choices"] = "no token was chosen from the logits of the last position alone"
+        return reasons
 
     def choices(self, count: int = 20) -> list[Choice]:
         """How each generated token was chosen, with the `count` likeliest candidates.
@@ -203,17 +205,17 @@ class Trace(Mapping[str, np.ndarray]):
         The stages are those of the run itself, one for each setting, penalties and constraints included; the token was
         drawn from the last. Empty if the tokens were not chosen one by one.
         """
-        found = self.chosen.one_by_one(self.tokens)
-        if found is None:
+        sequence = self.chosen.one_by_one(self.tokens)
+        if sequence is None:
             return []
-        choices = found.choices[: len(self.tokens)]
-        return [choice_of(int(token.item()), stages, found.settings, count) for stages, token in choices]
+        choices = sequence.choices[: len(self.tokens)]
+        return [choice_of(int(token.item()), stages, sequence.settings, count) for stages, token in choices]
 
     @property
     def settings(self) -> Settings | None:
         """The settings by which the tokens were chosen; None if no token was sampled."""
-        found = self.chosen.one_by_one(self.tokens) or self.chosen.blocks()
-        return None if found is None else found.settings
+        sequence = self.chosen.one_by_one(self.tokens) or self.chosen.blocks()
+        return None if sequence is None else sequence.settings
 
     def lens(self, count: int = 5) -> list[LensPrediction]:
         """What the model's head predicts from the residual stream after each layer, at every position.
@@ -222,11 +224,11 @@ class Trace(Mapping[str, np.ndarray]):
         """
         model = self.loaded.model
         reader, track = (model.decoder, "target") if "decoder" in model else (model, "text")
-        found = []
+        predictions = []
         for address in self._lens_addresses():
             stream = mx.array(self[address])[None].astype(self._mlx_dtype(address))
-            found.append(lens_prediction(reader, address, track, stream, count))
-        return found
+            predictions.append(lens_prediction(reader, address, track, stream, count))
+        return predictions
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write every value by its address to a NumPy archive (.npz), floats as float32.
@@ -298,13 +300,13 @@ def _aligned(
         max(0, start + count - row.shape[axis]) for row, (start, count) in zip(rows, tokens, strict=True)
     ]
     width = max(start + row.shape[axis] for row, start in zip(rows, starts, strict=True))
-    found: list[np.ndarray] = []
+    aligned: list[np.ndarray] = []
     for row, start in zip(rows, starts, strict=True):
         shape = [width if i == axis else n for i, n in enumerate(row.shape)]
-        whole = np.zeros(shape, row.dtype) if apart or not found else found[-1].copy()
+        whole = np.zeros(shape, row.dtype) if apart or not aligned else aligned[-1].copy()
         whole[(slice(None),) * axis + (slice(start, start + row.shape[axis]),)] = row
-        found.append(whole)
-    return found
+        aligned.append(whole)
+    return aligned
 
 
 class TraceSettings(StrategySettings, total=False):
