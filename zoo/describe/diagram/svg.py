@@ -70,30 +70,25 @@ def to_svg(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> str:
     >>> picture.startswith("<svg ")
     True
     """
-    x, height, parts = 0.0, 0.0, []
-    for columns in lay_out(diagrams):
-        parts.append(f'<g transform="translate({_n(x)} 0)">\n' + "\n".join(_drawn(columns)) + "\n</g>")
-        x += geometry.stacks_width(columns[0].diagram) + geometry.APART
-        height = columns[0].bottom + geometry.MARGIN
-    width = x - geometry.APART + 2 * geometry.MARGIN if parts else 0.0
-    return _document(diagrams, width, height, parts, ident)
+    return _document(diagrams, lay_out(diagrams), ident)
 
 
 def to_svgs(diagrams: Sequence[Diagram], *, ident: str = "zoo") -> list[str]:
     """A picture for each diagram, all of one scale and height, with items of one role at one height."""
-    margins, pictures = 2 * geometry.MARGIN, []
-    for number, (diagram, columns) in enumerate(zip(diagrams, lay_out(diagrams), strict=True)):
-        width, height = geometry.stacks_width(diagram) + margins, columns[0].bottom + geometry.MARGIN
-        pictures.append(_document([diagram], width, height, list(_drawn(columns)), f"{ident}-{number}"))
-    return pictures
+    pairs = enumerate(zip(diagrams, lay_out(diagrams), strict=True))
+    return [_document([diagram], [columns], f"{ident}-{number}") for number, (diagram, columns) in pairs]
 
 
-def _document(
-    diagrams: Sequence[Diagram], width: float, height: float, parts: Sequence[str], ident: str
-) -> str:
+def _document(diagrams: Sequence[Diagram], groups: Sequence[Sequence[Column]], ident: str) -> str:
     title = message("Block diagram of {names}", names=joined(", ", (diagram.name for diagram in diagrams)))
     about = " ".join(described(diagram) for diagram in diagrams)
     language = diagrams[0].language if diagrams else "en"
+    x, height, parts = 0.0, 0.0, []
+    for columns in groups:
+        parts.append(f'<g transform="translate({_n(x)} 0)">\n' + "\n".join(_drawn(columns)) + "\n</g>")
+        x += geometry.stacks_width(columns[0].diagram) + geometry.APART
+        height = columns[0].bottom + geometry.MARGIN
+    width = x - geometry.APART + 2 * geometry.MARGIN if parts else 0.0
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="zoo-diagram" width="{_n(width)}" '
