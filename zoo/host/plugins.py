@@ -106,12 +106,6 @@ def _bare(name: str) -> str:
     return name.lower().replace("_", "-").removeprefix("zoo-")
 
 
-def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
-    """Every installed plugin, ordered by distribution and entry-point name, loaded or set aside with its error."""
-    with _output_to_errors():
-        return _load_plugins(environ)
-
-
 @contextlib.contextmanager
 def _output_to_errors() -> Iterator[None]:
     """What plugins, and programs that they start, print when imported must not end up among a command's output."""
@@ -127,7 +121,9 @@ def _output_to_errors() -> Iterator[None]:
         yield
 
 
-def _load_plugins(environ: Mapping[str, str]) -> list[Plugin]:
+@_output_to_errors()
+def load_plugins(environ: Mapping[str, str] = os.environ) -> list[Plugin]:
+    """Every installed plugin, ordered by distribution and entry-point name, loaded or set aside with its error."""
     allowed, denied = _names(environ, "ZOO_PLUGINS"), _names(environ, "ZOO_BLOCK")
     plugins = []
     for point in sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p.dist)[0], p.name)):
@@ -166,7 +162,8 @@ def _names(environ: Mapping[str, str], variable: str) -> set[str]:
 def _distribution(distribution: Distribution | None) -> tuple[str, str]:
     """The name and version of a distribution, empty where its metadata are damaged."""
     try:
-        return (distribution.name or "", distribution.version or "") if distribution else ("", "")
+        metadata = distribution.metadata  # type: ignore[union-attr]
+        return metadata["Name"] or "", metadata["Version"] or ""
     except Exception:
         return "", ""
 
