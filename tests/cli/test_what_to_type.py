@@ -111,8 +111,3 @@ def test_a_model_of_ones_own_text_is_not_asked_for_capitals(command, tmp_path):
     done = command("evaluate", "mine")
     assert done.returncode == 1 and done.stdout == ""
     assert "was trained on the text diary.txt, which has no questions; name a --corpus" in done.stderr
-
-
-def test_what_a_plain_install_has_is_recommended(command):
-    assert "Next: pip install -e my-arch && zoo test my-arch" in command("new", "my-arch").stdout
-    assert "pip install -e 'my-sum[test]' && pytest" in command("new", "my-sum", "--kind", "command").stdout

@@ -203,11 +203,6 @@ def test_a_resolver_that_fails_is_passed_over_or_raises_when_strict(monkeypatch)
         resolve(found, {"model_type": "llama"})
 
 
-def test_an_unknown_name_suggests_near_ones():
-    with pytest.raises(SourceError, match="did you mean llama"):
-        known().architecture("lama")
-
-
 class Other(RMSNorm):
     name = "layernorm"
 

@@ -433,7 +433,11 @@ def test_names_that_python_or_the_templates_use_are_no_trouble(tmp_path, name):
 
 def test_the_command_line(command, tmp_path):
     done = command("new", "my-arch", "--base", "llama")
-    assert done.returncode == 0 and "pip install -e my-arch && zoo test my-arch" in done.stdout
+    assert done.returncode == 0 and "Next: pip install -e my-arch && zoo test my-arch" in done.stdout
+    summing = command("new", "my-sum", "--kind", "command")
+    assert (
+        "pip install -e 'my-sum[test]' && pytest" in summing.stdout
+    )  # what a plain install has is recommended
     again = command("new", "my-arch")
     assert again.returncode == 1 and again.stderr == "zoo: error: my-arch: already exists\n"
     wrong = command("new", "other", "--kind", "poem")
