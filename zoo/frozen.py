@@ -20,16 +20,17 @@ class _Signature:
     def __get__(self, instance: object, cls: type[Frozen]) -> Any:
         from inspect import Parameter, Signature
 
+        positional, named = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
         parameters = [
             Parameter(
                 f.name,
-                Parameter.KEYWORD_ONLY if f.kw_only else Parameter.POSITIONAL_OR_KEYWORD,
+                named if f.kw_only else positional,
                 default=Parameter.empty if f.default is f.default_factory is MISSING else f.default,
                 annotation=f.type,
             )
-            for f in sorted(fields(cls), key=lambda f: f.kw_only is True)
+            for f in fields(cls)
         ]
-        return Signature(parameters)
+        return Signature(sorted(parameters, key=lambda parameter: parameter.kind))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
