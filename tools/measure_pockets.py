@@ -33,8 +33,12 @@ FIGURES = (
 
 def pockets() -> list[str]:
     """The architectures that have an embedded checkpoint."""
-    found = default_registry().architectures.items()
-    return [name for name, one in found if any(preset.embedded for preset in one.presets)]
+    architectures = default_registry().architectures.items()
+    return [
+        name
+        for name, architecture in architectures
+        if any(preset.embedded for preset in architecture.presets)
+    ]
 
 
 def held_out_bits(name: str) -> float | None:
@@ -68,10 +72,10 @@ def main(names: Sequence[str]) -> None:
     )
     after = os.getloadavg()[0]
     figures = old.get("pockets", {}) | {
-        one.source: {"bits_per_byte": held_out_bits(one.source)}
-        | rounded({key: getattr(one, key) for key in FIGURES})
-        | {"runs": [rounded(run) for run in one.runs]}
-        for one in taken
+        measured.source: {"bits_per_byte": held_out_bits(measured.source)}
+        | rounded({key: getattr(measured, key) for key in FIGURES})
+        | {"runs": [rounded(run) for run in measured.runs]}
+        for measured in taken
     }
     record = {
         "versions": versions(),
@@ -79,7 +83,7 @@ def main(names: Sequence[str]) -> None:
         "load": f"{before:.1f} – {after:.1f}",
         "runs": RUNS,
         "tokens": taken[0].prompt_tokens,
-        "new": next((one.new_tokens for one in taken if one.new_tokens), 0),
+        "new": next((measured.new_tokens for measured in taken if measured.new_tokens), 0),
         "pockets": figures,
     }
     write_text(RECORD, json.dumps(record, ensure_ascii=False, indent=1) + "\n")

@@ -168,9 +168,9 @@ def promised(module: str) -> list[str]:
     names = PROMISED[module]
     if names != ("*",):
         return list(names)
-    found = import_module(module)
-    given = getattr(found, "__all__", None)
-    return list(given if given is not None else (n for n, v in vars(found).items() if is_error(v)))
+    imported = import_module(module)
+    given = getattr(imported, "__all__", None)
+    return list(given if given is not None else (n for n, v in vars(imported).items() if is_error(v)))
 
 
 def is_error(thing: Any) -> bool:
@@ -242,7 +242,7 @@ def methods(name: str, thing: Any) -> list[str]:
         and "*" not in promised_here
         and base.__name__ not in promised_here
     ]
-    found = []
+    names = []
     for key, value in {key: value for part in (*bases, thing) for key, value in vars(part).items()}.items():
         function = getattr(value, "fget", None) or getattr(value, "__func__", value)
         if key.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
@@ -250,8 +250,8 @@ def methods(name: str, thing: Any) -> list[str]:
         text = docstring(function)[0].rstrip()
         shown = "" if isinstance(value, property) else signature(function)
         shown = re.sub(r"^\((?:cls|spec: Any)(?:, |(?=\)))", "(", shown)  # the class or object itself
-        found.append(f"- `{name}.{key}{shown}`: {' '.join(text.split())}")
-    return ["\n".join(found) + "\n"] if found else []
+        names.append(f"- `{name}.{key}{shown}`: {' '.join(text.split())}")
+    return ["\n".join(names) + "\n"] if names else []
 
 
 def is_rule(thing: Any) -> bool:
@@ -293,8 +293,8 @@ def default(field: dataclasses.Field[Any]) -> str:
         return f"`{field.default!r}`"
     if field.default_factory is dataclasses.MISSING:
         return ""
-    made = field.default_factory()
-    return f"`{made!r}`" if isinstance(made, dict | list | tuple) else "made"
+    value = field.default_factory()
+    return f"`{value!r}`" if isinstance(value, dict | list | tuple) else "made"
 
 
 def table(head: list[str], rows: Iterable[list[str]]) -> str:

@@ -45,7 +45,7 @@ GROUP = 64
 def documents() -> tuple[list[str], list[str]]:
     """The texts for calibration and those held out: the documentation strings of each module in one text."""
     library = Path(sysconfig.get_path("stdlib"))
-    found = []
+    texts = []
     for file in sorted([*library.glob("*.py"), *library.glob("[a-z]*/*.py")]):
         inside = file.relative_to(library).parts
         if {"site-packages", "test", "tests", "idlelib", "lib2to3"}.intersection(inside):
@@ -54,8 +54,8 @@ def documents() -> tuple[list[str], list[str]]:
         kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
         strings = [ast.get_docstring(node) for node in nodes if isinstance(node, kinds)]
         if long := [text for text in strings if text and len(text) >= SHORTEST]:
-            found.append("\n\n".join(long))
-    return found[1::2], found[::2]
+            texts.append("\n\n".join(long))
+    return texts[1::2], texts[::2]
 
 
 def rows(tokenizer: Any, texts: list[str], count: int) -> list[list[int]]:
@@ -97,8 +97,8 @@ class Arms:
 
     def bits(self, arm: str) -> float:
         """The bits of a weight that an arm measured before has."""
-        kept = json.loads((self.work / f"{arm}.json").read_text())
-        return float(kept["bytes"] * 8 / self.parameters)
+        record = json.loads((self.work / f"{arm}.json").read_text())
+        return float(record["bytes"] * 8 / self.parameters)
 
     def mlx_lm(self, out: Path, quantize: Callable[[Any, mx.array, Any], Any]) -> None:
         """What mlx-lm makes of the same rows; its scales are cast to float16 like the others' when it is done."""
@@ -136,8 +136,8 @@ def measure(folder: Path, windows: list[list[int]], wanted: list[mx.array]) -> I
     """The mean of −ln p and of KL(source ‖ folder) of each window, in nats a token."""
     model = zoo.load(folder, dtype="float32").model
     for row, source in zip(windows, wanted, strict=True):
-        found = logprobs(model(mx.array([row]))[0])  # (T, V)
-        yield nats(found, row), kl_divergence(source, found).mean().item()
+        scores = logprobs(model(mx.array([row]))[0])  # (T, V)
+        yield nats(scores, row), kl_divergence(source, scores).mean().item()
 
 
 def nats(found: mx.array, row: list[int]) -> float:
@@ -172,16 +172,18 @@ def main(source: Path, work: Path, names: list[str]) -> None:
     figures: dict[str, Any] = {}
     for name, make in arms.all().items():
         folder = work / name.replace(" ", "-")
-        kept = work / f"{folder.name}.json"
-        if name in names or not (names or kept.exists()):
+        record_file = work / f"{folder.name}.json"
+        if name in names or not (names or record_file.exists()):
             if not folder.exists():
                 began = time.perf_counter()
                 make(folder)
                 print(name, round(time.perf_counter() - began), "s", flush=True)
             each = list(zip(*measure(folder, windows, wanted), strict=True))
-            write_text(kept, json.dumps({"bytes": weight_bytes(folder), "nats": each[0], "kl": each[1]}))
-        if kept.exists():
-            figures[name] = json.loads(kept.read_text())
+            write_text(
+                record_file, json.dumps({"bytes": weight_bytes(folder), "nats": each[0], "kl": each[1]})
+            )
+        if record_file.exists():
+            figures[name] = json.loads(record_file.read_text())
             print(
                 name,
                 figures[name]["bytes"],

@@ -113,7 +113,7 @@ def together(arguments: Sequence[str], spaces: Sequence[str] | None = None) -> l
             command = [*inside, "taskset", "-c", str(rank), sys.executable, __file__, "worker", *arguments]
             environment = os.environ | dict.fromkeys(THREADS, "1") | place
             started.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
-        return [json.loads(one.communicate()[0].splitlines()[-1]) for one in started]
+        return [json.loads(process.communicate()[0].splitlines()[-1]) for process in started]
 
 
 def worker(folder: str, parallel: str, prompt: str, new: str, runs: str) -> dict[str, Any]:
@@ -121,12 +121,12 @@ def worker(folder: str, parallel: str, prompt: str, new: str, runs: str) -> dict
     loaded = zoo.load(folder, parallel=parallel if ranks.launched() else None)
     figures_of(loaded, int(prompt), 4)  # a warm-up
     taken = [figures_of(loaded, int(prompt), int(new)) for _ in range(int(runs))]
-    found: dict[str, Any] = {name: median(one[name] for one in taken) for name in (PREFILL, DECODE)}
+    speeds: dict[str, Any] = {name: median(run[name] for run in taken) for name in (PREFILL, DECODE)}
     if ranks.launched():
         small, large = (_sum_seconds(count) for count in (SMALL, LARGE))
         sent = 2 * (RANKS - 1) / RANKS * 4 * (LARGE - SMALL)
-        found |= {"latency": small / (2 * (RANKS - 1)), "bandwidth": sent / max(large - small, 1e-9)}
-    return found
+        speeds |= {"latency": small / (2 * (RANKS - 1)), "bandwidth": sent / max(large - small, 1e-9)}
+    return speeds
 
 
 def _sum_seconds(count: int) -> float:
@@ -139,12 +139,12 @@ def _sum_seconds(count: int) -> float:
     mx.eval(numbers, matrix, vector)
 
     def work(sums: bool) -> mx.array:
-        found = vector
+        product = vector
         for _ in range(SUMS):
-            found = matrix @ found
+            product = matrix @ product
             if sums:
-                found = mx.depends(found, ranks.all_sum(mx.depends(numbers, found)))
-        return found
+                product = mx.depends(product, ranks.all_sum(mx.depends(numbers, product)))
+        return product
 
     pairs = (
         [evaluation_seconds(lambda way=way: work(way), 1)[0] for way in (True, False)] for _ in range(PAIRS)
@@ -158,15 +158,15 @@ def narrowed(folder: str, place: Path) -> Any:
     ZooError where the folder's config names none of the numbers in `NARROW`.
     """
     registry = default_registry()
-    found = describe(folder, registry)
-    config = found.config or {}
+    description = describe(folder, registry)
+    config = description.config or {}
     if not (narrow := {name: value for name, value in NARROW.items() if name in config}):
         raise ZooError(f"{folder}: config.json has none of {', '.join(NARROW)}")
     numbers = config | narrow
-    recipe = make_recipe(found.architecture, numbers, registry)
+    recipe = make_recipe(description.architecture, numbers, registry)
     model = assemble(recipe, registry, copies=1)
     randomise(model)
-    save(place, model, found.architecture, recipe, numbers, registry=registry)
+    save(place, model, description.architecture, recipe, numbers, registry=registry)
     return recipe
 
 
@@ -181,22 +181,22 @@ def rates(
 
     `alone` and `alone_narrow` are the speeds of the undivided models. The slower process of each pair counts.
     """
-    nbytes, few = (_decode_bytes(one, prompt) for one in (recipe, narrow))
-    token, short = (1 / min(one[DECODE] for one in each) for each in (alone, alone_narrow))
+    nbytes, few = (_decode_bytes(model, prompt) for model in (recipe, narrow))
+    token, short = (1 / min(speed[DECODE] for speed in each) for each in (alone, alone_narrow))
     memory = (nbytes - few) / (token - short)
     overhead = max(token - nbytes / memory, 0.0)
     reading = ranked(recipe, Cluster(1, compute=1.0), prompt, FORMAT).prefill()
     assert reading is not None
     passes = -(-prompt // runtime.prefill_chunk())
-    seconds = prompt / min(one[PREFILL] for one in alone) - passes * overhead
+    seconds = prompt / min(speed[PREFILL] for speed in alone) - passes * overhead
     return overhead, memory, reading.total / seconds
 
 
 def _decode_bytes(recipe: Any, context: int) -> float:
     """The bytes that a token after `context` others reads."""
-    found = ranked(recipe, Cluster(1, memory=1.0), context, FORMAT).decode()
-    assert found is not None
-    return found.total
+    reading = ranked(recipe, Cluster(1, memory=1.0), context, FORMAT).decode()
+    assert reading is not None
+    return reading.total
 
 
 def compared(
@@ -205,7 +205,7 @@ def compared(
     """The record of one model: predictions and measurements on each link."""
     recipe = describe(folder, default_registry()).recipe
     lengths = [str(prompt), str(new), str(runs)]
-    found = []
+    compared_links = []
     for asked in links:
         with tempfile.TemporaryDirectory() as place:
             narrow = narrowed(folder, Path(place, "narrow"))
@@ -221,7 +221,7 @@ def compared(
         paper = ranked(recipe, cluster, prompt, FORMAT)
         decode, prefill = paper.decode(), paper.prefill()
         assert decode is not None and prefill is not None
-        found.append(
+        compared_links.append(
             {
                 "asked": asked,
                 "link": vars(link),
@@ -234,7 +234,7 @@ def compared(
                 "prefill": _beside(prompt / prefill.total, measured[PREFILL], prefill.bound),
             }
         )
-        print(json.dumps(found[-1]), file=sys.stderr)
+        print(json.dumps(compared_links[-1]), file=sys.stderr)
     return {
         "what": "ranks on paper",
         "model": f"{recipe.parameters(recipe.dim) / 1e6:.0f} M parameters, width {recipe.dim}",
@@ -243,7 +243,7 @@ def compared(
         "prompt": prompt,
         "new": new,
         "runs": runs,
-        "links": found,
+        "links": compared_links,
         "versions": runtime.versions(),
     }
 

@@ -68,19 +68,19 @@ def run(way: Way, folder: str) -> dict[str, float] | None:
         hosts.flush()
         started = processes(way, folder, hosts.name)
         end = time.monotonic() + SECONDS
-        while time.monotonic() < end and not any(one.poll() for one in started):
-            if all(one.poll() == 0 for one in started):
+        while time.monotonic() < end and not any(process.poll() for process in started):
+            if all(process.poll() == 0 for process in started):
                 break
             time.sleep(0.1)
         else:  # a rank that failed leaves the other waiting
-            for one in started:
-                one.kill()
+            for process in started:
+                process.kill()
             return None
-        outputs = [one.communicate()[0] for one in started]
+        outputs = [process.communicate()[0] for process in started]
     # What ranks of `mpirun` print may be on one line.
     decode = json.JSONDecoder().raw_decode
-    found: list[dict[str, float]] = [decode(output[output.index("{") :])[0] for output in outputs]
-    return found[0] if way.backend else {name: sum(one[name] for one in found) for name in found[0]}
+    figures: list[dict[str, float]] = [decode(output[output.index("{") :])[0] for output in outputs]
+    return figures[0] if way.backend else {name: sum(part[name] for part in figures) for name in figures[0]}
 
 
 def free_ports(count: int) -> list[int]:
@@ -121,12 +121,12 @@ def worker(library: str, folder: str) -> dict[str, float]:
     else:
         model = sharded(folder)
         taken = [read_and_write(model) for _ in range(RUNS + 1)][1:]
-    return {name: median(one[name] for one in taken) for name in taken[0]}
+    return {name: median(run[name] for run in taken) for name in taken[0]}
 
 
 def sum_seconds(width: int) -> dict[str, float]:
     """The seconds of one sum of a vector, and of a prompt's vectors, in a chain of sums."""
-    found = {}
+    seconds = {}
     for name, count in (
         (f"sum of {width} numbers, seconds", width),
         (f"sum of {PROMPT} × {width} numbers, seconds", PROMPT * width),
@@ -138,8 +138,8 @@ def sum_seconds(width: int) -> dict[str, float]:
                 numbers = ranks.all_sum(numbers)
             return numbers
 
-        found[name] = median(evaluation_seconds(chain, RUNS)) / SUMS
-    return found
+        seconds[name] = median(evaluation_seconds(chain, RUNS)) / SUMS
+    return seconds
 
 
 def answered_per_second(folder: str) -> float:
@@ -157,7 +157,7 @@ def answered_per_second(folder: str) -> float:
             answers = answer_prompts(
                 loaded, some, io.StringIO(), divided=ranks.launched(), min_tokens=ANSWER, max_tokens=ANSWER
             )
-            tokens = sum(one["generated_tokens"] for one in answers)
+            tokens = sum(line["generated_tokens"] for line in answers)
             rate = tokens / (time.perf_counter() - began)
     return rate
 
@@ -234,8 +234,8 @@ def compared(folder: str, rounds: int, work: Sequence[str]) -> dict[str, Any]:
     for above, below in pairs:
         for figure in (*FIGURES, DATA):
             with suppress(KeyError):
-                both = zip(values[f"{above}, {figure}"], values[f"{below}, {figure}"], strict=True)
-                values[f"{above} / {below}, {figure}"] = [first / second for first, second in both]
+                pair = zip(values[f"{above}, {figure}"], values[f"{below}, {figure}"], strict=True)
+                values[f"{above} / {below}, {figure}"] = [first / second for first, second in pair]
     return {name: spread(each) for name, each in values.items()}
 
 
@@ -252,15 +252,15 @@ def main() -> None:
     parser.add_argument("--work", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--record", action="store_true")
     given = parser.parse_args()
-    found = {Path(folder).name: compared(folder, given.rounds, given.work) for folder in given.folders}
-    record = {"versions": versions(), "prompt": PROMPT, "new": NEW, "rounds": given.rounds, "models": found}
+    models = {Path(folder).name: compared(folder, given.rounds, given.work) for folder in given.folders}
+    record = {"versions": versions(), "prompt": PROMPT, "new": NEW, "rounds": given.rounds, "models": models}
     print(json.dumps(record, indent=1))
     if given.record:
         RECORD.parent.mkdir(parents=True, exist_ok=True)
         if RECORD.exists():
             known = json.loads(RECORD.read_text())["models"]
             record["models"] = known | {
-                name: known.get(name, {}) | figures for name, figures in found.items()
+                name: known.get(name, {}) | figures for name, figures in models.items()
             }
         write_record(RECORD, record, overwrite=None, indent=1)
 

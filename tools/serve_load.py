@@ -52,7 +52,7 @@ class Load:
     def __init__(self, server: Process, conversations: list[Conversation]) -> None:
         self.server, self.clock = server, Clock()
         self.left = deque(conversations)
-        self.total = sum(len(one.turns) for one in conversations)
+        self.total = sum(len(conversation.turns) for conversation in conversations)
         self.statuses: Counter[str] = Counter()
         self.done = 0
         self.memory: list[int] = []
@@ -103,41 +103,41 @@ async def settled(server: Process, before: dict[str, int], seconds: float = 60) 
     """What a server holds beyond `before` and `POOLS` once it has ended all it did, or after so many seconds."""
     for _ in range(int(seconds)):
         gauges, state = await asyncio.to_thread(server.gauges), server.state()
-        held = {name: gauges[f"zoo_{name}"] for name in ("waiting", "prefilling", "running")}
-        held |= {name: max(state[name] - before[name] - POOLS[name], 0) for name in POOLS}
-        if not any(held.values()):
+        counts = {name: gauges[f"zoo_{name}"] for name in ("waiting", "prefilling", "running")}
+        counts |= {name: max(state[name] - before[name] - POOLS[name], 0) for name in POOLS}
+        if not any(counts.values()):
             break
         await asyncio.sleep(1)
-    return held
+    return counts
 
 
 async def warmed(server: Process, conversations: list[Conversation]) -> dict[str, int]:
     """The state of a server after some requests at once."""
-    asked = [(one.path, one.body(0) | {"max_tokens": 4}) for one in conversations]
-    await asyncio.gather(*(post(server.address, *one) for one in asked))
+    asked = [(conversation.path, conversation.body(0) | {"max_tokens": 4}) for conversation in conversations]
+    await asyncio.gather(*(post(server.address, *request) for request in asked))
     await asyncio.sleep(1)
     return server.state()
 
 
 def with_template(loaded: Loaded, folder: Path) -> Path:
     """A copy of a checkpoint without a chat template that has a plain one."""
-    made = folder / loaded.folder.name
-    shutil.copytree(loaded.folder, made)
-    (made / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
-    return made
+    copy = folder / loaded.folder.name
+    shutil.copytree(loaded.folder, copy)
+    (copy / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
+    return copy
 
 
 def correct(source: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the load on one model, and compare its answers; gives a record."""
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as folder_of_models:
         loaded = zoo.load(source)
         if not has_chat_template(loaded):
-            source = str(with_template(loaded, Path(made)))
+            source = str(with_template(loaded, Path(folder_of_models)))
             loaded = zoo.load(source)
         planner = Planner(loaded, arguments.seed, arguments.stall, arguments.longest)
         conversations = planner.conversations(arguments.requests)
         options = ("--rows", str(arguments.rows), "--queue", str(arguments.queue))
-        log = Path(arguments.log or Path(made) / "log")
+        log = Path(arguments.log or Path(folder_of_models) / "log")
         with zoo_serve(source, log, *options, "--prompt-cache", arguments.prompt_cache) as server:
             warm = Planner(loaded, arguments.seed + 1, 0, 4).conversations(WARM)
 
@@ -167,7 +167,7 @@ def correct(source: str, arguments: argparse.Namespace) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "tokens": dict(tokens),
         "longest_silence": {kind: round(value, 2) for kind, value in load.silence.items()},
-        "memory_mb": [round(one / 1e6, 1) for one in load.memory],
+        "memory_mb": [round(size / 1e6, 1) for size in load.memory],
         "left": left,
         "seen": seen,
     }
@@ -183,13 +183,13 @@ def _counted(reply: Reply) -> Counter[str]:
 
 def faults(record: dict[str, Any]) -> list[str]:
     """What is wrong in a record of `correct`."""
-    found = [f"{record['verdicts']['wrong']} answers are wrong"] if record["verdicts"].get("wrong") else []
-    found += [f"{name}: {count} more than before" for name, count in record["left"].items() if count]
+    problems = [f"{record['verdicts']['wrong']} answers are wrong"] if record["verdicts"].get("wrong") else []
+    problems += [f"{name}: {count} more than before" for name, count in record["left"].items() if count]
     if record["longest_silence"]["stream"] > SILENCE:
-        found.append(f"a stream was silent for {record['longest_silence']['stream']} s")
+        problems.append(f"a stream was silent for {record['longest_silence']['stream']} s")
     if (grown := _grown(record)) > FLAT:
-        found.append(f"the memory grew by {grown:.1f} MB in the last quarter")
-    return found + record["seen"]
+        problems.append(f"the memory grew by {grown:.1f} MB in the last quarter")
+    return problems + record["seen"]
 
 
 def _grown(record: Mapping[str, Any]) -> float:

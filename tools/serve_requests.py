@@ -114,13 +114,13 @@ class Planner:
 
     def conversations(self, requests: int) -> list[Conversation]:
         """Conversations of so many requests in all."""
-        made, left = [], requests
+        conversations, left = [], requests
         while left:
             path = self.random.choice([CHAT, COMPLETIONS] if self.chats else [COMPLETIONS])
             turns = min(left, self.random.choice((1, 1, 1, 2, 3)))
-            made.append(Conversation(path, [self._turn(path, turns > 1) for _ in range(turns)]))
+            conversations.append(Conversation(path, [self._turn(path, turns > 1) for _ in range(turns)]))
             left -= turns
-        return made
+        return conversations
 
     def _turn(self, path: str, short: bool) -> Turn:
         chance, choose = self.random.random, self.random.choice
@@ -193,15 +193,15 @@ def choices(path: str, reply: Reply) -> list[Choice]:
             )
             for one in reply.json()["choices"]
         ]
-    found: dict[int, Choice] = {}
+    by_index: dict[int, Choice] = {}
     for event in reply.events:
         for part in event.get("choices", ()):
-            choice = found.setdefault(part["index"], Choice("", None, None))
+            choice = by_index.setdefault(part["index"], Choice("", None, None))
             choice.text += part["delta"].get("content", "") if path == CHAT else part["text"]
             choice.reason = part["finish_reason"] or choice.reason
             if (more := _logprobs(part)) is not None:
                 choice.logprobs = (choice.logprobs or []) + more
-    return [found[number] for number in sorted(found)]
+    return [by_index[number] for number in sorted(by_index)]
 
 
 def _logprobs(part: Mapping[str, Any]) -> list[float] | None:
@@ -335,9 +335,9 @@ class Alone:
         quantized = any("bits" in name for name in settings)
         if got.text == text and got.reason == reason:
             if got.logprobs is not None:
-                own = [step.logprob for step in steps if step.logprob is not None]
-                worst = max((abs(a - b) for a, b in zip(got.logprobs, own, strict=False)), default=0)
-                if len(own) != len(got.logprobs) or worst > (QUANTIZED_TIE if quantized else LOGPROB):
+                reported = [step.logprob for step in steps if step.logprob is not None]
+                worst = max((abs(a - b) for a, b in zip(got.logprobs, reported, strict=False)), default=0)
+                if len(reported) != len(got.logprobs) or worst > (QUANTIZED_TIE if quantized else LOGPROB):
                     return "wrong", f"log-probabilities differ by {worst:.3g} nats, {settings}"
             return "equal", ""
         if settings["temperature"]:

@@ -193,14 +193,14 @@ def throughput(source: str, given: argparse.Namespace, logs: Path) -> dict[str, 
             "zoo.Engine": (library.chats, [library.process]),
             "mlx_lm.server": (lambda first: asyncio.run(chats(other.address, first, given.new))[0], [other.process]),
         }  # fmt: skip
-        found = rounds_of(ways, given.rounds)
+        rounds = rounds_of(ways, given.rounds)
         log = (logs / "mlx-lm").read_text(encoding="utf-8")
     ratios = {
-        f"zoo serve / {name}": spread([a / b for a, b in zip(found["zoo serve"], found[name], strict=True)])
+        f"zoo serve / {name}": spread([a / b for a, b in zip(rounds["zoo serve"], rounds[name], strict=True)])
         for name in ("zoo.Engine", "mlx_lm.server")
     }
     started = next(line for line in log.splitlines() if line.startswith("BLAS"))
-    speeds = {f"{name}, tokens/s": spread(values) for name, values in found.items()}
+    speeds = {f"{name}, tokens/s": spread(values) for name, values in rounds.items()}
     return speeds | ratios | {"BLAS of mlx_lm.server": started.split()[1].rstrip(",")}
 
 
@@ -209,7 +209,7 @@ def rounds_of(ways: Ways, rounds: int) -> dict[str, list[float]]:
 
     Another way is the first in each round.
     """
-    found: dict[str, list[float]] = {name: [] for name in ways}
+    rates: dict[str, list[float]] = {name: [] for name in ways}
     names = list(ways)
     for number in range(1, rounds + 1):
         names.append(names.pop(0))
@@ -217,10 +217,10 @@ def rounds_of(ways: Ways, rounds: int) -> dict[str, list[float]]:
             run, processes = ways[name]
             began, tries = time.perf_counter(), count(number, rounds)
             value = unpaused(lambda run=run, tries=tries: run(CHATS * next(tries)), processes)  # type: ignore[misc]
-            found[name].append(value)
+            rates[name].append(value)
             seconds = time.perf_counter() - began
             print(f"{name}: {value:.1f} tokens/s in {seconds:.0f} s", file=sys.stderr, flush=True)
-    return found
+    return rates
 
 
 async def latencies(address: str, number: int, long: int) -> dict[str, list[float]]:
@@ -229,16 +229,16 @@ async def latencies(address: str, number: int, long: int) -> dict[str, list[floa
     Before that, the seconds of reading alone: about `SHARED_CHUNK` tokens at the start of a prompt, a long one, and as many
     tokens at the end of one, of which the rest is cached.
     """
-    found: dict[str, list[float]] = {}
+    seconds: dict[str, list[float]] = {}
     prompt, rest = text_of(long, 2 * number), " " + text_of(SHARED_CHUNK, 0)
     parts = {"a prompt's start": rest, "the long prompt": prompt, "a prompt's end": prompt + rest}
     for name, text in parts.items():
         reply = await post(address, COMPLETIONS, {"prompt": f"{number}. {text}", **greedy(1)})
         counts = counts_of(reply)
-        found[f"tokens of {name}"] = [
+        seconds[f"tokens of {name}"] = [
             counts["prompt_tokens"] - counts["prompt_tokens_details"]["cached_tokens"]
         ]
-        found[f"reading {name} alone, seconds"] = [first_time(reply)]
+        seconds[f"reading {name} alone, seconds"] = [first_time(reply)]
 
     arrivals: list[list[float]] = [[] for _ in range(CLIENTS)]
     running = [
@@ -262,8 +262,8 @@ async def latencies(address: str, number: int, long: int) -> dict[str, list[floa
             reply = await post(address, CHAT, body(question(next(numbers)), 1))
             firsts.append(first_time(reply))
             await asyncio.sleep(REST)
-        found[f"to the first token {name}, seconds"] = firsts
-        found[f"between tokens {name}, seconds"] = between(arrivals, began, time.perf_counter())
+        seconds[f"to the first token {name}, seconds"] = firsts
+        seconds[f"between tokens {name}, seconds"] = between(arrivals, began, time.perf_counter())
 
     await phase("before")
     sent = asyncio.ensure_future(
@@ -271,12 +271,12 @@ async def latencies(address: str, number: int, long: int) -> dict[str, list[floa
     )
     await asyncio.sleep(0.1)
     await phase("while reading", sent)
-    found["reading the long prompt beside others, seconds"] = [first_time(await sent)]
+    seconds["reading the long prompt beside others, seconds"] = [first_time(await sent)]
     await phase("after")
     for one in running:
         one.cancel()
     await asyncio.gather(*running, return_exceptions=True)
-    return found
+    return seconds
 
 
 def between(arrivals: list[list[float]], start: float, end: float) -> list[float]:
@@ -288,7 +288,7 @@ def between(arrivals: list[list[float]], start: float, end: float) -> list[float
 
 def latency(source: str, given: argparse.Namespace, logs: Path) -> dict[str, Any]:
     """The figures of `latencies`."""
-    found: dict[str, list[float]] = {}
+    seconds: dict[str, list[float]] = {}
     with zoo_serve(source, logs / "zoo") as server:
         answers(server.address)
         numbers = count(1)
@@ -298,29 +298,29 @@ def latency(source: str, given: argparse.Namespace, logs: Path) -> dict[str, Any
                 return asyncio.run(latencies(server.address, next(numbers), given.long))
 
             for name, values in unpaused(run, [server.process]).items():
-                found.setdefault(name, []).extend(values)
-    if (number := len(found["to the first token while reading, seconds"])) < SHORTS * given.rounds:
+                seconds.setdefault(name, []).extend(values)
+    if (number := len(seconds["to the first token while reading, seconds"])) < SHORTS * given.rounds:
         print(f"only {number} short prompts came while the long ones were read", file=sys.stderr)
-    return {name: spread(values) for name, values in found.items()}
+    return {name: spread(values) for name, values in seconds.items()}
 
 
 def turns(source: str, given: argparse.Namespace, logs: Path) -> dict[str, Any]:
     """Tokens of two turns of a conversation, those of them that were cached, and seconds to the first token."""
-    found: dict[str, list[float]] = {}
+    seconds: dict[str, list[float]] = {}
     with zoo_serve(source, logs / "zoo") as server:
         answers(server.address)
         numbers = count(101)
         for _ in range(given.rounds):
-            both = unpaused(lambda: two_turns(server.address, next(numbers)), [server.process])
-            for name, value in both.items():
-                found.setdefault(name, []).append(value)
-    return {name: spread(values) for name, values in found.items()}
+            pair = unpaused(lambda: two_turns(server.address, next(numbers)), [server.process])
+            for name, value in pair.items():
+                seconds.setdefault(name, []).append(value)
+    return {name: spread(values) for name, values in seconds.items()}
 
 
 def two_turns(address: str, number: int) -> dict[str, float]:
     """The figures of the two turns of a conversation."""
     messages = [{"role": "user", "content": text_of(FIRST, number)}]
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for turn in ("first", "second"):
         reply = asyncio.run(post(address, CHAT, body(messages, 24)))
         counts = counts_of(reply)
@@ -329,10 +329,10 @@ def two_turns(address: str, number: int) -> dict[str, float]:
             {"role": "assistant", "content": "".join(parts)},
             {"role": "user", "content": "And in one sentence?"},
         ]
-        found[f"{turn} turn, prompt tokens"] = counts["prompt_tokens"]
-        found[f"{turn} turn, cached tokens"] = counts["prompt_tokens_details"]["cached_tokens"]
-        found[f"{turn} turn, seconds to the first token"] = first_time(reply)
-    return found
+        seconds[f"{turn} turn, prompt tokens"] = counts["prompt_tokens"]
+        seconds[f"{turn} turn, cached tokens"] = counts["prompt_tokens_details"]["cached_tokens"]
+        seconds[f"{turn} turn, seconds to the first token"] = first_time(reply)
+    return seconds
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

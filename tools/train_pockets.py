@@ -19,12 +19,12 @@ from zoo.host.registry import default_registry
 
 def pockets() -> dict[str, str]:
     """Each architecture with an embedded preset, and the folder it lies in."""
-    found = {}
+    numbers = {}
     for name, architecture in default_registry().architectures.items():
         preset = architecture.preset("pocket")
         if preset is not None and preset.folder is not None:
-            found[name] = str(preset.folder)
-    return found
+            numbers[name] = str(preset.folder)
+    return numbers
 
 
 def train(name: str, folder: str) -> subprocess.Popen[bytes]:

@@ -203,25 +203,26 @@ def trained(engine: str, source: str, job: Path) -> dict[str, Any]:
 
 def losses(source: str, job: Path) -> dict[str, Any]:
     """The losses of both by step, and how far they and the logits of the trained adapter differ."""
-    theirs, own = (trained(engine, source, job)["losses"] for engine in ("mlx-lm", "zoo"))
+    theirs, ours = (trained(engine, source, job)["losses"] for engine in ("mlx-lm", "zoo"))
     logits = mx.load(str(job / "logits.safetensors"))["logits"]
     expected = adapted(source, job / "trained")(batches_in(job)[0][0])
     apart = mx.abs(logits - expected).max() / (expected.max() - expected.min())
     return {
-        "loss_difference": max(abs(a - b) / b for a, b in zip(own, theirs, strict=True)),
+        "loss_difference": max(abs(a - b) / b for a, b in zip(ours, theirs, strict=True)),
         "logits_difference": apart.item(),
         **{
-            engine: [round(loss, 5) for loss in found] for engine, found in (("zoo", own), ("mlx-lm", theirs))
+            engine: [round(loss, 5) for loss in measured]
+            for engine, measured in (("zoo", ours), ("mlx-lm", theirs))
         },
     }
 
 
 def speed(source: str, job: Path) -> dict[str, Any]:
     """The speed and memory of both, one after the other."""
-    found = {engine: trained(engine, source, job) for engine in TRAINERS}
-    for figures in found.values():
+    runs = {engine: trained(engine, source, job) for engine in TRAINERS}
+    for figures in runs.values():
         del figures["losses"]
-    return found
+    return runs
 
 
 PARTS = {"losses": losses, "speed": speed}

@@ -50,13 +50,13 @@ def tune_line(name: str) -> str:
 def tune(name: str) -> dict[str, Any]:
     """The command with its output and progress, and the run's own record. One that was interrupted goes on."""
     folder, line = Path("adapters") / name, tune_line(name)
-    kept = Path("adapters") / f"{name}.json"
-    if not kept.is_file():
+    record_file = Path("adapters") / f"{name}.json"
+    if not record_file.is_file():
         resume = " --resume" if (folder / "run").is_dir() else ""
-        made = outputs({name: line + resume})[name] | {"line": line}
-        made["training"] = json.loads((folder / "training.json").read_text(encoding="utf-8"))
-        write_text(kept, json.dumps(made))
-    return json.loads(kept.read_text(encoding="utf-8"))
+        record = outputs({name: line + resume})[name] | {"line": line}
+        record["training"] = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+        write_text(record_file, json.dumps(record))
+    return json.loads(record_file.read_text(encoding="utf-8"))
 
 
 def loss_before(name: str) -> float:
@@ -107,8 +107,8 @@ def catalogue() -> dict[str, Any]:
     }
     questions = [question for group in groups.values() for question in group]
     expected = [wanted for group in groups.values() for wanted in group.values()]
-    found = iter(asked("catalogue", questions, expected))
-    return {name: [next(found) for _ in group] for name, group in groups.items()}
+    answers = iter(asked("catalogue", questions, expected))
+    return {name: [next(answers) for _ in group] for name, group in groups.items()}
 
 
 def pairs() -> dict[str, Any]:
@@ -126,7 +126,7 @@ def pairs() -> dict[str, Any]:
 
 def words() -> dict[str, Any]:
     """Translations of the held-out sentences, and of one without a new word."""
-    lines = [(one["source"], one["target"]) for one in data.translations(data.TRANSLATED_OTHERWISE)]
+    lines = [(pair["source"], pair["target"]) for pair in data.translations(data.TRANSLATED_OTHERWISE)]
     lines.append(("My mother understands deep learning.", "我的妈妈理解深度学习。"))
     return {"answers": asked("words", *zip(*lines, strict=True))}
 

@@ -15,10 +15,10 @@ CODE = re.compile(r"```\{code-block\} \w+\n:caption: (\S+)\n\n(.*?)```", re.DOTA
 
 def files(page: str = "tutorial") -> dict[str, str]:
     """The text of each file by its name; one that the page tells in pieces is joined."""
-    found: dict[str, str] = {}
+    contents: dict[str, str] = {}
     for name, code in CODE.findall((PAGES / f"{page}.md").read_text(encoding="utf-8")):
-        found[name] = f"{found[name]}\n\n{code}" if name in found else code
-    return found
+        contents[name] = f"{contents[name]}\n\n{code}" if name in contents else code
+    return contents
 
 
 def write(folder: Path, page: str = "tutorial") -> None:

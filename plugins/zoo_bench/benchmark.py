@@ -64,7 +64,7 @@ def benchmark(
     works = [work for work in WORKLOADS if (work in only if only else work not in ON_REQUEST)]
     job = Job(str(place.path), works, lengths, dtype, architecture, unpack).to_json()
     engines = list(dict.fromkeys(("zoo", *against)))
-    bounded = any(one.bound for one in METRICS if one.work in works)
+    bounded = any(metric.bound for metric in METRICS if metric.work in works)
     done, total = 0, (runs + 1) * len(engines) + bounded + profile
 
     def run(module: str, *arguments: str) -> dict[str, Any]:

@@ -138,7 +138,7 @@ class ZooDecoder(ZooEngine):
             logits = run(ids, cache)
             return mx.argmax(logits, axis=-1), logits.max(axis=-1)
 
-        return build, lambda found: [*found, [one.state for one in cache]]
+        return build, lambda found: [*found, [memory.state for memory in cache]]
 
 
 class Mlx(BenchmarkEngine):
@@ -217,7 +217,7 @@ class MlxLm(BenchmarkEngine):
             scores = logits - mx.logsumexp(logits, keepdims=True)
             return mx.argmax(scores, axis=-1), scores
 
-        return build, lambda found: [*found, [one.state for one in cache]]
+        return build, lambda found: [*found, [memory.state for memory in cache]]
 
 
 class Transformers(BenchmarkEngine):

@@ -76,7 +76,7 @@ ON_REQUEST = ("context", "draft", "turn")  # long works, which are done only on 
 
 def metric_named(name: str) -> BenchmarkMetric:
     """The metric of that name in a record."""
-    return next(one for one in METRICS if one.name == name)
+    return next(metric for metric in METRICS if metric.name == name)
 
 
 WARM = 4  # tokens of each kind that are run before the clock

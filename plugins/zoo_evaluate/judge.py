@@ -137,8 +137,9 @@ class Judge:
             scored = iter(likelihoods(loaded, rows, self.report("reading")))
             sums = []
             for answers in asked:
-                own = [next(scored) for _ in answers.rows]
-                nats, tokens = -sum(one.total for one in own), sum(len(one.logprobs) for one in own)
+                scores = [next(scored) for _ in answers.rows]
+                nats = -sum(score.total for score in scores)
+                tokens = sum(len(score.logprobs) for score in scores)
                 sums.append((nats, tokens, sum(len(text.encode()) for text in answers.references)))
             samples = _losses(sums)
         if self.wants("accuracy", *SCORES):
@@ -198,7 +199,7 @@ class Judge:
         sums: list[tuple[float, float]] = []
         report = self.report("comparing")
         for number, item in enumerate(self.items, 1):
-            rows, others = ([(r.inputs, r.targets) for r in rows_of(item, one)] for one in (first, other))
+            rows, others = ([(r.inputs, r.targets) for r in rows_of(item, judge)] for judge in (first, other))
             if rows != others or first.recipe.embedding.vocab != other.recipe.embedding.vocab:
                 raise PromptError(
                     f"`metrics`: divergence needs models of one vocabulary, and {other.folder.name or other.architecture.name} "

@@ -32,15 +32,15 @@ def figures(judged: Judged) -> list[Figure]:
     """The figures of every metric, in the order of the first model's."""
     (_, first), *_ = judged
     names = dict.fromkeys(name for _, samples in judged for name in samples)
-    found = []
+    lines = []
     for metric in names:
         for number, (model, samples) in enumerate(judged):
             if metric in samples:
                 sample = samples[metric]
                 against = first.get(metric) if number else None
                 difference = None if against is None else sample.minus(against)
-                found.append(Figure(metric, model, sample.better, sample.interval(), difference))
-    return found
+                lines.append(Figure(metric, model, sample.better, sample.interval(), difference))
+    return lines
 
 
 def shown(found: Sequence[Figure], several: bool) -> str:

@@ -87,8 +87,8 @@ def _seed(tasks: Iterable[Any], num_fewshot: int | None) -> None:
     random.seed(DEFAULT_RANDOM_SEED)
     numpy.random.seed(DEFAULT_OTHER_SEED)
     for task in tasks:
-        own = task.get_config("num_fewshot")
-        if own is None or (num_fewshot is not None and own != 0):
+        examples = task.get_config("num_fewshot")
+        if examples is None or (num_fewshot is not None and examples != 0):
             task.set_config(key="num_fewshot", value=num_fewshot or 0)
         task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
 
@@ -101,15 +101,15 @@ def _samples(name: str, task: Any, items: Sequence[dict[str, Any]]) -> dict[str,
         for metric in item["metrics"]:
             values[metric, item["filter"]].append(item[metric])
     samples = {}
-    for (metric, filtered), own in values.items():
+    for (metric, filtered), scores in values.items():
         aggregate = task.aggregation()[metric]
         better: Better = "higher" if task.higher_is_better()[metric] else "lower"
         label = f"{name} {metric}{f' ({filtered})' if several else ''}"
         if getattr(aggregate, "__name__", "") == "mean":
-            numbers = [float(value) for value in own]
+            numbers = [float(value) for value in scores]
             samples[label] = proportion(numbers) if better == "higher" else mean(better, numbers)
         elif metric != "bypass":
-            samples[label] = _aggregated(better, own, aggregate, FEW if metric in SLOW else None)
+            samples[label] = _aggregated(better, scores, aggregate, FEW if metric in SLOW else None)
     return samples
 
 

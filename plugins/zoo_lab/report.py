@@ -203,11 +203,11 @@ def record_path(name: str, out: Path) -> Path:
 
 def as_json(record: ExperimentRecord) -> dict[str, Any]:
     """All of a record, with the intervals and the conclusion that follow from the runs."""
-    own = plain(record)
-    runs = own.pop("runs")
+    values = plain(record)
+    runs = values.pop("runs")
     return {
         "zoo_lab": FORMAT,
-        **own,
+        **values,
         "complete": record.complete,
         "seconds": round(record.seconds, 1),
         "method": method(record),

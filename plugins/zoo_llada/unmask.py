@@ -105,19 +105,19 @@ def _answer(
                     index,
                     Step(None, "", draft=draft_text(loaded.tokenizer, new[place], mask, texts[0].eos_ids)),
                 )
-        kept = []
+        ids = []
         for place, index in enumerate(going):
             steps = list(texts[index].steps(new[place]))
             yield from ((index, step) for step in steps)
             if steps[-1].finish_reason is None:
-                kept.append(place)
-        if not kept:
+                ids.append(place)
+        if not ids:
             return
-        if len(kept) < len(going):
-            rows = mx.array(kept)
+        if len(ids) < len(going):
+            rows = mx.array(ids)
             tokens, real = tokens[rows], None if real is None else real[rows]
-            chooses = [chooses[place] for place in kept] if len(chooses) > 1 else chooses
-            going = [going[place] for place in kept]
+            chooses = [chooses[place] for place in ids] if len(chooses) > 1 else chooses
+            going = [going[place] for place in ids]
         start += size
 
 

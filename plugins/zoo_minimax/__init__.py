@@ -58,9 +58,9 @@ def rope(config):
     head_dim, dims = config.count("head_dim"), config.count("rotary_dim", None)
     if dims is not None:
         config = config.with_defaults(partial_rotary_factor=dims / head_dim)
-    found = RoPE.of(config, head_dim)
-    config.note("rotary_dim", found.dims or head_dim)
-    return found
+    rotation = RoPE.of(config, head_dim)
+    config.note("rotary_dim", rotation.dims or head_dim)
+    return rotation
 
 
 LAYER, ROUTER = "[model.]layers.{i}.", "layers.{i}.feedforward.router."

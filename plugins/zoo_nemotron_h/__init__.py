@@ -138,10 +138,10 @@ def pattern(config):
     words = config.get("layers_block_type", config.get("layer_types"))
     key = "hybrid_override_pattern" if words is None else "layers_block_type"
     config.ignore("hybrid_override_pattern", "layer_types")
-    found = config.get(key) if words is None else [LETTERS.get(str(word), "?") for word in words]
-    if not found or not set(found) <= set(LETTERS.values()):
+    letters = config.get(key) if words is None else [LETTERS.get(str(word), "?") for word in words]
+    if not letters or not set(letters) <= set(LETTERS.values()):
         raise config.error(key, "is not a pattern of the layers that are implemented: M, * and -")
-    return found
+    return letters
 
 
 MIXER = "layers.{i}.mixer."

@@ -76,8 +76,8 @@ class Guard:
             return RequestError(
                 403, f"the host {host!r:.80} is not this server's: --allow-host adds one", code="host"
             )
-        own = origin is None or origin == f"{scope['scheme']}://{host}"
-        if not (own or allowed):
+        same_origin = origin is None or origin == f"{scope['scheme']}://{host}"
+        if not (same_origin or allowed):
             return RequestError(
                 403, f"the origin {origin!r:.80} may not ask: --cors allows one", code="origin"
             )

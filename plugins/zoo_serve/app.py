@@ -47,7 +47,9 @@ POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancesto
 def application(service: Service, access: Access) -> ASGIApp:
     """The ASGI application of a service."""
     files = page_files()
-    routes = [Route(one.path, EndpointApp(one, service), methods=["POST"]) for one in ENDPOINTS]
+    routes = [
+        Route(endpoint.path, EndpointApp(endpoint, service), methods=["POST"]) for endpoint in ENDPOINTS
+    ]
     routes += [
         Route("/v1/models", _models),
         Route("/v1/models/{name:path}", _model),
@@ -71,7 +73,7 @@ def page_files() -> dict[str, tuple[str, str]]:
 
 def error_form(path: str) -> ErrorForm:
     """The form of errors at a path: its interface's."""
-    return next((one.error for one in ENDPOINTS if path.startswith(one.path)), openai.error)
+    return next((endpoint.error for endpoint in ENDPOINTS if path.startswith(endpoint.path)), openai.error)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:

@@ -124,7 +124,7 @@ class Fields:
             if value is None:
                 continue
             check(value, field.schema, name)
-            if field.only and not any(type(value) is type(one) and value == one for one in field.only):
+            if field.only and not _is_among(value, field.only):
                 raise RequestError(
                     400,
                     f"`{name}`: nothing here serves this value; it can only be {_listed(field.only)}",
@@ -258,7 +258,7 @@ def check(value: Any, schema: Schema, where: str) -> None:
     kinds = (kinds,) if isinstance(kinds, str) else kinds
     if kinds and not any(_is(value, kind) for kind in kinds):
         raise fail(" or ".join(ARTICLES[kind] for kind in kinds))
-    if "enum" in schema and not any(type(value) is type(one) and value == one for one in schema["enum"]):
+    if "enum" in schema and not _is_among(value, schema["enum"]):
         raise fail(f"one of {_listed(schema['enum'])}")
     if isinstance(value, int | float) and not isinstance(value, bool):
         for key, wrong, words in BOUNDS:
@@ -294,18 +294,18 @@ def _of_its_type(value: Any, alternatives: Iterable[Schema], where: str) -> list
     RequestError where there are none.
     """
     alternatives = list(alternatives)
-    objects = [one for one in alternatives if "properties" in one]
+    objects = [schema for schema in alternatives if "properties" in schema]
     key = next(
-        (key for key in ("type", "role") if all("enum" in _property(one, key) for one in objects)), None
+        (key for key in ("type", "role") if all("enum" in _property(schema, key) for schema in objects)), None
     )
     if not isinstance(value, Mapping) or not objects or key is None:
         return alternatives
     if key not in value:
-        fitting = [one for one in objects if key not in one["required"]]
+        fitting = [schema for schema in objects if key not in schema["required"]]
     else:
-        fitting = [one for one in objects if value[key] in _property(one, key)["enum"]]
+        fitting = [schema for schema in objects if value[key] in _property(schema, key)["enum"]]
     if not fitting:
-        kinds = [kind for one in objects for kind in _property(one, key)["enum"] if kind]
+        kinds = [kind for schema in objects for kind in _property(schema, key)["enum"] if kind]
         check(value.get(key), {"enum": kinds}, f"{where}.{key}")
     return fitting
 
@@ -317,6 +317,11 @@ def _property(schema: Schema, key: str) -> Schema:
 
 def _is(value: Any, kind: str) -> bool:
     return kind == "boolean" if isinstance(value, bool) else isinstance(value, TYPES[kind])
+
+
+def _is_among(value: Any, allowed: Iterable[Any]) -> bool:
+    """Whether a value is one of those allowed, of the same type: 1 is not true."""
+    return any(type(value) is type(choice) and value == choice for choice in allowed)
 
 
 def _listed(values: Iterable[Any]) -> str:

@@ -17,35 +17,42 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        own = self.registry
+        registry = self.registry
         self._requests = Counter(
-            "zoo_requests", "Requests by endpoint and status.", ("endpoint", "status"), registry=own
+            "zoo_requests", "Requests by endpoint and status.", ("endpoint", "status"), registry=registry
         )
-        self._refused = Counter("zoo_refused", "Requests refused, by reason.", ("reason",), registry=own)
-        self._cancelled = Counter("zoo_cancelled", "Requests whose client went away.", registry=own)
-        self._prompt = Counter("zoo_prompt_tokens", "Tokens of prompts.", ("model",), registry=own)
+        self._refused = Counter("zoo_refused", "Requests refused, by reason.", ("reason",), registry=registry)
+        self._cancelled = Counter("zoo_cancelled", "Requests whose client went away.", registry=registry)
+        self._prompt = Counter("zoo_prompt_tokens", "Tokens of prompts.", ("model",), registry=registry)
         self._cached = Counter(
-            "zoo_cached_tokens", "Tokens of prompts that the prompt cache held.", ("model",), registry=own
+            "zoo_cached_tokens",
+            "Tokens of prompts that the prompt cache held.",
+            ("model",),
+            registry=registry,
         )
-        self._generated = Counter("zoo_generated_tokens", "Tokens generated.", ("model",), registry=own)
+        self._generated = Counter("zoo_generated_tokens", "Tokens generated.", ("model",), registry=registry)
         self._lookups = Counter(
             "zoo_prompt_cache_lookups",
             "Prompts by why the cache held no more of them.",
             ("model", "reason"),
-            registry=own,
+            registry=registry,
         )
         self._first = Histogram(
             "zoo_time_to_first_token_seconds",
             "From a request's arrival.",
             ("model",),
             buckets=SECONDS,
-            registry=own,
+            registry=registry,
         )
         self._next = Histogram(
-            "zoo_time_between_tokens_seconds", "Of one answer.", ("model",), buckets=SECONDS, registry=own
+            "zoo_time_between_tokens_seconds",
+            "Of one answer.",
+            ("model",),
+            buckets=SECONDS,
+            registry=registry,
         )
         self._gauges = {
-            name: Gauge(f"zoo_{name}", about, registry=own)
+            name: Gauge(f"zoo_{name}", about, registry=registry)
             for name, about in (
                 ("waiting", "Sequences that wait."),
                 ("prefilling", "Sequences whose prompts are being read."),

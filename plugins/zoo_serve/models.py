@@ -129,7 +129,7 @@ class ModelTable:
     def forget(self, ready: Ready) -> None:
         """Wait no more."""
         with self._lock:
-            self._waiting = deque(one for one in self._waiting if one[1] is not ready)
+            self._waiting = deque(waiting for waiting in self._waiting if waiting[1] is not ready)
 
     def fail(self, error: Exception) -> None:
         """Tell all who wait that no model comes."""

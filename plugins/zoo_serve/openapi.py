@@ -53,7 +53,7 @@ HEALTH = {
 
 def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """The document of these endpoints and of what else is served."""
-    paths: dict[str, Any] = {one.path: {"post": _operation(one)} for one in endpoints}
+    paths: dict[str, Any] = {endpoint.path: {"post": _operation(endpoint)} for endpoint in endpoints}
     paths["/v1/models"] = {
         "get": _get("The models, the first of which is used where a request names none.", MODELS)
     }

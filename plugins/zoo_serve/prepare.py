@@ -202,11 +202,11 @@ def _engine_settings(model: ServedModel, strategy: Strategy, arguments: Mapping[
     """The settings of a sequence of the engine; None where another strategy runs."""
     function = strategy.load()
     if function is beam.stream:  # with one beam the engine does the same
-        own = {setting.name for setting in strategy.own_settings}
-        given = {name: arguments.get(name) for name in own}
+        strategy_settings = {setting.name for setting in strategy.own_settings}
+        given = {name: arguments.get(name) for name in strategy_settings}
         if beam.beam_config(generation_config_of(model.loaded), given).beams > 1:
             return None
-        arguments = {name: value for name, value in arguments.items() if name not in own}
+        arguments = {name: value for name, value in arguments.items() if name not in strategy_settings}
     elif function is not autoregressive.stream:
         return None
     return settings_for(model.loaded, arguments)

@@ -135,8 +135,8 @@ def drafted_text_equals_the_text_alone(subject: Subject) -> None:
     asked = ASKED | {"max_tokens": 14}
     expected = _alone(loaded, prompt, asked)
     tokens = [step.token for step in expected if step.token is not None]
-    found = drafted_steps(loaded, prompt, KnownText([*prompt, *tokens], subject.vocab), **asked)
-    same_text(found, expected, "the drafted text")
+    steps = drafted_steps(loaded, prompt, KnownText([*prompt, *tokens], subject.vocab), **asked)
+    same_text(steps, expected, "the drafted text")
 
 
 def drafted_steps(

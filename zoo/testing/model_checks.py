@@ -176,8 +176,8 @@ def quantized_and_loaded_is_identical(subject: Subject) -> None:
         model = packed_model(subject, Path(place, "plain"))
         save_model(subject, model, folder)
         loaded = load_model(subject, folder).model
-    expected, found = (dict(tree_flatten(kind.parameters())) for kind in (model, loaded))
-    lost = sorted(expected.keys() ^ found.keys())
+    expected, read = (dict(tree_flatten(kind.parameters())) for kind in (model, loaded))
+    lost = sorted(expected.keys() ^ read.keys())
     assert not lost, (
         f"{lost[0]}: `mlx_weights` must name its matrix …weight, stored (out, in), to keep it packed"
     )
@@ -325,8 +325,8 @@ def selected_rows_go_on_as_they_were(subject: Subject) -> None:
     subject.model.decode(target[:, :6], memory, cache)
     for layer in cache:
         layer.select(rows)
-    found = subject.model.decode(target[rows, 6:], None, cache)
-    same(found, subject.model(source[rows], target[rows])[:, 6:], "logits after the choice of rows")
+    logits = subject.model.decode(target[rows, 6:], None, cache)
+    same(logits, subject.model(source[rows], target[rows])[:, 6:], "logits after the choice of rows")
 
 
 def greedy_translation_follows_the_full_forward(subject: Subject) -> None:
@@ -346,6 +346,6 @@ def half_precision_translates(subject: Subject) -> None:
     floats = any("scales" in layer and layer.mode != "affine" for _, layer in layers)
     for dtype in (mx.float16, mx.bfloat16):
         with weights_in(subject, dtype):
-            found = subject.model(source, target)
-            assert found.dtype == dtype or floats, f"weights of {dtype} give logits of {found.dtype}"
-            same_on_average(found, expected, f"{dtype} logits")
+            logits = subject.model(source, target)
+            assert logits.dtype == dtype or floats, f"weights of {dtype} give logits of {logits.dtype}"
+            same_on_average(logits, expected, f"{dtype} logits")

@@ -15,15 +15,15 @@ from zoo.testing import Check, Subject, checks_of, outcome, subject
 def collect_checks(session: pytest.Session, name: str) -> Iterator[pytest.Item]:
     """A test for each check that applies to the architecture `name`; UsageError for an unknown one."""
     try:
-        made = subject(*split_preset(name))
+        about = subject(*split_preset(name))
     except ZooError as error:
         raise pytest.UsageError(str(error)) from error
-    first, *others = checks_of(made)
-    runs = outcome(first, made).passed
+    first, *others = checks_of(about)
+    runs = outcome(first, about).passed
     for check in (first, *others):
         id = f"{name}::{check.name}"
         needed = None if runs or check is first else f"{name}::{first.name}"
-        yield CheckItem.from_parent(session, name=id, nodeid=id, check=check, made=made, needed=needed)
+        yield CheckItem.from_parent(session, name=id, nodeid=id, check=check, about=about, needed=needed)
 
 
 class CheckFailed(Exception):
@@ -33,14 +33,14 @@ class CheckFailed(Exception):
 class CheckItem(pytest.Item):
     """One check of the suite, run on one architecture; `needed` is the item whose failure fails it, too."""
 
-    def __init__(self, *, check: Check, made: Subject, needed: str | None, **settings: Any) -> None:
+    def __init__(self, *, check: Check, about: Subject, needed: str | None, **settings: Any) -> None:
         super().__init__(**settings)
-        self.check, self.made, self.needed = check, made, needed
+        self.check, self.about, self.needed = check, about, needed
 
     def runtest(self) -> None:
         if self.needed is not None:
             raise CheckFailed(f"the model does not run: see {self.needed}")
-        result = outcome(self.check, self.made)
+        result = outcome(self.check, self.about)
         if not result.passed:
             # The message first: pytest's summary has the first line.
             raise CheckFailed(f"{result.message}\n({result.reason})\n{result.traceback}".rstrip())

@@ -66,9 +66,9 @@ def shares_make_up_the_whole(subject: Subject) -> None:
     for parts in (*divisions(subject), *divisions(subject, way="experts")):
         copies = {path: copies_of(path, shape, parts) for path, shape in sizes.items()}
         counted = sum(part.spec.parameters(subject.recipe.dim) for part in parts)
-        held = sum(math.prod(sizes[path]) * copies[path] for path in sizes)
-        assert counted == held, (
-            f"{len(parts)} ranks: the recipes count {counted:,} parameters, {int(held):,} are held"
+        numbers_held = sum(math.prod(sizes[path]) * copies[path] for path in sizes)
+        assert counted == numbers_held, (
+            f"{len(parts)} ranks: the recipes count {counted:,} parameters, {int(numbers_held):,} are held"
         )
         check_sums(subject.recipe, [part.spec for part in parts], subject.recipe.dim, copies)
 

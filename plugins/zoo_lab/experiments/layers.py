@@ -328,7 +328,7 @@ LATENT = "latent, rank 16"
 def heads(scale: Scale) -> Plan:
     """LLaMA's layers with four ways to keep keys and values, the feed-forward widened to equal parameters."""
     settings = settings_of(scale, 400)
-    many, two, one = KV_HEADS
+    many, two, single = KV_HEADS
     return Plan(
         arms=tuple(
             trains(
@@ -344,9 +344,9 @@ def heads(scale: Scale) -> Plan:
         curves=(LOSS_CURVE,),
         charts=(Chart("cache", "points", "loss", "cache", labels=True), LOSS_CURVES),
         claims=(
-            higher("One key/value head has a higher loss than multi-head attention", one, many, "loss"),
+            higher("One key/value head has a higher loss than multi-head attention", single, many, "loss"),
             near("Two key/value heads are within 0.05 of multi-head attention", two, many, "loss", 0.05),
-            lower("Latent attention has a lower loss than one key/value head", LATENT, one, "loss"),
+            lower("Latent attention has a lower loss than one key/value head", LATENT, single, "loss"),
         ),
         settings=recorded(settings, width=SMALL["hidden_size"], layers=SMALL["num_hidden_layers"]),
     )

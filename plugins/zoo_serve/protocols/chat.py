@@ -158,8 +158,8 @@ def _logprobs(tokens: Sequence[TokenLogprobs], request: GenerationRequest) -> di
     if not request.settings.get("logprobs"):
         return None
     content = [
-        {**openai.token(one.token), "top_logprobs": [openai.token(other) for other in one.alternatives]}
-        for one in tokens
+        {**openai.token(step.token), "top_logprobs": [openai.token(other) for other in step.alternatives]}
+        for step in tokens
     ]
     return {"content": content, "refusal": None}
 

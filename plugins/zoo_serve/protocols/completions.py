@@ -87,13 +87,13 @@ class Logprobs:
         if not self.asked:
             return None
         offsets = []
-        for one in tokens:
+        for step in tokens:
             offsets.append(self.offset)
-            self.offset += len(one.token.text)
+            self.offset += len(step.token.text)
         return {
-            "tokens": [one.token.text for one in tokens],
-            "token_logprobs": [one.token.logprob for one in tokens],
-            "top_logprobs": [{t.text: t.logprob for t in one.alternatives} or None for one in tokens],
+            "tokens": [step.token.text for step in tokens],
+            "token_logprobs": [step.token.logprob for step in tokens],
+            "top_logprobs": [{t.text: t.logprob for t in step.alternatives} or None for step in tokens],
             "text_offset": offsets,
         }
 
