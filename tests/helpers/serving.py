@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import zoo
+from tests.clients.chat_model import TEMPLATE
 from tests.helpers.waiting import PATIENCE, wait_until
 from zoo_serve.access import Access
 from zoo_serve.app import application
@@ -29,6 +30,13 @@ def alone(prompt=PROMPT, model="llama"):
 
 
 JSON = {"Content-Type": "application/json"}
+
+
+def chatting(name="llama"):
+    """A pocket checkpoint, loaded, with a chat template."""
+    loaded = zoo.load(name)
+    loaded.tokenizer.chat_template = TEMPLATE
+    return loaded
 
 
 class Serving:

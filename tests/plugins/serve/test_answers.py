@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import zoo
-from tests.clients.chat_model import ARGUMENTS, QUESTION, TEMPLATE, TOOL, WRITTEN_CALL
+from tests.clients.chat_model import ARGUMENTS, QUESTION, TOOL, WRITTEN_CALL
+from tests.helpers.serving import chatting
 from zoo.generation.chat.conversation import chat_prompt
 from zoo.generation.loop.step import Step, ToolCall
 from zoo_serve.app import ENDPOINTS
@@ -136,8 +136,7 @@ def test_other_answers_have_no_key_without_a_value():
 
 def answered(texts, **asked):
     """The choice that steps of these texts make, the last of them with a reason to end."""
-    loaded = zoo.load("llama")
-    loaded.tokenizer.chat_template = TEMPLATE
+    loaded = chatting()
     prompt = chat_prompt(loaded, [QUESTION], tools=[TOOL])
     model = SimpleNamespace(name="m", loaded=loaded)
     request = GenerationRequest(messages=(QUESTION,), tools=(TOOL,), **asked)
@@ -172,8 +171,7 @@ def test_an_answer_without_a_call_ends_as_ever():
 
 
 def test_the_grammar_of_calls_that_have_to_be_allows_one():
-    loaded = zoo.load("llama")
-    loaded.tokenizer.chat_template = TEMPLATE
+    loaded = chatting()
     choices = ("required", True), ("required", False), ("weather", True)
     several, single, named = (
         chat_prompt(loaded, [QUESTION], tools=[TOOL], tool_choice=choice, parallel_calls=parallel).calls

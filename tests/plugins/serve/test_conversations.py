@@ -272,7 +272,6 @@ def test_formats_and_efforts_are_obeyed():
         (ask(reasoning={"summary": "detailed"}), "`reasoning.summary`"),
         (ask(max_output_tokens=3, max_tokens=4), "`max_tokens`: another field"),
         (ask(text={"format": {"type": "json_object"}}, json_schema={}), "`text.format`"),
-        (ask(frobnicate=1), "`frobnicate`"),
         ({}, "`input`"),
     ],
 )
@@ -301,7 +300,6 @@ def test_what_responses_cannot_serve_is_refused_by_its_place(body, place):
             ),
             "`tool_choice.disable_parallel_tool_use`",
         ),
-        (say({"type": "text", "text": "Hi"}, frobnicate=1), "`frobnicate`"),
         ({"messages": [{"role": "user", "content": "Hi"}]}, "`max_tokens`"),
     ],
 )

@@ -10,8 +10,7 @@ from http.client import HTTPResponse
 
 import pytest
 
-import zoo
-from tests.helpers.serving import LONG, PROMPT, request_bytes, response_of, serving
+from tests.helpers.serving import LONG, PROMPT, alone, request_bytes, response_of, serving
 from tests.helpers.waiting import PATIENCE, in_background, wait_until
 from zoo_serve import http, server
 from zoo_serve.service import Limits
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def expected():
     """What the long request is answered with."""
-    return zoo.generate(zoo.load("llama"), PROMPT, min_tokens=60, max_tokens=60).text
+    return alone().text
 
 
 def vanish(connection):

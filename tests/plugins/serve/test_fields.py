@@ -64,13 +64,6 @@ def test_each_field_changes_the_request_or_says_why_not(endpoint):
         assert endpoint.parse({**base, **given}) != before, name
 
 
-@BY_PATH
-def test_a_field_that_nothing_serves_is_refused_by_name(endpoint):
-    with pytest.raises(RequestError, match="`frobnicate`") as caught:
-        endpoint.parse({**BASES[endpoint.path], "frobnicate": 1})
-    assert (caught.value.status, caught.value.param) == (400, "frobnicate")
-
-
 @pytest.mark.parametrize("name", ["prompt_logprobs", "return_sequences"])
 @BY_PATH
 def test_a_setting_whose_result_is_not_returned_is_refused_by_name(endpoint, name):

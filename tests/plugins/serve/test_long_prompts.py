@@ -5,8 +5,8 @@ import json
 import pytest
 
 import zoo
-from tests.clients.chat_model import TEMPLATE, TOOL
-from tests.helpers.serving import serving
+from tests.clients.chat_model import TOOL
+from tests.helpers.serving import chatting, serving
 from zoo.generation.strategies.embedding import cut_text
 from zoo.tokenizer import chat_process
 from zoo.tokenizer.tokenizer import PIECE
@@ -15,12 +15,6 @@ from zoo_serve import prepare
 LONG = "word " * 500_000
 CHAT = {"messages": [{"role": "user", "content": LONG}], "max_tokens": 2}
 OVER = "context_length_exceeded"
-
-
-def chatting(name):
-    loaded = zoo.load(name)
-    loaded.tokenizer.chat_template = TEMPLATE
-    return loaded
 
 
 @pytest.fixture(scope="module")

@@ -101,13 +101,16 @@ def test_an_error_of_the_engine_ends_its_requests_alone():
         made.rest()
 
 
-def test_a_model_that_cannot_be_loaded_fails_its_requests_alone(capfd):
+@pytest.mark.parametrize(
+    ("error", "most"), [(KeyError("a secret"), 1), (DoesNotFit("the model does not fit"), 2)]
+)
+def test_a_model_that_cannot_be_loaded_fails_its_requests_alone(capfd, error, most):
     def load(name):
         if name == "qwen3":
-            raise KeyError("a secret")
+            raise error
         return zoo.load(name)
 
-    with serving(["llama", "qwen3"], load=load) as made:
+    with serving(MODELS, most=most, load=load) as made:
         status, _, answer = made.ask({**LONG, "model": "qwen3"})
         assert (status, answer["error"]["code"]) == (503, "not_loaded")
         assert made.text() == alone().text
@@ -201,18 +204,6 @@ def test_a_model_for_which_there_is_no_memory_takes_the_place_of_one_that_nobody
         assert made.text({**LONG, "model": "qwen3"}) == alone(model="qwen3").text
         assert list(made.table.served) == ["qwen3"]
         made.rest()
-
-
-def test_a_model_for_which_there_is_no_memory_fails_its_request_alone():
-    def load(name):
-        if name == "qwen3":
-            raise DoesNotFit("the model does not fit")
-        return zoo.load(name)
-
-    with serving(MODELS, most=2, load=load) as made:
-        status, _, answer = made.ask({**LONG, "model": "qwen3"})
-        assert (status, answer["error"]["code"]) == (503, "not_loaded")
-        assert made.text() == alone().text
 
 
 def test_what_can_never_fit_is_refused_and_what_fits_later_waits(monkeypatch):
