@@ -3,10 +3,8 @@
 import math
 
 import mlx.core as mx
-import mlx.nn as nn
 import numpy as np
 import pytest
-from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ArraysCache
 
 from zoo.assemble import assemble
@@ -14,10 +12,8 @@ from zoo.checkpoint.open import make_recipe
 from zoo.config import Config
 from zoo.errors import RecipeError
 from zoo.host.registry import default_registry
-from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm
 from zoo.testing import randomise, same
 from zoo.training.loop import initialise
-from zoo.training.loss import next_token_loss
 from zoo_mamba import POCKET, MixerLayer, SelectiveStateSpace, mamba
 from zoo_mamba.block import CHUNK, SEGMENT, scan
 from zoo_mlx_lm.tools import Served
@@ -90,17 +86,6 @@ def test_long_text_in_one_piece_in_chunks_and_token_by_token():
     same(mx.concatenate(pieces, axis=1), whole, "logits")
 
 
-def test_the_cache_does_not_grow():
-    model = small()
-    cache = model.make_cache()
-    sizes = []
-    for length in (1, LONG):
-        model(texts(length), cache)
-        sizes.append(sum(array.size for array in cache[0].state))
-    assert sizes[0] == sizes[1] == 2 * model.spec.layers[0].mixer.state_size(16)
-    assert cache[0].length == cache[0].offset == 1 + LONG
-
-
 @pytest.mark.parametrize("padding", [1, CHUNK + 1])
 def test_a_row_padded_by_more_or_less_than_a_chunk(padding):
     model, tokens = small(), texts(LONG)
@@ -108,20 +93,6 @@ def test_a_row_padded_by_more_or_less_than_a_chunk(padding):
     cache, alone = model.make_cache(), model.make_cache()
     same(model(tokens, cache, mask)[1:, padding:], model(tokens[1:, padding:], alone), "prompt")
     same(model(texts(1), cache)[1:], model(texts(1)[1:], alone), "next token")
-
-
-def test_padding_that_reaches_past_the_first_chunk_of_a_prompt():
-    model, tokens = small(), texts(12)
-    mask = mx.array([[1] * 12, [0] * 5 + [1] * 7])
-    cache = model.make_cache()
-    model(tokens[:, :3], cache, mask)
-    same(model(tokens[:, 3:], cache)[1:, 2:], model(tokens[1:, 5:]), "logits")
-
-
-def test_runs_with_the_caches_of_mlx_lm():
-    model, tokens = small(), texts(9)
-    caches = [ArraysCache(2, left_padding=[0, 4]) for _ in model.layers]
-    same(Served(model, {}, "mamba")(tokens, caches)[1:, 4:], model(tokens[1:, 4:]), "logits")
 
 
 @pytest.mark.parametrize("pieces", [(9,), (2, 4, 3)])
@@ -140,22 +111,6 @@ def test_a_prompt_padded_on_the_right_leaves_the_state_of_its_last_token(pieces)
     same(served(texts(1), caches)[1:], model(alone)[:, -1:], "next token")
 
 
-def test_attention_and_a_state_space_in_one_model():
-    norm = RMSNorm()
-    attention = Layer(Attention(heads=4), GatedMLP(hidden=20), norm, norm)
-    state = attention.change(mixer=SelectiveStateSpace(hidden=32, dt_rank=2, state=4))
-    recipe = Decoder(Embedding(50, 16), (state, attention, state), norm, Head())
-    model, tokens = assemble(recipe, default_registry()), texts(12)
-    randomise(model)
-    cache, mask = model.make_cache(), mx.array([[1] * 12, [0] * 5 + [1] * 7])
-    same(model(tokens, cache, mask)[1:, 5:], model(tokens[1:, 5:]), "padded")
-    same(
-        model(tokens[:, :1], cache)[:1],
-        model(mx.concatenate([tokens[:1], tokens[:1, :1]], axis=1))[:, -1:],
-        "next",
-    )
-
-
 def test_the_residual_stream_is_float32_and_the_rest_is_not():
     model = small()
     model.set_dtype(mx.bfloat16)
@@ -167,24 +122,14 @@ def test_the_residual_stream_is_float32_and_the_rest_is_not():
     assert plain.layers[0](x).dtype == mx.bfloat16
 
 
-def test_training_starts_as_the_paper_does_and_repeats():
-    models = [assemble(mamba(Config(SMALL)), default_registry()) for _ in range(2)]
-    for model in models:
-        initialise(model, seed=3, layers=2)
-    mixer = models[0].layers[1].mixer
+def test_training_starts_as_the_paper_does():
+    model = small()
+    initialise(model, seed=3, layers=2)
+    mixer = model.layers[1].mixer
     assert mx.allclose(mx.exp(mixer.A_log[:, 0]), mx.arange(1.0, 5.0))
     steps = mx.logaddexp(mixer.dt_proj.bias, 0.0)
     assert steps.min().item() >= 0.001 and steps.max().item() <= 0.1 + 1e-6
     assert mx.abs(mixer.convolution.weight).max().item() > 0.1
-    for (path, first), (_, second) in zip(*(tree_flatten(m.parameters()) for m in models), strict=True):
-        assert mx.array_equal(first, second).item(), path
-
-
-def test_every_parameter_has_a_gradient():
-    model, tokens = small(), texts(LONG)
-    _, gradients = nn.value_and_grad(model, next_token_loss)(model, tokens[:, :-1], tokens[:, 1:])
-    for path, gradient in tree_flatten(gradients):
-        assert mx.isfinite(gradient).all().item() and mx.abs(gradient).max().item() > 0, path
 
 
 @pytest.mark.parametrize(

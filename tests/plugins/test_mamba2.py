@@ -4,7 +4,6 @@ import math
 
 import mlx.core as mx
 import pytest
-from mlx_lm.models.cache import ArraysCache
 
 from zoo.assemble import assemble
 from zoo.config import Config
@@ -14,17 +13,12 @@ from zoo.testing import randomise, same
 from zoo.training.loop import initialise
 from zoo_mamba2 import TINY, StateSpace, mamba2
 from zoo_mamba2.block import scan
-from zoo_mlx_lm.tools import Served
 
 
 def small(**changes):
     model = assemble(mamba2(Config(TINY | changes)), default_registry())
     randomise(model)
     return model
-
-
-def texts(length, batch=2):
-    return mx.random.randint(0, TINY["vocab_size"], (batch, length), key=mx.random.key(1))
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 16, 40])
@@ -48,22 +42,6 @@ def test_a_state_that_hardly_fades_or_at_once_stays_finite(rate):
     held = 2.0 if rate < -1 else 80.0
     assert mx.isfinite(y).all() and mx.allclose(y[0, 0, -1], mx.array(held), rtol=1e-3)
     assert mx.allclose(last, mx.array(held / 2), rtol=1e-3)
-
-
-def test_the_cache_does_not_grow():
-    model, sizes = small(), []
-    cache = model.make_cache()
-    for length in (1, 30):
-        model(texts(length), cache)
-        sizes.append(sum(array.size for array in cache[0].state))
-    assert sizes[0] == sizes[1] == 2 * model.spec.layers[0].mixer.state_size(TINY["hidden_size"])
-    assert cache[0].length == cache[0].offset == 31
-
-
-def test_runs_with_the_caches_of_mlx_lm():
-    model, tokens = small(), texts(9)
-    caches = [ArraysCache(2, left_padding=[0, 4]) for _ in model.layers]
-    same(Served(model, {}, "mamba2")(tokens, caches)[1:, 4:], model(tokens[1:, 4:]), "logits")
 
 
 def test_training_starts_with_steps_and_decays_of_the_authors_code():

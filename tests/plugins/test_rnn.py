@@ -9,10 +9,8 @@ from zoo.assemble import assemble, build
 from zoo.config import Config
 from zoo.errors import ConfigError
 from zoo.host.registry import default_registry
-from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm
 from zoo.testing import randomise, same
 from zoo.training.loop import initialise
-from zoo.training.loss import next_token_loss
 from zoo_rnn import GRU, LSTM, ZAREMBA, gru, lstm
 
 SMALL = dict(vocab_size=50, hidden_size=12, num_layers=2)
@@ -23,10 +21,6 @@ def small(family, **changes):
     model = assemble(family(Config(SMALL | changes)), default_registry())
     randomise(model)
     return model
-
-
-def texts(length, batch=2):
-    return mx.random.randint(0, 50, (batch, length), key=mx.random.key(1))
 
 
 def test_an_lstm_layer_is_mlxs():
@@ -55,56 +49,10 @@ def test_a_gru_layer_is_mlxs():
 
 
 @BOTH
-def test_in_one_piece_in_chunks_and_token_by_token(family):
-    model, tokens = small(family), texts(40)
-    whole, cache, pieces = model(tokens), model.make_cache(), []
-    for start, end in ((0, 2), (2, 33), *((t, t + 1) for t in range(33, 40))):
-        pieces.append(model(tokens[:, start:end], cache))
-    same(mx.concatenate(pieces, axis=1), whole, "logits")
-
-
-@BOTH
-def test_the_cache_does_not_grow(family):
+def test_training_starts_within_the_bounds_of_a_unit_and_without_biases(family):
     model = small(family)
-    cache, sizes = model.make_cache(), []
-    for length in (1, 30):
-        model(texts(length), cache)
-        sizes.append(sum(array.size for array in cache[0].state))
-    assert sizes[0] == sizes[1] == 2 * model.spec.layers[0].state_size(12)
-    assert cache[0].offset == 31
-
-
-@BOTH
-def test_padding_that_reaches_past_the_first_chunk_of_a_prompt(family):
-    model, tokens = small(family), texts(12)
-    cache, mask = model.make_cache(), mx.array([[1] * 12, [0] * 5 + [1] * 7])
-    model(tokens[:, :3], cache, mask)
-    same(model(tokens[:, 3:], cache)[1:, 2:], model(tokens[1:, 5:]), "logits")
-
-
-def test_attention_and_an_lstm_in_one_model():
-    norm = RMSNorm()
-    attention = Layer(Attention(heads=4), GatedMLP(hidden=20), norm, norm)
-    recipe = Decoder(Embedding(50, 12), (attention.change(mixer=LSTM()), attention), norm, Head())
-    model, tokens = assemble(recipe, default_registry()), texts(12)
-    randomise(model)
-    cache, mask = model.make_cache(), mx.array([[1] * 12, [0] * 5 + [1] * 7])
-    same(model(tokens, cache, mask)[1:, 5:], model(tokens[1:, 5:]), "padded")
-    same(
-        model(tokens[:, :1], cache)[:1],
-        model(mx.concatenate([tokens[:1], tokens[:1, :1]], axis=1))[:, -1:],
-        "next",
-    )
-
-
-@BOTH
-def test_training_starts_from_the_seed(family):
-    models = [assemble(family(Config(SMALL)), default_registry()) for _ in range(2)]
-    for model in models:
-        initialise(model, seed=3, layers=2)
-    for (path, first), (_, second) in zip(*(tree_flatten(m.parameters()) for m in models), strict=True):
-        assert mx.array_equal(first, second).item(), path
-    unit = models[0].layers[0].mixer
+    initialise(model, seed=3, layers=2)
+    unit = model.layers[0].mixer
     assert 0.2 < mx.abs(unit.recurrent.weight).max().item() <= 12**-0.5
     assert unit.recurrent.bias.max().item() == 0
 
@@ -119,14 +67,6 @@ def test_the_forget_gate_starts_open():
     model = small(lstm)
     initialise(model, seed=0, layers=2)
     assert model.layers[1].mixer.input.bias.tolist() == [0.0] * 12 + [1.0] * 12 + [0.0] * 24
-
-
-@BOTH
-def test_every_parameter_has_a_gradient(family):
-    model, tokens = small(family), texts(20)
-    _, gradients = nn.value_and_grad(model, next_token_loss)(model, tokens[:, :-1], tokens[:, 1:])
-    for path, gradient in tree_flatten(gradients):
-        assert mx.isfinite(gradient).all().item() and mx.abs(gradient).max().item() > 0, path
 
 
 def test_parameters_of_the_large_model_of_zaremba():
