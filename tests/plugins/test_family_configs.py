@@ -328,3 +328,13 @@ RELEASED = {
 @pytest.mark.parametrize("name", RELEASED)
 def test_the_keys_of_released_configs_are_all_known(name):
     recipe(name, **RELEASED[name])
+
+
+@pytest.mark.parametrize(("name", "layers", "window"), [("gemma2", 26, 4096), ("gpt-oss", 24, 128)])
+def test_windows_alternate_from_the_first_layer_on_or_as_layer_types_say(name, layers, window):
+    types = ["full_attention"] * (layers - 1) + ["sliding_attention"]
+    for changes, windows in (
+        ({}, [window, None] * (layers // 2)),
+        ({"layer_types": types}, [None] * (layers - 1) + [window]),
+    ):
+        assert [layer.mixer.window for layer in recipe(name, **changes).layers] == windows

@@ -12,17 +12,6 @@ def recipe(**changes):
     return gemma2(Config(GEMMA2_2B | changes))
 
 
-def test_windows_alternate_from_the_first_layer_on():
-    windows = [layer.mixer.window for layer in recipe().layers]
-    assert windows == [4096, None] * 13
-
-
-def test_layer_types_say_which_layers_have_a_window():
-    types = ["full_attention"] * 25 + ["sliding_attention"]
-    windows = [layer.mixer.window for layer in recipe(layer_types=types).layers]
-    assert windows == [None] * 25 + [4096]
-
-
 def test_a_null_cap_is_no_cap():
     plain = recipe(attn_logit_softcapping=None, final_logit_softcapping=None)
     assert plain.layers[0].mixer.block() == "mixer/attention"

@@ -23,15 +23,6 @@ def recipe(**changes):
     return gpt_oss(Config(RELEASED | changes))
 
 
-def test_windows_alternate_from_the_first_layer_on():
-    assert [layer.mixer.window for layer in recipe().layers] == [128, None] * 12
-
-
-def test_layer_types_say_which_layers_have_a_window():
-    types = ["full_attention"] * 23 + ["sliding_attention"]
-    assert [layer.mixer.window for layer in recipe(layer_types=types).layers] == [None] * 23 + [128]
-
-
 def test_a_config_without_scaling_has_the_released_one_and_null_means_none():
     plain = {key: value for key, value in RELEASED.items() if key != "rope_scaling"}
     assert gpt_oss(Config(plain)).layers[0].mixer.rope == recipe().layers[0].mixer.rope

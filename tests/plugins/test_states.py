@@ -13,12 +13,13 @@ from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMS
 from zoo.testing import randomise, same
 from zoo.training.loop import initialise
 from zoo.training.loss import next_token_loss
-from zoo_mamba import SelectiveStateSpace, mamba
+from zoo_mamba import CHUNK, SelectiveStateSpace, mamba
 from zoo_mamba2 import TINY, mamba2
 from zoo_mlx_lm.tools import Served
 from zoo_rnn import LSTM, gru, lstm
 
 VOCAB, DIM = 50, 16
+LONG = CHUNK + 7  # more than a chunk of any of their scans
 UNITS = dict(vocab_size=VOCAB, hidden_size=DIM, num_layers=2)
 RECIPES = {
     "mamba": lambda: mamba(
@@ -45,13 +46,13 @@ def texts(length, batch=2):
 def test_the_cache_does_not_grow(name):
     model, sizes = model_of(RECIPES[name]()), []
     cache = model.make_cache()
-    for length in (1, 40):
+    for length in (1, LONG):
         model(texts(length), cache)
         sizes.append(sum(array.size for array in cache[0].state))
     layer = model.spec.layers[0]
     dim = model.spec.embedding.dim
     assert sizes[0] == sizes[1] == 2 * getattr(layer, "mixer", layer).state_size(dim)
-    assert cache[0].length == cache[0].offset == 41
+    assert cache[0].length == cache[0].offset == 1 + LONG
 
 
 @EACH
@@ -93,7 +94,7 @@ def test_training_starts_from_the_seed(name):
 
 @EACH
 def test_every_parameter_has_a_gradient(name):
-    model, tokens = model_of(RECIPES[name]()), texts(40)
+    model, tokens = model_of(RECIPES[name]()), texts(LONG)
     _, gradients = nn.value_and_grad(model, next_token_loss)(model, tokens[:, :-1], tokens[:, 1:])
     for path, gradient in tree_flatten(gradients):
         assert mx.isfinite(gradient).all().item() and mx.abs(gradient).max().item() > 0, path

@@ -100,7 +100,9 @@ def test_every_architecture_is_quantized(name, method, calibration, monkeypatch,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bert", "llada", "transformer", "mixtral"])
+@pytest.mark.parametrize(
+    "name", ["bert", "llada", "transformer", pytest.param("mixtral", marks=pytest.mark.nightly)]
+)
 def test_a_text_is_read_as_each_kind_of_model_reads_it(name, calibration, texts, tmp_path):
     task = default_registry().architecture(name).task
     how = dict(quantize="3", group_size=GROUP)

@@ -157,7 +157,9 @@ def test_orpo_raises_the_better_answer_above_the_worse_one(llama):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mamba", "gpt2", "mixtral"])
+@pytest.mark.parametrize(
+    "name", ["mamba", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("gpt2", "mixtral"))]
+)
 def test_other_decoders_learn_preferences_too(tokenizer, tmp_path, name):
     loaded = small(name, tokenizer, tmp_path)
     objective = example_objective(loaded, "dpo")
