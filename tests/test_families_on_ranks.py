@@ -37,6 +37,7 @@ def test_ranks_with_whole_experts_write_what_one_does():
     check(2, "experts", "mixtral", "deepseek-v3", "gpt-oss")
 
 
+@pytest.mark.nightly
 def test_four_ranks_write_what_one_does():
     check(4, "tensor", *THREE, how="sampled,batch")
 
@@ -46,6 +47,7 @@ def test_four_ranks_write_what_one_does_in_every_way():
     check(4, "tensor", *THREE)
 
 
+@pytest.mark.nightly
 def test_ranks_of_packed_models_write_what_one_does(tmp_path):
     for name in THREE:
         convert(name, tmp_path / name, quantize="4", group_size=32)

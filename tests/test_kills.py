@@ -21,6 +21,7 @@ from zoo.training.run_folder import open_state, state_path
 from zoo_bench.benchmark import read_record
 
 pytestmark = pytest.mark.slow
+nightly = pytest.mark.nightly  # each run kills one that writes a folder and one that writes a file
 KILLS = int(os.environ.get("ZOO_KILLS", "2"))
 
 
@@ -117,6 +118,7 @@ def training(tmp_path):
     return (*own, "--tokenizer", tokenizer / "tokenizer.json", "--out")
 
 
+@nightly
 def test_train_into_a_new_folder(killed, tmp_path, training):
     reference, out = tmp_path / "reference", tmp_path / "out"
     zoo_run(*training, reference)
@@ -134,6 +136,7 @@ def test_train_into_a_new_folder(killed, tmp_path, training):
     killed((*training, out), check, lambda: remove(out))
 
 
+@nightly
 def test_train_over_another_model(killed, tmp_path, training):
     out, models = tmp_path / "out", {}
     zoo_run(*training, out, "--seed", "7")
@@ -159,7 +162,7 @@ def test_train_over_another_model(killed, tmp_path, training):
     assert True in seen
 
 
-@pytest.mark.nightly  # it writes as `train` does
+@nightly
 def test_tune_over_another_adapter(killed, tmp_path):
     data, out, adapters = tmp_path / "data.jsonl", tmp_path / "out", {}
     data.write_text("".join(json.dumps({"text": f"{n} and {n * n % 97}"}) + "\n" for n in range(40)))
@@ -195,6 +198,7 @@ def test_answers_of_a_file_of_prompts(killed, tmp_path):
     assert out.read_bytes() == expected
 
 
+@nightly
 def test_prompt_cache(killed, tmp_path):
     path, loaded = tmp_path / "talk.cache", zoo.load("llama")
     sizes = set()
@@ -209,7 +213,7 @@ def test_prompt_cache(killed, tmp_path):
     assert len(sizes) == 1
 
 
-@pytest.mark.nightly  # each benchmark takes seconds, and ends with one small file
+@nightly
 def test_record_of_a_benchmark(killed, tmp_path):
     record = tmp_path / "record.json"
     command = ("bench", "llama", "--only", "decode", "--runs", "1", "--prompt", "4", "--new", "2")

@@ -32,7 +32,7 @@ from zoo.testing import numbers_of, randomise
 from zoo.tokenizer.chat import render_chat
 
 MORE = "ZOO_FUZZ" in os.environ
-EXAMPLES = int(os.environ.get("ZOO_FUZZ", 200))
+EXAMPLES = int(os.environ.get("ZOO_FUZZ", 60))
 SECONDS = 300  # for one folder: far beyond what a busy machine needs
 MEMORY = 2**30  # bytes that all folders together may add
 

@@ -36,11 +36,18 @@ COMMANDS = QUICK | {
     "test": "test lstm",
     "an error": "run llamma hello",
 }
-LONG = ("train", "bench", "test", "chat", "trace")  # some minutes together
+OFTEN = (
+    *QUICK,
+    "run",
+    "run a file of prompts",
+    "convert",
+    "an error",
+)  # the others take minutes together: one mechanism
 
 
 def marks(name):
-    return [] if name in QUICK else [pytest.mark.slow, *([pytest.mark.nightly] if name in LONG else [])]
+    marks = [] if name == "a version" else [pytest.mark.slow]
+    return marks if name in OFTEN else [*marks, pytest.mark.nightly]
 
 
 each_command = pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def run(count, path, output, *more):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.nightly)])
 def test_killed_and_continued_each_prompt_has_one_answer_that_of_one_rank(prompts, tmp_path, count):
     path, whole = prompts
     output = tmp_path / "answers.jsonl"

@@ -13,6 +13,7 @@ import pytest
 from building.live import export
 from playwright.sync_api import sync_playwright
 
+from tests.helpers.invoked import invoke
 from tests.helpers.pairwise import pytest_collection_modifyitems  # noqa: F401
 from tests.helpers.site_of_docs import SITE
 
@@ -100,6 +101,20 @@ class Quiet(SimpleHTTPRequestHandler):
 
     def log_message(self, *arguments):
         pass
+
+
+@pytest.fixture(scope="session")
+def page_of(tmp_path_factory):
+    """The page that `zoo compare --html` writes of models, written once."""
+
+    @functools.cache
+    def write(names):
+        path = tmp_path_factory.mktemp("compared") / "page.html"
+        done = invoke(path.parent, ["compare", *names, "--html", str(path)])
+        assert done.returncode == 0, done.stderr
+        return path
+
+    return write
 
 
 @pytest.fixture

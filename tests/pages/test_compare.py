@@ -1,13 +1,9 @@
 """The comparison in a browser: it says what the command says, marks what Python marks, and opens code."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from tests.helpers.architectures import each_architecture
-from tests.helpers.waiting import PATIENCE
+from tests.helpers.invoked import invoke
 from zoo.describe import compare, describe
 from zoo.describe.diagram import diagram_of, marked, to_svg
 from zoo.describe.diagram.arrange import align, elements
@@ -52,12 +48,9 @@ MEASURE = """() => {
 }"""
 
 
-def zoo(*arguments):
-    command = [sys.executable, "-m", "zoo", *arguments]
-    wide = os.environ | {"COLUMNS": "240"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, encoding="utf-8", timeout=PATIENCE, env=wide
-    )
+def zoo(folder, *arguments):
+    """What a command of the zoo prints."""
+    done = invoke(folder, arguments, environment={"COLUMNS": "240"})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -67,15 +60,9 @@ def described(names):
     return [describe(name, registry) for name in names]
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    return page_of(tmp_path_factory.mktemp("pages"), NAMES)
-
-
-def page_of(folder, names):
-    path = folder / "page.html"
-    zoo("compare", *names, "--html", str(path))
-    return path
+@pytest.fixture
+def path(page_of):
+    return page_of(NAMES)
 
 
 def texts(page, fact):
@@ -100,12 +87,12 @@ def test_settings_change_what_the_command_would_say(visit, path):
         assert label == f"cache at {int(tokens):,} tokens"
 
 
-def test_the_slider_says_what_the_command_prints(visit, path):
+def test_the_slider_says_what_the_command_prints(visit, path, tmp_path):
     page = visit(path)
     page.focus("input.slider")
     page.keyboard.press("ArrowRight")
     assert page.input_value("input.context") == "8192"
-    printed = zoo("compare", *NAMES, "--context", "8192")
+    printed = zoo(tmp_path, "compare", *NAMES, "--context", "8192")
     row = next(line for line in printed.splitlines() if "cache at 8,192 tokens" in line)
     assert row.split("tokens")[1].split() == " ".join(texts(page, "cache.context")).split()
 
@@ -129,8 +116,8 @@ def test_the_cache_can_be_quantized(visit, path):
 
 
 @pytest.mark.parametrize("names", SETS, ids=" ".join)
-def test_rows_stand_as_the_command_has_them(visit, tmp_path, names):
-    page = visit(page_of(tmp_path, names))
+def test_rows_stand_as_the_command_has_them(visit, page_of, names):
+    page = visit(page_of(names))
     found = described(names)
     ours = page.evaluate(
         """names => zooCompare.rows(names.map(name => zooCompare.cards[name].facts))
@@ -174,8 +161,8 @@ FLAT = """names => {
 
 
 @pytest.mark.parametrize("names", SETS, ids=" ".join)
-def test_marks_are_those_of_the_command(visit, tmp_path, names):
-    page = visit(page_of(tmp_path, names))
+def test_marks_are_those_of_the_command(visit, page_of, names):
+    page = visit(page_of(names))
     found = described(names)
     diagrams = [diagram_of(one.recipe, one.origin, default_registry()) for one in found]
     told = [[list(map(list, flat(stack))) for stack in one.stacks] for one in marked(diagrams)]
@@ -183,8 +170,8 @@ def test_marks_are_those_of_the_command(visit, tmp_path, names):
 
 
 @pytest.mark.parametrize("names", SETS, ids=" ".join)
-def test_what_has_one_role_stands_in_one_line(visit, tmp_path, names):
-    page = visit(page_of(tmp_path, names))
+def test_what_has_one_role_stands_in_one_line(visit, page_of, names):
+    page = visit(page_of(names))
     found = described(names)
     diagrams = [diagram_of(one.recipe, one.origin, default_registry()) for one in found]
     each = dict.fromkeys(("fork", "sum", "open", "close"), 1)
@@ -227,8 +214,8 @@ def test_a_box_opens_the_code_behind_it(visit, path):
     assert not dialog.is_visible()
 
 
-def test_the_code_of_a_variant_is_its_own_lines(visit, tmp_path):
-    page = visit(page_of(tmp_path, ("llama", "mistral")))
+def test_the_code_of_a_variant_is_its_own_lines(visit, page_of):
+    page = visit(page_of(("llama", "mistral")))
     own = page.locator(".code .own").filter(has_text="Only mistral:7b")
     assert own.locator("summary code").all_text_contents() == ["mistral", "sliding_window"]
     assert (
@@ -236,8 +223,8 @@ def test_the_code_of_a_variant_is_its_own_lines(visit, tmp_path):
     )
 
 
-def test_the_recipes_lines_that_differ(visit, tmp_path):
-    page = visit(page_of(tmp_path, ("llama", "mistral")))
+def test_the_recipes_lines_that_differ(visit, page_of):
+    page = visit(page_of(("llama", "mistral")))
     page.locator(".recipes summary").click()
     lines = [" ".join(text.split()) for text in page.locator(".recipes pre span").all_text_contents()]
     assert '- "vocab": 128256,' in lines and '+ "vocab": 32000,' in lines
@@ -257,8 +244,8 @@ def test_light_and_dark(visit, path):
 
 @pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("names", [*PAIRS, NAMES, ("bert",)], ids=" ".join)
-def test_pages_fit_the_window(visit, tmp_path, names, width):
-    page = visit(page_of(tmp_path, names), width=width)
+def test_pages_fit_the_window(visit, page_of, names, width):
+    page = visit(page_of(names), width=width)
     assert page.locator(".picture").count() == len(names)
     assert page.evaluate(MEASURE) == []
     for details in page.locator("details").all():

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.pages.test_compare import MEASURE, page_of
+from tests.pages.test_compare import MEASURE
 from zoo.describe import describe
 from zoo.describe.differences import differences, is_of_sizes
 from zoo.host.registry import default_registry
@@ -15,9 +15,9 @@ FIRST, STRUCTURE = "input[name=first]", "input[name=structure]"
 DIGITS = re.compile(r"(?<![-\w])\d")
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    return page_of(tmp_path_factory.mktemp("pages"), NAMES)
+@pytest.fixture
+def path(page_of):
+    return page_of(NAMES)
 
 
 def shown(page):
@@ -88,8 +88,8 @@ def test_structure_hides_sizes_in_diagrams_facts_and_words(visit, path):
     assert shown(page) == before
 
 
-def test_both_switches_leave_what_is_built_differently_from_the_first(visit, tmp_path):
-    page = visit(page_of(tmp_path, ("llama", "mixtral")))
+def test_both_switches_leave_what_is_built_differently_from_the_first(visit, page_of):
+    page = visit(page_of(("llama", "mixtral")))
     for switch in (FIRST, STRUCTURE):
         press(page, switch)
     assert {"feedforward", "experts", "experts_used"} <= set(shown(page))
@@ -105,8 +105,8 @@ def test_both_switches_leave_what_is_built_differently_from_the_first(visit, tmp
     assert any("moe" in line for line in changed) and not any("vocab" in line for line in changed)
 
 
-def test_where_nothing_differs_the_page_says_so(visit, tmp_path):
-    page = visit(page_of(tmp_path, ("gpt2", "gpt2:pocket")))
+def test_where_nothing_differs_the_page_says_so(visit, page_of):
+    page = visit(page_of(("gpt2", "gpt2:pocket")))
     for switch in (FIRST, STRUCTURE):
         press(page, switch)
     assert shown(page) == {}
@@ -128,8 +128,8 @@ def test_a_size_is_marked_faintly(visit, path):
     assert note != page.locator(".picture .norm.differs .title").first.evaluate(colour)
 
 
-def test_settings_still_change_the_rows_that_are_shown(visit, tmp_path):
-    page = visit(page_of(tmp_path, ("llama", "mamba")))
+def test_settings_still_change_the_rows_that_are_shown(visit, page_of):
+    page = visit(page_of(("llama", "mamba")))
     press(page, FIRST)
     page.fill("input.context", "8192")
     sheets = [
@@ -143,8 +143,8 @@ def test_settings_still_change_the_rows_that_are_shown(visit, tmp_path):
     assert shown(page)["heads"] == ["yes", "–"] and "flops.decode" not in shown(page)
 
 
-def test_one_model_has_the_switch_of_structure_alone(visit, tmp_path):
-    page = visit(page_of(tmp_path, ("gemma2",)))
+def test_one_model_has_the_switch_of_structure_alone(visit, page_of):
+    page = visit(page_of(("gemma2",)))
     assert page.locator(FIRST).count() == 0
     press(page, STRUCTURE)
     texts = page.locator(".picture span").all_text_contents()
@@ -152,8 +152,8 @@ def test_one_model_has_the_switch_of_structure_alone(visit, tmp_path):
 
 
 @pytest.mark.parametrize("names", [("llama", "mixtral"), ("transformer", "llama"), NAMES], ids=" ".join)
-def test_a_narrow_window_shows_one_model_and_swipes_to_the_next(visit, tmp_path, names):
-    page = visit(page_of(tmp_path, names), width=390, reduced_motion="reduce")
+def test_a_narrow_window_shows_one_model_and_swipes_to_the_next(visit, page_of, names):
+    page = visit(page_of(names), width=390, reduced_motion="reduce")
     frame = page.locator(".pictures.swipe")
     assert page.evaluate(MEASURE) == []
     left = "frame => frame.scrollLeft"
@@ -174,8 +174,8 @@ def test_a_narrow_window_shows_one_model_and_swipes_to_the_next(visit, tmp_path,
     page.wait_for_function(f"document.querySelector('.pictures').scrollLeft < {before}")
 
 
-def test_the_same_block_stands_at_the_same_height_in_a_narrow_window(visit, tmp_path):
-    page = visit(page_of(tmp_path, ("transformer", "llama")), width=390)
+def test_the_same_block_stands_at_the_same_height_in_a_narrow_window(visit, page_of):
+    page = visit(page_of(("transformer", "llama")), width=390)
     tops = page.evaluate(
         "() => [...document.querySelectorAll('.pictures figure')].map(figure => Object.fromEntries([...figure"
         ".querySelectorAll('.block[data-key]')].map(one => [one.dataset.role, one.getBoundingClientRect().bottom])))"

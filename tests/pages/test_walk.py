@@ -1,26 +1,20 @@
 """A reader's way through the docs, by clicks and keys: home, a comparison of three, a page of the tour, its trace, the glossary."""
 
-import os
-import subprocess
-import sys
 from itertools import product
 
 import pytest
 
+from tests.helpers.invoked import invoke
 from tests.helpers.site_of_docs import SITE
-from tests.helpers.waiting import PATIENCE
 
 MODELS = ("llama:8b", "deepseek-v3:671b", "mamba:2.8b")
 
 
-def said_by_the_command(context):
+def said_by_the_command(folder, context):
     """The row of the cache that `zoo compare` prints for a context."""
-    command = [sys.executable, "-m", "zoo", "compare", *MODELS, "--context", str(context)]
-    wide = {**os.environ, "COLUMNS": "200"}  # a row is one line
-    printed = subprocess.run(
-        command, env=wide, capture_output=True, text=True, encoding="utf-8", check=True, timeout=PATIENCE
-    )
-    row = next(line for line in printed.stdout.splitlines() if f"cache at {context:,} tokens" in line)
+    done = invoke(folder, ["compare", *MODELS, "--context", str(context)], environment={"COLUMNS": "200"})
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if f"cache at {context:,} tokens" in line)
     return row.split("tokens", 1)[1]
 
 
@@ -59,7 +53,7 @@ def through_the_menu(page, ending):
         for way in product(["en", "zh"], [1280, 390], ["light", "dark"])
     ],
 )
-def test_a_reader_gets_from_home_to_the_glossary(language, width, scheme, visit):
+def test_a_reader_gets_from_home_to_the_glossary(language, width, scheme, visit, tmp_path):
     page = visit(SITE / "index.html", width=width, scheme=scheme)
     fits(page)
     if language == "zh":
@@ -92,7 +86,7 @@ def test_a_reader_gets_from_home_to_the_glossary(language, width, scheme, visit)
     context = int(page.locator(".zoo-compare input[type=number]").input_value())
     # The first is the table itself: a box that the mouse is over shows its rows again at the edge.
     row = page.locator('.zoo-compare tr[data-fact="cache.context"]').first.locator("td")
-    said = said_by_the_command(context)
+    said = said_by_the_command(tmp_path, context)
     for _ in range(600):  # the table follows the slider a moment later
         if in_order(row.all_text_contents(), said):
             break

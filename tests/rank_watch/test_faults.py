@@ -86,7 +86,7 @@ def test_a_fault_of_one_rank_ends_all_with_one_line(fails, fault):
     fails(fault)
 
 
-@pytest.mark.parametrize("fault", ["killed", "stopped"])
+@pytest.mark.parametrize("fault", ["killed", pytest.param("stopped", marks=pytest.mark.nightly)])
 def test_rank_1_names_rank_0_when_that_is_lost(fails, fault):
     fails(fault, rank=0)
 
@@ -126,6 +126,7 @@ def test_ranks_of_mpi_write_the_same_text():
     assert finished.stdout == " Beijing.\n", finished.stderr
 
 
+@pytest.mark.nightly
 def test_ranks_that_are_no_neighbours_of_the_lost_one_end_too(fails):
     fails("killed", size=4, rank=2)
 

@@ -25,6 +25,7 @@ SHORT = Lengths(prompt=8, new=3, rows=2, context=20, chat=10)
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_every_work_has_its_figures_in_every_engine_that_does_it(tmp_path):
     folder = tmp_path / "model"
     loaded = zoo.load("llama")
