@@ -257,7 +257,7 @@ def measured_run(source: str, prompt_tokens: str, new_tokens: str) -> dict[str, 
 
 def random_model(subject: SourceModel, registry: Registry) -> Loaded:
     """The model of a recipe with random weights, as `zoo.load` would give it, without a tokenizer."""
-    assert subject.architecture is not None
+    assert subject.architecture is not None and subject.recipe is not None
     model = assemble(subject.recipe, registry)
     model.set_dtype(random_dtype())
     evaluate_weights(model)
