@@ -35,8 +35,7 @@ def refused(path, *words):
 def test_a_good_header_is_read(path):
     tensors = {"a": GOOD, "b": {"dtype": "BF16", "shape": [0, 3], "data_offsets": [16, 16]}}
     written(path, {"__metadata__": {"format": "pt"}, **tensors})
-    begin = path.stat().st_size - 16
-    assert read_header(path) == ({"a": "F32", "b": "BF16"}, {"format": "pt"}, {"a": begin, "b": begin + 16})
+    assert read_header(path) == ({"a": "F32", "b": "BF16"}, {"format": "pt"})
     arrays = open_tensors(path.parent).arrays
     assert arrays["a"].shape == (2, 2) and arrays["b"].shape == (0, 3)
 

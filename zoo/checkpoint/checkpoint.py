@@ -85,10 +85,6 @@ class Checkpoint(ABC):
         tried.
         """
 
-    def stored(self, dtype: mx.Dtype | None = None) -> Tensors | None:
-        """As `tensors`, large ones as `StoredTensor`, of which a part can be read; None where it cannot."""
-        return self.tensors(dtype) if self.lazy else None
-
     @cached_property
     def architecture(self) -> Architecture:
         """The architecture asked for, else the one that the config is of."""

@@ -51,9 +51,6 @@ class FolderCheckpoint(Checkpoint):
     def tensors(self, dtype: mx.Dtype | None = None) -> Tensors:
         return gather(open_tensors(self.path), self.config, self.registry, dtype)
 
-    def stored(self, dtype: mx.Dtype | None = None) -> Tensors:
-        return gather(open_tensors(self.path), self.config, self.registry, dtype, stored=True)
-
     def weight_files(self) -> list[Path]:
         return weight_files(self.path)
 

@@ -77,7 +77,8 @@ class Opened:
     recipe: Recipe
     defaults: dict[str, Any]
     layout: str
-    divided: bool = False
+    division: Division | None = None
+    rank: int = 0
 
     def layers(self) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, Any]]]]:
         """Groups of parameters, each with the function that reads it.
@@ -106,43 +107,35 @@ class Opened:
 
         Those of a divided model are read here; `report` is called with the bytes read and those in all.
         """
-        if self.divided:
-            self.parameters = resolved(self.model, dict(self._read_share()))
+        if self.division is not None:
+            parameters = dict(self._read_share(self.division))
+            self.model = assemble(self.division.spec, self.checkpoint.registry)
+            self.parameters = resolved(self.model, parameters)
         elif not self.checkpoint.lazy:
             self.parameters = self._read()
         if not self.checkpoint.lazy:
             self.checkpoint.warn_of_losses(self.options.floats)
 
     def divide(self, division: Division, rank: int) -> None:
-        """Keep a rank's model and its share of the parameters, unread."""
-        stored = self._stored()
-        if stored is not None or self.checkpoint.lazy:
-            self.parameters = divided_parameters(stored or self.parameters, division, rank)
-        else:
-            self.parameters = {}
-            for _, read_group in self.layers():
-                some = divided_parameters(read_group(), division, rank)
-                self.parameters |= {path: read(tensor) for path, tensor in some.items()}
-        self.model, self.divided = assemble(division.spec, self.checkpoint.registry), True
+        """Keep a rank's share of the parameters, unread."""
+        self.division, self.rank = division, rank
+        self.parameters = divided_parameters(self.parameters, division, rank)
 
-    def _stored(self) -> dict[str, Any] | None:
-        """The parameters of the whole model in their files; None where the checkpoint or a rule has to read whole tensors."""
-        tensors = self.checkpoint.stored(self.options.floats)
-        try:
-            return None if tensors is None else self._placed(tensors)
-        except (AttributeError, TypeError, ValueError):  # a rule that computes with the numbers
-            return None
-
-    def _read_share(self) -> Iterator[tuple[str, Any]]:
+    def _read_share(self, division: Division) -> Iterator[tuple[str, Any]]:
         """A rank's parameters, each read and freed of the tensor that it is a part of before the next."""
-        from zoo.checkpoint.stored_tensor import reading_pool  # imports numpy
-
         total, done = sum(tensor.nbytes for tensor in self.parameters.values()), 0
-        with reading_pool() as pool:
-            for path in list(self.parameters):
-                tensor = self.parameters.pop(path)
+        for _, read_group in self.layers():
+            group = read_group()
+            share = group if self.checkpoint.lazy else divided_parameters(group, division, self.rank)
+            for path in list(share):
+                try:
+                    tensor = read(share.pop(path))
+                except RuntimeError as error:
+                    raise CheckpointError(
+                        f"{self.checkpoint.path}: {path} cannot be read: {error}"
+                    ) from error
                 done += tensor.nbytes
-                yield path, read(tensor, pool)
+                yield path, tensor
                 if self.options.report is not None:
                     self.options.report(done, total)
 

@@ -9,7 +9,6 @@ Axes: … stacked matrices, O outputs, I inputs, W words of 32 bits a row, G gro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import field, replace
 from typing import Any
 
@@ -122,8 +121,6 @@ class QuantizedMatrix(Frozen):
 
     def numbers(self, dtype: mx.Dtype | None = None) -> mx.array:
         """The numbers themselves, (…, O, I)."""
-        if any(not isinstance(part, mx.array) for part in self.parts().values()):
-            return read(self).numbers(dtype)
         dtype = dtype or self.dtype
         wide = mx.float32 in (dtype, self.scales.dtype) or self.global_scale is not None
         exact = mx.float32 if wide else dtype
@@ -244,7 +241,7 @@ def join(tensors: Sequence[Any], axis: int) -> Any:
     """`mx.concatenate` for tensors of which some are packed: those of one quantization stay so along any axis but the inputs'."""
     first = tensors[0]
     if not any(isinstance(tensor, QuantizedMatrix) for tensor in tensors):
-        return _concatenate(tensors, axis)
+        return mx.concatenate(list(tensors), axis)
     alike = all(
         isinstance(tensor, QuantizedMatrix)
         and (tensor.quantization, tensor.swapped) == (first.quantization, first.swapped)
@@ -255,29 +252,21 @@ def join(tensors: Sequence[Any], axis: int) -> Any:
     )
     axis %= first.ndim
     if not alike or axis == first.ndim - (2 if first.swapped else 1):
-        return _concatenate([as_array(tensor) for tensor in tensors], axis)
+        return mx.concatenate([as_array(tensor) for tensor in tensors], axis)
     # Where packed parts have O, a swapped matrix shows it last.
     stored_axis = first.ndim - 2 if first.swapped and axis == first.ndim - 1 else axis
     parts = {}
     for name in first.parts().keys() - set(EXTRAS):
-        parts[name] = _concatenate([getattr(tensor, name) for tensor in tensors], stored_axis)
+        parts[name] = mx.concatenate([getattr(tensor, name) for tensor in tensors], stored_axis)
     if any(tensor.global_scale is not None for tensor in tensors):
         parts["global_scale"] = mx.concatenate([_output_scale(tensor) for tensor in tensors], stored_axis)
     return replace(first, **parts)
 
 
-def _concatenate(tensors: Sequence[Any], axis: int) -> Any:
-    """`mx.concatenate`; of tensors in files, unread where that can be."""
-    stored = next((tensor for tensor in tensors if not isinstance(tensor, mx.array)), None)
-    return mx.concatenate(list(tensors), axis) if stored is None else stored.joined(tensors, axis)
-
-
-def read(tensor: Any, pool: Executor | None = None) -> Any:
-    """A tensor, packed or not, of evaluated arrays that hold no other's memory; those in files are read, by `pool`."""
+def read(tensor: Any) -> Any:
+    """A tensor, packed or not, of evaluated arrays that hold no other's memory."""
     if isinstance(tensor, QuantizedMatrix):
-        return replace(tensor, **{name: read(part, pool) for name, part in tensor.parts().items()})
-    if not isinstance(tensor, mx.array):
-        return read(tensor.read(pool), pool)
+        return replace(tensor, **{name: read(part) for name, part in tensor.parts().items()})
     array = mx.contiguous(tensor)
     mx.eval(array)
     return array

@@ -24,7 +24,7 @@ from zoo.checkpoint.quantization_settings import (
     refused,
 )
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, is_float, possible_specs
-from zoo.checkpoint.safetensors import BITS, Tensors
+from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError, PluginError, warn
 from zoo.host.registry import Registry
 
@@ -141,14 +141,11 @@ def gather(
     config: Mapping[str, Any],
     registry: Registry,
     dtype: mx.Dtype | None = None,
-    stored: bool = False,
 ) -> Tensors:
     """The same tensors, those of each quantized matrix gathered to one `QuantizedMatrix` under the name of its weight.
 
-    Matrices that cannot be packed are arrays, of `dtype` where one is given. `registry` has the formats. `stored`: those that
-    are in a file as they are become `StoredTensor`.
+    Matrices that cannot be packed are arrays, of `dtype` where one is given. `registry` has the formats.
     """
-    files = stored_tensors(tensors) if stored else {}
     settings = settings_of(config)
     method = method_of(settings)
     format = registry.table(QuantizedFormat).get(method) if method is not None else None
@@ -160,36 +157,12 @@ def gather(
         except RuntimeError as error:  # some read what a shape depends on
             raise CheckpointError(f"the weights cannot be read: {error}") from error
     tensors = gather_mlx(tensors, ExpectedQuantization(config))
-    if stored:
-        arrays = {name: _in_files(array, files) for name, array in tensors.arrays.items()}
-        tensors = replace(tensors, arrays=arrays)
     if dtype is None:
         return tensors
     # Cast now, so that what a weight rule has to unpack is unpacked exactly.
     packed = {name: array for name, array in tensors.arrays.items() if isinstance(array, QuantizedMatrix)}
     cast = {name: matrix.astype(dtype) for name, matrix in packed.items()}
     return replace(tensors, arrays=tensors.arrays | cast)
-
-
-def stored_tensors(tensors: Tensors) -> dict[int, Any]:
-    """The tensors of two axes or more as `StoredTensor`, by the identity of their arrays."""
-    from zoo.checkpoint.stored_tensor import Span, whole
-
-    found = {}
-    for name, (path, offset) in tensors.places.items():
-        array = tensors.arrays[name]
-        same = array.itemsize * 8 == BITS[tensors.dtypes[name]]
-        if array.ndim > 1 and array.nbytes and same:
-            span = Span(path, name, offset, array.shape[-1] * array.itemsize)
-            found[id(array)] = whole(span, array.shape, array.dtype)
-    return found
-
-
-def _in_files(tensor: Any, files: Mapping[int, Any]) -> Any:
-    """The tensor with those of its arrays that lie in a file replaced by a `StoredTensor`."""
-    if isinstance(tensor, QuantizedMatrix):
-        return replace(tensor, **{part: files.get(id(a), a) for part, a in tensor.parts().items()})
-    return files.get(id(tensor), tensor)
 
 
 class ExpectedQuantization:

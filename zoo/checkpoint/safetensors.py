@@ -44,15 +44,13 @@ BITS = {
 class Tensors:
     """A checkpoint's tensors, unread: arrays by name, the dtype that each header names, and the files' metadata.
 
-    `dequantized` collects the names of packed matrices that had to be unpacked. `places` has the file that holds a tensor,
-    and the byte at which it begins.
+    `dequantized` collects the names of packed matrices that had to be unpacked.
     """
 
     arrays: dict[str, Any]
     dtypes: dict[str, str]
     metadata: dict[str, str]
     dequantized: set[str] = field(default_factory=set)
-    places: dict[str, tuple[Path, int]] = field(default_factory=dict)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -122,7 +120,6 @@ def open_tensors(folder: Path) -> Tensors:
         found.arrays |= file.arrays
         found.dtypes |= file.dtypes
         found.metadata |= file.metadata
-        found.places |= file.places
     return found
 
 
@@ -130,16 +127,15 @@ def load_file(path: Path) -> Tensors:
     """The tensors of one file, unread."""
     import mlx.core as mx
 
-    dtypes, metadata, offsets = read_header(path)
-    places = {name: (path, offset) for name, offset in offsets.items()}
+    dtypes, metadata = read_header(path)
     try:
-        return Tensors(dict(mx.load(str(path))), dtypes, metadata, places=places)
+        return Tensors(dict(mx.load(str(path))), dtypes, metadata)
     except (RuntimeError, ValueError) as error:
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def read_header(path: Path) -> tuple[dict[str, str], dict[str, str], dict[str, int]]:
-    """Each tensor's dtype as the header names it ("BF16"), the file's metadata, and the byte at which each tensor begins.
+def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Each tensor's dtype as the header names it ("BF16"), and the file's metadata.
 
     Read here and not by the `safetensors` library, which imports numpy for it: a third of the time to a first
     token. The format: eight bytes of header length, the header in JSON, then the tensors' bytes, gap-free.
@@ -161,8 +157,7 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, str], dict[str, i
         if not isinstance(metadata, dict):
             raise ValueError("metadata that is no JSON object")
         _check_spans(header, size - 8 - length)
-        dtypes = {name: entry["dtype"] for name, entry in header.items()}
-        return dtypes, metadata, {n: 8 + length + entry["data_offsets"][0] for n, entry in header.items()}
+        return {name: entry["dtype"] for name, entry in header.items()}, metadata
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
     except ValueError as error:

@@ -5,6 +5,7 @@ The numbers count, as in transformers 5: the matrix is then one of its own. Equa
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +13,7 @@ import mlx.core as mx
 
 from zoo import weights
 from zoo.checkpoint.checkpoint import Checkpoint
-from zoo.checkpoint.quantized_matrix import as_array, join, read
+from zoo.checkpoint.quantized_matrix import as_array, join
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ZooError, warn
 from zoo.recipe import EncoderDecoder, Model
@@ -74,14 +75,20 @@ def untied_values(recipe: Model, checkpoint: Checkpoint, tensors: Tensors) -> di
 
 def _differ(recipe: Model, checkpoint: Checkpoint, parameter: str, table: str) -> bool:
     """Whether the checkpoint has both parameters of this recipe, and their numbers differ."""
-    tensors = checkpoint.stored() or checkpoint.tensors()
+    tensors = checkpoint.tensors()
+    both = {parameter, table}
     for rules in checkpoint.architecture.layouts_of(tensors.metadata.get("format")).values():
+
+        def made(arrays: Mapping[str, Any], rules: Sequence[weights.Rule] = rules) -> Mapping[str, Any]:
+            return weights.apply(rules, arrays, recipe, join)[0]
+
         try:
-            parameters, _ = weights.apply(rules, tensors.arrays, recipe, join)
+            if both <= made(tensors.arrays).keys():
+                names = [name for name, array in tensors.arrays.items() if both & made({name: array}).keys()]
+                parameters = made(checkpoint.read(None, names).arrays)
+                return not _equal(parameters[parameter], parameters[table])
         except (ZooError, AttributeError, TypeError, ValueError):  # named when all tensors are matched
             continue
-        if parameter in parameters and table in parameters:
-            return not _equal(parameters[parameter], parameters[table])
     return False
 
 
@@ -90,6 +97,4 @@ def _equal(first: Any, second: Any) -> bool:
     if tuple(first.shape) != tuple(second.shape):
         return False
     parts = (slice(start, start + ROWS) for start in range(0, first.shape[0], ROWS))
-    return all(
-        mx.array_equal(*(as_array(read(matrix[rows])) for matrix in (first, second))) for rows in parts
-    )
+    return all(mx.array_equal(*(as_array(matrix[rows]) for matrix in (first, second))) for rows in parts)

@@ -23,7 +23,6 @@ from zoo.checkpoint.gguf.config import (
     own_keys,
 )
 from zoo.checkpoint.gguf.header import Header, read_header, shown
-from zoo.checkpoint.gguf.stored_blocks import stored_blocks
 from zoo.checkpoint.gguf.tensors import (
     REQUANTIZATIONS,
     Requantized,
@@ -32,12 +31,12 @@ from zoo.checkpoint.gguf.tensors import (
     own_dtype,
     read_requantized,
     read_tensor,
+    reading_pool,
     unread,
     warn_of_dequantized,
 )
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.sentence_vectors import save_pooling
-from zoo.checkpoint.stored_tensor import reading_pool
 from zoo.config import Origin
 from zoo.errors import CheckpointError, ConfigError
 from zoo.files.reading import file_in_folder
@@ -118,17 +117,6 @@ class GGUFCheckpoint(Checkpoint):
                 entry.name: read_requantized(entry, dtype, self._repack, self._losses, pool)
                 for entry in self._entries
                 if names is None or entry.name in names
-            }
-        return self._named(arrays)
-
-    def stored(self, dtype: mx.Dtype | None = None) -> Tensors:
-        dtype = dtype or own_dtype(self._entries)
-        with reading_pool() as pool:
-            arrays = {
-                entry.name: stored_blocks(entry, dtype, self._repack, self._losses)
-                if len(entry.shape) > 1
-                else read_tensor(entry, dtype, pool)
-                for entry in self._entries
             }
         return self._named(arrays)
 

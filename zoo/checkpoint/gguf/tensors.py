@@ -11,13 +11,16 @@ Axes: N blocks, 8 groups of 32 numbers in a block of 256, O rows, I inputs, G gr
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO
 
 import mlx.core as mx
 import numpy as np
@@ -25,7 +28,6 @@ import numpy as np
 from zoo import runtime
 from zoo.checkpoint.gguf.header import TensorInfo
 from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix, quantize_matrix
-from zoo.checkpoint.stored_tensor import Span, StoredTensor, empty, read_rows, reading_pool, whole
 from zoo.errors import CheckpointError, warn
 
 GROUP = 32  # numbers that share a scale
@@ -160,43 +162,44 @@ def stays_packed(entry: TensorInfo) -> bool:
     return entry.kind in QUANTIZATIONS and len(entry.shape) > 1
 
 
-def read_tensor(
-    entry: TensorInfo, dtype: mx.Dtype, pool: Executor | None = None, part: StoredTensor | None = None
-) -> Any:
-    """Read a tensor, or a part of it in whole blocks, as a `QuantizedMatrix` with scales of `dtype`, or as an array of `dtype`.
+@contextmanager
+def reading_pool(pool: Executor | None = None) -> Iterator[Executor]:
+    """The threads that read and unpack pieces of tensors in parallel: those of `pool`, or new ones."""
+    if pool is not None:
+        yield pool
+        return
+    with ThreadPoolExecutor(runtime.threads()) as pool:
+        yield pool
 
-    `pool` unpacks its pieces.
+
+def read_tensor(entry: TensorInfo, dtype: mx.Dtype, pool: Executor | None = None) -> Any:
+    """Read a tensor as a `QuantizedMatrix` with scales of `dtype`, or as an array of `dtype`.
+
+    `pool` unpacks its pieces. CheckpointError for a file that has become shorter, or cannot be read.
     """
-    part = part or stored_numbers(entry)
-    first, last = (column * part.spans[0].row_bytes // entry.shape[-1] for column in part.columns)
-    entry = replace(entry, shape=(*part.rows.shape, part.columns[1] - part.columns[0]))
     quantization = QUANTIZATIONS[entry.kind] if stays_packed(entry) else None
     rooms = [_room(shape, kind) for shape, kind in _array_shapes(entry, quantization, dtype)]
+    rows = math.prod(entry.shape[:-1])
+    size, step = entry.size // rows, max(1, CHUNK // entry.shape[-1])  # bytes of a row, rows of a piece
 
-    def store(first: int, data: np.ndarray) -> None:
-        rows = slice(first, first + len(data))
+    def read_piece(file: BinaryIO, first: int) -> None:
+        count = min(step, rows - first)
+        data = os.pread(file.fileno(), count * size, entry.offset + first * size)
+        if len(data) != count * size:
+            raise CheckpointError(f"{entry.path}: ends within tensor {entry.name}")
         with np.errstate(all="ignore"):  # a damaged scale is not a number
-            for (_, room), found in zip(rooms, _unpacked(entry, data), strict=True):
-                _put(room, rows, found.reshape(len(data), -1))
+            unpacked = _unpacked(entry, np.frombuffer(data, np.uint8).reshape(count, size))
+            for (_, room), numbers in zip(rooms, unpacked, strict=True):
+                _put(room, slice(first, first + count), numbers.reshape(count, -1))
 
-    with reading_pool(pool) as pool:
-        read_rows(part.spans, part.rows, (first, last), max(1, CHUNK // entry.shape[-1]), store, pool)
+    starts = range(0, rows, step)
+    try:
+        with entry.path.open("rb") as file, reading_pool(pool) as pool:
+            list((pool.map if len(starts) > 1 else map)(partial(read_piece, file), starts))
+    except OSError as error:
+        raise CheckpointError(f"{entry.path}: {error.strerror}") from error
     arrays = [array.view(mx.bfloat16) if array.dtype == mx.uint16 else array for array, _ in rooms]
     return _assembled(entry, quantization, arrays)
-
-
-def stored_numbers(entry: TensorInfo) -> StoredTensor:
-    """The tensor as rows of bytes in its file."""
-    rows = int(np.prod(entry.shape[:-1], dtype=np.int64))
-    span = Span(entry.path, entry.name, entry.offset, entry.size // rows)
-    return whole(span, entry.shape, mx.float32)
-
-
-def block_numbers(entry: TensorInfo) -> int:
-    """How many numbers a block has; 1 for plain kinds."""
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-
-    return int(GGML_QUANT_SIZES[GGMLQuantizationType[entry.kind]][0])
 
 
 def _array_shapes(
@@ -241,7 +244,9 @@ def _room(shape: tuple[int, ...], dtype: mx.Dtype) -> tuple[mx.array, np.ndarray
 
     numpy has no bfloat16: an array of that is filled as the upper halves of float32 (see `_put`).
     """
-    return empty(shape, mx.uint16 if dtype == mx.bfloat16 else dtype)
+    array = mx.zeros(shape, mx.uint16 if dtype == mx.bfloat16 else dtype, stream=mx.cpu)
+    mx.eval(array)
+    return array, np.array(array, copy=False).reshape(-1, shape[-1])
 
 
 def _put(part: np.ndarray, rows: slice, found: np.ndarray) -> None:
@@ -309,18 +314,13 @@ def check_kinds(entries: Iterable[TensorInfo]) -> None:
 
 
 def read_requantized(
-    entry: TensorInfo,
-    dtype: mx.Dtype,
-    bits: int | None,
-    losses: Requantized,
-    pool: Executor,
-    part: StoredTensor | None = None,
+    entry: TensorInfo, dtype: mx.Dtype, bits: int | None, losses: Requantized, pool: Executor
 ) -> Any:
     """As `read_tensor`; what no quantization holds exactly is quantized to `bits`, and its error added to `losses`."""
     quantization = quantization_of(entry, bits)
     if quantization is None or stays_packed(entry):
-        return read_tensor(entry, dtype, pool, part)
-    matrix = read_tensor(entry, mx.float32, pool, part)
+        return read_tensor(entry, dtype, pool)
+    matrix = read_tensor(entry, mx.float32, pool)
     packed = quantize_matrix(entry.name, matrix, quantization).astype(dtype)
     mx.eval(*packed.parts().values())
     losses.add(entry, matrix, packed)

@@ -76,7 +76,7 @@ def read(path: Path, loaded: Loaded) -> dict[CachePolicy, Tree]:
     if not check_kind(path):
         return {}
     try:
-        _, metadata, _ = read_header(path)
+        _, metadata = read_header(path)
         if metadata.get("version") != VERSION:
             raise Damaged(f"it is of version {metadata.get('version')}, not {VERSION}")
         with path.open("rb") as file:
