@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import keyword
 import math
+import re
 import textwrap
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -121,10 +122,9 @@ def values_for(
     }
 
 
-def printable(value: Any, default: str) -> str:
+def printable(value: object, default: str) -> str:
     """`value` if it is a short name that is safe in a docstring, else `default`."""
-    plain = isinstance(value, str) and value.replace("_", "").replace("-", "").replace(".", "").isalnum()
-    return value if plain and value.isascii() and len(value) <= 40 else default
+    return value if isinstance(value, str) and re.fullmatch(r"[\w.-]{1,40}", value, re.ASCII) else default
 
 
 def rule_code(rule: Any) -> str:
@@ -178,7 +178,7 @@ def unknown_lines(pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
         yield f"{shown(key)}: {shown(value)}{meaning}"
 
 
-def refused_lines(key: str, value: Any) -> Iterator[str]:
+def refused_lines(key: str, value: object) -> Iterator[str]:
     """A key that the base refuses, with its value, and the line that leaves it out of what the base reads."""
     yield from wrapped(unknown_lines([(key, value)]), 95)
     outer, _, inner = key.partition(".")
@@ -238,7 +238,7 @@ def tiny_numbers(source: SourceCheckpoint, plan: ChangePlan, parts: BaseParts) -
     )
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: object) -> bool:
     """Whether a JSON value is not null and has the same form in Python code."""
     if isinstance(value, dict | list):
         return all(map(is_plain, value.values() if isinstance(value, dict) else value))

@@ -216,7 +216,7 @@ def parts_of(name: str, registry: Registry, block: str | None, kind: str = "arch
     )
 
 
-def _expression(value: Any, plugin: Plugin) -> str | None:
+def _expression(value: object, plugin: Plugin) -> str | None:
     """The public name of an object in the plugin's imported modules: "zoo_llama.WEIGHTS"; None when it has none."""
     for module, found in sorted(sys.modules.items()):
         if f"{module}.".startswith(f"{plugin.module}."):

@@ -271,7 +271,7 @@ def _fields(best: Fit) -> Iterator[dict[str, Expression]]:
     yield from ({path: value} for path, value in flags.items())
 
 
-def locate(recipe: Any, path: str) -> tuple[str, Any, str]:
+def locate(recipe: Spec, path: str) -> tuple[str, Spec, str]:
     """The innermost spec on a parameter's path: its own path, without layers' numbers, itself, and the rest."""
     parts = dict(recipe.walk())
     whole = max((part for part in parts if f"{path}.".startswith(f"{part}." if part else "")), key=len)

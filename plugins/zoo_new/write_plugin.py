@@ -85,7 +85,7 @@ def write(
             readme.write_text(page, "utf-8")
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A config's value as Python code in one line of a comment, shortened."""
     text = repr(value)
     text = text if '"' in text else text.replace("'", '"')
@@ -172,7 +172,7 @@ def imports(names: Iterable[str]) -> str:
     return "\n".join(("from zoo.recipe import (", *(f"    {name}," for name in ordered), ")"))
 
 
-def literal(value: Any, indent: int = 4) -> str:
+def literal(value: object, indent: int = 4) -> str:
     """A config's value as Python code, an item a line where it is long; `indent` is that of the line it begins on."""
     text = repr(value)
     text = text if '"' in text else text.replace("'", '"')

@@ -315,7 +315,7 @@ def _call(args: list[str], debug: bool) -> Any:
         raise
 
 
-def _unraisable(unraisable: Any) -> None:
+def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
     """An error that Python cannot raise is shown, but for Ctrl-C in a callback: the listener sends it once more."""
     if unraisable.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(unraisable)
