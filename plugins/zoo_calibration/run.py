@@ -66,7 +66,7 @@ def round_layers(task: CalibrationTask, rounds: Rounds, prepares: Prepares | Non
             parameters |= prepares(layer, loaded.model, task)
         for path, sums in layer.sums.items():
             name, module = f"{path}.weight", layer.linears[path]
-            matrix = _rounded(name, module.weight, sums, rounds, task)
+            matrix = _round_matrix(name, module.weight, sums, rounds, task)
             module.weight = matrix.numbers(module.weight.dtype)
             mx.eval(module.weight)
             parameters[name], done = matrix, done + 1
@@ -78,7 +78,7 @@ def round_layers(task: CalibrationTask, rounds: Rounds, prepares: Prepares | Non
     return parameters
 
 
-def _rounded(
+def _round_matrix(
     name: str, weight: mx.array, sums: InputSums, rounds: Rounds, task: CalibrationTask
 ) -> QuantizedMatrix:  # (O, I) or (E, O, I)
     spec, dtype = task.quantizations[name], task.float_dtype(name)

@@ -39,7 +39,7 @@ def inputs_of(loaded: Loaded, calibration: Calibration) -> list[Inputs]:
     rows = [ids[start : start + length] for start in range(0, max(len(ids) - length, 0) + 1, length)]
     rows = spread(rows, calibration.rows)
     if loaded.architecture.causality == "full":
-        rows = _masked(loaded, rows)
+        rows = _mask_rows(loaded, rows)
     return [(mx.array(rows[start : start + BATCH]),) for start in range(0, len(rows), BATCH)]
 
 
@@ -59,7 +59,7 @@ def _pair(loaded: Loaded, pair: tuple[str, str], length: int) -> Inputs:
     return tuple(mx.array([ids[:limit]]) for ids, limit in zip(given, most, strict=True))
 
 
-def _masked(loaded: Loaded, rows: list[list[int]]) -> list[list[int]]:
+def _mask_rows(loaded: Loaded, rows: list[list[int]]) -> list[list[int]]:
     """The rows with masks as in training: BERT's share of the tokens, or, for diffusion, a share drawn for each row."""
     assert loaded.tokenizer is not None
     mask, draw = mask_of(loaded.tokenizer), random.Random(0)

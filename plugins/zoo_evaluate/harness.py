@@ -125,12 +125,12 @@ class ZooLM(TemplateLM):
         texts: dict[int, str] = {}
         for indices in alike.values():
             contexts = [requests[index].args[0] for index in indices]
-            texts |= zip(indices, self._generated(contexts, requests[indices[0]].args[1]), strict=True)
+            texts |= zip(indices, self._generate_texts(contexts, requests[indices[0]].args[1]), strict=True)
         for index, request in enumerate(requests):
             self.cache_hook.add_partial("generate_until", request.args, texts[index])
         return [texts[index] for index in range(len(requests))]
 
-    def _generated(self, contexts: Sequence[str], asked: dict[str, Any]) -> Iterable[str]:
+    def _generate_texts(self, contexts: Sequence[str], asked: dict[str, Any]) -> Iterable[str]:
         """The texts that follow contexts, with the settings of a task."""
         settings: dict[str, Any] = {**normalize_gen_kwargs(asked, NEW_TOKENS)}
         until = handle_stop_sequences(settings.pop("until"), eos=None)

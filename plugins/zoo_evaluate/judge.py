@@ -145,16 +145,18 @@ class Judge:
         if self.wants("accuracy", *SCORES):
             prompts = [prompt for answers in asked for prompt in answers.prompts]
             references = [text for answers in asked for text in answers.references]
-            samples |= self._generated(loaded, prompts, references, [len(each.prompts) for each in asked])
+            samples |= self._judge_generated(
+                loaded, prompts, references, [len(each.prompts) for each in asked]
+            )
         return samples
 
     def translations(self, loaded: Loaded) -> Samples:
         """How near greedy translations are to the references."""
         pairs = [(item.source, item.target) for item in self.items if isinstance(item, TranslationPair)]
         sources, targets = zip(*pairs, strict=True)
-        return self._generated(loaded, sources, targets, [1] * len(pairs))
+        return self._judge_generated(loaded, sources, targets, [1] * len(pairs))
 
-    def _generated(
+    def _judge_generated(
         self, loaded: Loaded, prompts: Sequence[Any], references: Sequence[str], counts: Sequence[int]
     ) -> Samples:
         """The metrics of generated texts, of which the first `counts[0]` belong to the first item, and so on."""

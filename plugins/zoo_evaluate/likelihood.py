@@ -94,7 +94,7 @@ def target_logits(loaded: Loaded, rows: Sequence[TargetRow]) -> Iterator[tuple[i
         some = [rows[groups[number][0]] for number in batch]
         inputs, _ = padded([row.inputs for row in some])  # (B, T)
         if loaded.model.translates:
-            states = _decoded(loaded, some, inputs)  # (B, T, V)
+            states = _decode_rows(loaded, some, inputs)  # (B, T, V)
         else:
             states = _hidden(loaded, some, inputs)  # (B, T, D)
         for number, own in zip(batch, states, strict=True):
@@ -115,7 +115,7 @@ def _hidden(loaded: Loaded, rows: Sequence[TargetRow], inputs: mx.array) -> mx.a
     return mx.concatenate([hidden for _, hidden in hidden_chunks(loaded.model, inputs)], axis=1)
 
 
-def _decoded(loaded: Loaded, rows: Sequence[TargetRow], inputs: mx.array) -> mx.array:
+def _decode_rows(loaded: Loaded, rows: Sequence[TargetRow], inputs: mx.array) -> mx.array:
     """The logits (B, T, V) of an encoder-decoder."""
     sources, mask = padded([row.source for row in rows])  # (B, S)
     return loaded.model.decode(inputs, loaded.model.encode(sources, mask), memory_mask=mask)

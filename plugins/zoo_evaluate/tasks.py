@@ -109,11 +109,11 @@ def _samples(name: str, task: Any, items: Sequence[dict[str, Any]]) -> dict[str,
             numbers = [float(value) for value in scores]
             samples[label] = proportion(numbers) if better == "higher" else mean(better, numbers)
         elif metric != "bypass":
-            samples[label] = _aggregated(better, scores, aggregate, FEW if metric in SLOW else None)
+            samples[label] = _aggregate(better, scores, aggregate, FEW if metric in SLOW else None)
     return samples
 
 
-def _aggregated(better: Better, values: Sequence[Any], aggregate: Any, resamples: int | None) -> Sample:
+def _aggregate(better: Better, values: Sequence[Any], aggregate: Any, resamples: int | None) -> Sample:
     """A metric that is no mean: lm-eval's own function of the values of the items that are counted."""
 
     def estimate(times: Any) -> float:

@@ -61,7 +61,7 @@ class ScaledStateSpace(StateSpace):
 
     def gated(self, y: mx.array, gate: mx.array) -> mx.array:  # (B, T, H·P) twice -> (B, T, H·P)
         if self.spec.eps is not None and self.spec.norm_first:
-            return self.norm(y) * self.opened(gate)
+            return self.norm(y) * self.activate_gate(gate)
         return super().gated(y, gate)
 
 

@@ -225,7 +225,7 @@ def as_json(record: ExperimentRecord) -> dict[str, Any]:
 
 def save(record: ExperimentRecord, path: Path) -> None:
     """Write a record as JSON, whole or not at all, in the place of an older one. ZooError when it cannot be written."""
-    write_output(path, f"{_dumped(as_json(record))}\n".encode(), overwrite=True)
+    write_output(path, f"{_dump(as_json(record))}\n".encode(), overwrite=True)
 
 
 def read(path: Path) -> ExperimentRecord:
@@ -247,7 +247,7 @@ def read(path: Path) -> ExperimentRecord:
     return record
 
 
-def _dumped(values: dict[str, Any]) -> str:
+def _dump(values: dict[str, Any]) -> str:
     """JSON with a line for each run, arm and finding: short, and readable where it differs."""
     line, parts = partial(json.dumps, ensure_ascii=False, allow_nan=False), []
     for key, value in values.items():

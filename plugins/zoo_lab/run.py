@@ -42,7 +42,7 @@ class ExperimentCallbacks:
 def plan_of(experiment: Experiment, scale: Scale) -> Plan:
     """The plan of an experiment, checked; PluginError where it breaks the contract or cannot be made."""
     label = f"experiment {experiment.name}"
-    plan = _called(label, experiment.load(), scale)
+    plan = _call(label, experiment.load(), scale)
     if not isinstance(plan, Plan):
         raise PluginError(f"{label}: {experiment.target} gave {type(plan).__name__}, not a Plan")
     plan.check(label)
@@ -124,7 +124,7 @@ def _run(experiment: Experiment, plan: Plan, arm: Arm, trial: Trial) -> RunRecor
     load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     began = time.perf_counter()
     try:
-        result, failed = _called(label, arm.run, trial), None
+        result, failed = _call(label, arm.run, trial), None
     except Failed as error:
         result, failed = Result({}), str(error)
     seconds = round(time.perf_counter() - began, 2)
@@ -144,7 +144,7 @@ def _run(experiment: Experiment, plan: Plan, arm: Arm, trial: Trial) -> RunRecor
     )
 
 
-def _called(label: str, function: Callable[..., object], argument: object) -> object:
+def _call(label: str, function: Callable[..., object], argument: object) -> object:
     """Call an experiment's function; an exception of its code becomes a PluginError."""
     try:
         return function(argument)

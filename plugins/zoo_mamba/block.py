@@ -71,7 +71,7 @@ class SelectiveStateSpace(nn.Module):
         if cache is not None:
             cache[0], cache[1] = before, h
             cache.advance(x.shape[1])
-        return self.output((y * self.opened(gate)).astype(dtype))
+        return self.output((y * self.activate_gate(gate)).astype(dtype))
 
     def convolve(
         self, x: mx.array, before: mx.array | None, mask: mx.array | None
@@ -103,7 +103,7 @@ class SelectiveStateSpace(nn.Module):
         y, h = scan(dt * x, dt, B, C, self.decay(), h)
         return y + self.D * x, h
 
-    def opened(self, gate: mx.array) -> mx.array:  # (B, T, E) -> (B, T, E)
+    def activate_gate(self, gate: mx.array) -> mx.array:  # (B, T, E) -> (B, T, E)
         """The gate of the state space's output."""
         return self.gate_activation(gate)
 

@@ -55,6 +55,6 @@ class SelectiveStateSpaceProbe(Probe):
         y, h = super().scan(x, dt, B, C, h)  # type: ignore[misc]
         return self.note("scanned", y), h
 
-    def opened(self, gate: mx.array) -> mx.array:
+    def activate_gate(self, gate: mx.array) -> mx.array:
         """Note the gate."""
-        return self.note("gate", super().opened(gate))  # type: ignore[misc]
+        return self.note("gate", super().activate_gate(gate))  # type: ignore[misc]

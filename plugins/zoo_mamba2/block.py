@@ -103,10 +103,10 @@ class StateSpace(nn.Module):
 
     def gated(self, y: mx.array, gate: mx.array) -> mx.array:  # (B, T, H·P) twice -> (B, T, H·P)
         """The norm of what the gate lets through; without a norm, that alone."""
-        opened = y * self.opened(gate)
+        opened = y * self.activate_gate(gate)
         return opened if self.spec.eps is None else self.norm(opened)
 
-    def opened(self, gate: mx.array) -> mx.array:  # (B, T, H·P) -> (B, T, H·P)
+    def activate_gate(self, gate: mx.array) -> mx.array:  # (B, T, H·P) -> (B, T, H·P)
         """The gate of the state space's output."""
         return self.silu(gate)
 

@@ -61,6 +61,6 @@ class StateSpaceProbe(Probe):
         y, state = super().scan(x, dt, B, C, state)  # type: ignore[misc]
         return self.note("scanned", y), state
 
-    def opened(self, gate: mx.array) -> mx.array:
+    def activate_gate(self, gate: mx.array) -> mx.array:
         """Note the gate."""
-        return self.note("gate", super().opened(gate))  # type: ignore[misc]
+        return self.note("gate", super().activate_gate(gate))  # type: ignore[misc]

@@ -31,9 +31,9 @@ class GatedAttention(Attention):
     def __call__(
         self, x: mx.array, mask: Mask = None, cache: Any = None
     ) -> mx.array:  # (B, T, D) -> (B, T, D)
-        return self.output(self.attend(x, mask, cache) * self.opened(x))
+        return self.output(self.attend(x, mask, cache) * self.activate_gate(x))
 
-    def opened(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, H·K)
+    def activate_gate(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, H·K)
         """How much of each number of each head is let through."""
         return mx.sigmoid(self.gate(x))
 
@@ -86,7 +86,7 @@ class GatedDeltaNet(nn.Module):
             cache[0], cache[1] = before, state
             cache.advance(length)
         y = mx.fast.rms_norm(y.swapaxes(1, 2), self.gain.astype(mx.float32), self.spec.eps)  # (B, T, H, V)
-        opened = self.opened(self.z(x).astype(mx.float32))
+        opened = self.activate_gate(self.z(x).astype(mx.float32))
         return self.output((y.reshape(batch, length, -1) * opened).astype(dtype))
 
     def convolve(
@@ -116,7 +116,7 @@ class GatedDeltaNet(nn.Module):
         """What is read from the state of each head, (B, H, T, V), and the last state, (B, H, K, V)."""
         return delta_rule(*arrays)
 
-    def opened(self, gate: mx.array) -> mx.array:  # (B, T, H·V) -> (B, T, H·V)
+    def activate_gate(self, gate: mx.array) -> mx.array:  # (B, T, H·V) -> (B, T, H·V)
         """The gate of what is read."""
         return self.silu(gate)
 

@@ -28,9 +28,9 @@ class GatedAttentionProbe(AttentionProbe):
         },
     )
 
-    def opened(self, x: mx.array) -> mx.array:
+    def activate_gate(self, x: mx.array) -> mx.array:
         """Note the gate."""
-        return self.note("opened", super().opened(x))  # type: ignore[misc]
+        return self.note("opened", super().activate_gate(x))  # type: ignore[misc]
 
 
 class GatedDeltaNetProbe(Probe):
@@ -83,6 +83,6 @@ class GatedDeltaNetProbe(Probe):
         y, state = super().scan(*arrays)  # type: ignore[misc]
         return self.note("scanned", y), state
 
-    def opened(self, gate: mx.array) -> mx.array:
+    def activate_gate(self, gate: mx.array) -> mx.array:
         """Note the gate."""
-        return self.note("opened", super().opened(gate))  # type: ignore[misc]
+        return self.note("opened", super().activate_gate(gate))  # type: ignore[misc]

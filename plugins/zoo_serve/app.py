@@ -58,7 +58,7 @@ def application(service: Service, access: Access) -> ASGIApp:
         Route("/openapi.json", _openapi),
         *(Route(path, _file(text, TYPES[Path(name).suffix])) for path, (name, text) in files.items()),
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _not_found, Exception: _failed})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _not_found, Exception: _server_error})
     app.router.redirect_slashes = False
     app.state.service = service
     return Guard(app, access, ["/health", *files], error_form, service.metrics)
@@ -83,7 +83,7 @@ async def _not_found(request: Request, error: Exception) -> Response:
     return JSONResponse(error_form(request.url.path)(problem), error.status_code, error.headers)
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _server_error(request: Request, error: Exception) -> Response:
     problem = RequestError(500, "the server failed at this request", code="internal_error")
     return JSONResponse(error_form(request.url.path)(problem), 500)
 

@@ -29,10 +29,10 @@ def encoded(loaded: Loaded, texts: Sequence[str | tuple[int, ...]]) -> list[list
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # texts that are cut
-        return [_encoded(loaded, text, settings, prompt) for text in texts]
+        return [_encode_prompt(loaded, text, settings, prompt) for text in texts]
 
 
-def _encoded(loaded: Loaded, text: str | tuple[int, ...], settings: Pooling, prompt: str) -> list[int]:
+def _encode_prompt(loaded: Loaded, text: str | tuple[int, ...], settings: Pooling, prompt: str) -> list[int]:
     context = loaded.recipe.context
     if settings.length is None:
         check_length(loaded, text, context, "input")

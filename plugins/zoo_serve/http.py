@@ -130,15 +130,15 @@ class Exchange:
         try:
             async with asyncio.timeout(limit):
                 if len(body) <= SMALL_BODY:
-                    request = self._parsed(body)
+                    request = self._parse(body)
                 else:
-                    request = await self.service.in_thread(self._parsed, body)
+                    request = await self.service.in_thread(self._parse, body)
                 self.log.model = request.model
                 await self._respond(request)
         except TimeoutError:
             raise RequestError(503, f"the request took longer than {limit:g} s", code="timeout") from None
 
-    def _parsed(self, body: bytes) -> Any:
+    def _parse(self, body: bytes) -> Any:
         """The request of a body."""
         try:
             value = parse_json(body.decode("utf-8"), most=MOST_VALUES, standard=True)

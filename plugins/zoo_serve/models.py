@@ -119,7 +119,7 @@ class ModelTable:
         with self._lock:
             if self._waiting or name not in self.served:
                 return None
-            return self._acquired(name)
+            return self._acquire(name)
 
     def wait(self, name: str, ready: Ready) -> None:
         """Have `ready` called, by the worker, with the model, which then stays loaded until `release`."""
@@ -144,7 +144,7 @@ class ModelTable:
             self._users[name] -= 1
             self._used[name] = time.monotonic()
 
-    def _acquired(self, name: str) -> ServedModel:
+    def _acquire(self, name: str) -> ServedModel:
         self._users[name] = self._users.get(name, 0) + 1
         return self.served[name]
 
@@ -172,7 +172,7 @@ class ModelTable:
     def give(self, name: str) -> ServedModel:
         """A loaded model to who waited for it. For the worker."""
         with self._lock:
-            return self._acquired(name)
+            return self._acquire(name)
 
     def drop_unused(self, seconds: float) -> float | None:
         """Free the models that nobody has used for so long; returns the seconds until the next is due, None without one."""

@@ -65,7 +65,7 @@ class Service:
     async def load(self) -> None:
         """Load the first model, so that the first request need not wait. The library's error where that fails."""
         name = self._source(None)
-        await self._loaded(name)
+        await self._load(name)
         self._release(name)
         self.loaded = True
 
@@ -87,7 +87,7 @@ class Service:
             )
         self.under_way += 1
         try:
-            model = self.table.acquire(source.holder) or await self._loaded(source.holder)
+            model = self.table.acquire(source.holder) or await self._load(source.holder)
             try:
                 yield model if source.adapter is None else ServedAdapter(model, source)
             finally:
@@ -112,7 +112,7 @@ class Service:
         message = f"there is no model {name!r:.80}; this server has {', '.join(self.table.sources)}"
         return RequestError(404, message, param="model", code="model_not_found")
 
-    async def _loaded(self, name: str) -> ServedModel:
+    async def _load(self, name: str) -> ServedModel:
         """The model, once the worker has loaded it."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[ServedModel] = loop.create_future()
@@ -159,7 +159,7 @@ class Service:
         work.add_done_callback(free)
         return await asyncio.wrap_future(work)
 
-    async def _prepared(self, model: ServedModel, function: Callable[..., Made], *arguments: Any) -> Made:
+    async def _prepare(self, model: ServedModel, function: Callable[..., Made], *arguments: Any) -> Made:
         """The value of a function called in another thread; its errors as those of a request."""
         try:
             return await self.in_thread(function, *arguments)
@@ -176,7 +176,7 @@ class Service:
             arguments = (model, request, self.limits.seconds)
             self.worker.arriving += 1
             try:
-                sequences, prompts = await self._prepared(model, prepare, *arguments)
+                sequences, prompts = await self._prepare(model, prepare, *arguments)
                 mailbox = Mailbox(asyncio.get_running_loop())
                 generation = Generation(request, model, sequences, prompts, mailbox, self.metrics)
                 job = Job(model.shared, mailbox.deliver, sequences, request=request)
@@ -189,7 +189,7 @@ class Service:
             finally:
                 self.worker.cancel(job)
 
-    async def _called(
+    async def _call(
         self, model: ServedModel, call: Callable[[Loaded], Iterator[Made]]
     ) -> AsyncIterator[Made]:
         """What a function yields that the worker calls with the model, one piece between two steps of the engines."""
@@ -206,7 +206,7 @@ class Service:
     async def embed(self, request: EmbeddingRequest) -> tuple[str, list[list[float]], int]:
         """The model's name, the vectors of some texts, and the number of their tokens."""
         async with self._admitted(request.model) as model:
-            ids = await self._prepared(model, encoded, model.loaded, request.texts)
+            ids = await self._prepare(model, encoded, model.loaded, request.texts)
             batches = in_batches(model.loaded, list(map(len, ids)), BATCH)
 
             vectors = EmbeddingCall(
@@ -214,7 +214,7 @@ class Service:
                 request.dimensions,
                 model.settings.get("adapter"),
             )
-            unordered = [vector async for piece in self._called(model, vectors) for vector in piece]
+            unordered = [vector async for piece in self._call(model, vectors) for vector in piece]
             order = chain.from_iterable(batches)
             ordered = [vector for _, vector in sorted(zip(order, unordered, strict=True))]
             return model.name, ordered, sum(map(len, ids))
@@ -222,9 +222,9 @@ class Service:
     async def tokenize(self, request: TokenizeRequest) -> tuple[int | None, list[int], list[str] | None]:
         """The model's context, the token ids of a text or of a conversation, and their texts if those are asked for."""
         async with self._admitted(request.model) as model:
-            return await self._prepared(model, tokenized, model, request)
+            return await self._prepare(model, tokenized, model, request)
 
     async def detokenize(self, request: DetokenizeRequest) -> str:
         """The text of token ids."""
         async with self._admitted(request.model) as model:
-            return await self._prepared(model, detokenized, model, request)
+            return await self._prepare(model, detokenized, model, request)

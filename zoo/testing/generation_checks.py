@@ -49,16 +49,16 @@ def check_strategy(
         architecture = "llama" if "generate" in tasks else next(fitting, "llama")
     tested = subject(architecture, registry=registry)
     strategy = registry.strategy(tested.architecture.task, name=name)
-    return _checked_runs(loaded_with_mask(tested), strategy, name, settings)
+    return _check_runs(loaded_with_mask(tested), strategy, name, settings)
 
 
 def strategies_end_as_they_must(subject: Subject) -> None:
     """A strategy yields steps, and the last one has a finish reason."""
     for strategy in strategies_of(subject):
-        _checked_runs(loaded_with_mask(subject), strategy, _full(subject.registry, strategy), {})
+        _check_runs(loaded_with_mask(subject), strategy, _full(subject.registry, strategy), {})
 
 
-def _checked_runs(loaded: Loaded, strategy: Strategy, name: str, settings: Any) -> list[Step]:
+def _check_runs(loaded: Loaded, strategy: Strategy, name: str, settings: Any) -> list[Step]:
     """Run once to the end, close a second run early, and start one that must be refused."""
     most = {"max_tokens": LENGTH} if "max_tokens" in strategy.setting_names else {}
 

@@ -263,14 +263,14 @@ def checked_outputs(subject: Subject, *, keeps_16_bits: bool = False) -> Iterato
     try:
         for path, module, kind in watched:
             width = specs[path].dim if specs[path].kind == "embedding" else None
-            set_class(module, _checked_class(path, kind, width, not keeps_16_bits or specs[path].widens))
+            set_class(module, _checking_class(path, kind, width, not keeps_16_bits or specs[path].widens))
         yield
     finally:
         for _, module, kind in watched:
             set_class(module, kind)
 
 
-def _checked_class(path: str, kind: type, width: int | None, widens: bool) -> type:
+def _checking_class(path: str, kind: type, width: int | None, widens: bool) -> type:
     """The class of the module at `path` while its outputs are checked.
 
     `width` (D) is that of an embedding's vectors, None for other modules; `widens`: 16-bit floats may become float32.

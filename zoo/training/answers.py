@@ -136,10 +136,10 @@ def _turns(example: Completion | Conversation, loaded: Loaded, tokenizer: Tokeni
     """The prompt and the answer of each message of the assistant, or of a completion."""
     written: Iterable[tuple[str, str]]
     if isinstance(example, Conversation):
-        written = _written(example.messages, example.tools, loaded)
+        written = _render_answers(example.messages, example.tools, loaded)
     elif has_chat_template(loaded):
         asked = {"role": "user", "content": example.prompt}
-        written = _written((asked, {"role": "assistant", "content": example.completion}), (), loaded)
+        written = _render_answers((asked, {"role": "assistant", "content": example.completion}), (), loaded)
     else:
         written = [(example.prompt, example.completion)]
     special_tokens = not has_chat_template(loaded)  # a template writes them
@@ -150,7 +150,9 @@ def _turns(example: Completion | Conversation, loaded: Loaded, tokenizer: Tokeni
         yield ids, whole[len(ids) :] if together else tokenizer.encode(answer, False)
 
 
-def _written(messages: Sequence[Message], tools: Sequence[Any], loaded: Loaded) -> Iterator[tuple[str, str]]:
+def _render_answers(
+    messages: Sequence[Message], tools: Sequence[Any], loaded: Loaded
+) -> Iterator[tuple[str, str]]:
     """The texts of each prompt for the assistant, and of the answer to it, as the chat template writes them.
 
     A message whose "weight" is 0 is no answer.
@@ -160,19 +162,19 @@ def _written(messages: Sequence[Message], tools: Sequence[Any], loaded: Loaded) 
     assert loaded.tokenizer is not None
     format = answer_format(loaded.tokenizer, loaded.registry)
     for n in target_messages(messages):
-        prompt = _rendered(messages[:n], True, tools, loaded)
-        text = _rendered(messages[: n + 1], False, tools, loaded)
+        prompt = _render(messages[:n], True, tools, loaded)
+        text = _render(messages[: n + 1], False, tools, loaded)
         if text.startswith(prompt):
             answer = text[len(prompt) :]
         else:
-            before = _rendered(messages[:n], False, tools, loaded)
+            before = _render(messages[:n], False, tools, loaded)
             answer = _after_header(prompt.removeprefix(before), text, messages[n], format)
         if not answer.strip():
             raise ZooError(f"the chat template writes nothing of message {n + 1} after the prompt for it")
         yield prompt, answer
 
 
-def _rendered(messages: Sequence[Message], prompt: bool, tools: Sequence[Any], loaded: Loaded) -> str:
+def _render(messages: Sequence[Message], prompt: bool, tools: Sequence[Any], loaded: Loaded) -> str:
     """The chat template's text of the messages, with the beginning of an answer after them if `prompt`."""
     from zoo.tokenizer.chat import render_chat
 

@@ -131,12 +131,12 @@ def _registered(record: Corpus, parallel: bool) -> TextCorpus:
         for round in count(seed):
             document = None
             for document in function("train", round):
-                yield _checked(record, document, parallel)
+                yield _check_document(record, document, parallel)
             if document is None:
                 raise PluginError(f"corpus {record.name}: {record.target} gave no document to train on")
 
     def validation() -> Iterator[Any]:
-        return (_checked(record, document, parallel) for document in function("validation", 0))
+        return (_check_document(record, document, parallel) for document in function("validation", 0))
 
     names, answers = (
         frozenset if target is None else import_target(target) for target in (record.names, record.answers)
@@ -153,7 +153,7 @@ def _registered(record: Corpus, parallel: bool) -> TextCorpus:
     )
 
 
-def _checked(record: Corpus, document: Any, parallel: bool) -> Any:
+def _check_document(record: Corpus, document: Any, parallel: bool) -> Any:
     parts = document if parallel and isinstance(document, tuple) else (document,)
     if len(parts) != 1 + parallel or not all(isinstance(part, str) for part in parts):
         wanted = "a text and its translation" if parallel else "a text"
@@ -208,7 +208,7 @@ def read_documents(name: str, parallel: bool) -> UserText:
     documents = [document for file in _files(path, parallel) for document in _documents(file, parallel)]
     if not documents:
         raise ZooError(f"{path}: holds no text")
-    trained, held_out = _divided(path, documents, parallel)
+    trained, held_out = _hold_out(path, documents, parallel)
     digest = hashlib.sha256()
     for document in documents:
         for part in document if parallel else (document,):
@@ -238,7 +238,7 @@ def _files(path: Path, parallel: bool) -> list[Path]:
 
 def _documents(file: Path, parallel: bool) -> Iterator[Any]:
     if file.suffix.lower() != ".jsonl":
-        yield from _parted(read_text(file).strip())
+        yield from _split_text(read_text(file).strip())
         return
     fields = ("source", "target") if parallel else ("text",)
     for origin, record in json_lines(file):
@@ -246,10 +246,10 @@ def _documents(file: Path, parallel: bool) -> Iterator[Any]:
         if any(values):
             if not all(values):
                 raise ZooError(f'{origin}: "{fields[values.index("")]}" is empty')
-            yield from [tuple(values)] if parallel else _parted(values[0])
+            yield from [tuple(values)] if parallel else _split_text(values[0])
 
 
-def _parted(text: str) -> Iterator[str]:
+def _split_text(text: str) -> Iterator[str]:
     """The text in parts of at most about `LONGEST` characters."""
     start = 0
     while len(text) - start > LONGEST:
@@ -260,7 +260,7 @@ def _parted(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-def _divided(path: Path, documents: list[Any], parallel: bool) -> tuple[list[Any], list[Any]]:
+def _hold_out(path: Path, documents: list[Any], parallel: bool) -> tuple[list[Any], list[Any]]:
     """The documents to train on, and those that are held out."""
     if not parallel and len(documents) < HELD_OUT:
         parts = [_tail_cut(text) for text in documents]

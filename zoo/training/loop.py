@@ -128,11 +128,11 @@ def checkpoint_layers(model: nn.Module) -> None:
     """Let the backward pass compute the activations of each layer again, from its input (Chen et al., 2016)."""
     for path, layer in model.named_modules():
         if LAYER.search(path):
-            layer.__class__ = _checkpointed(type(layer))  # type: ignore[arg-type]
+            layer.__class__ = _checkpointing_class(type(layer))  # type: ignore[arg-type]
 
 
 @cache
-def _checkpointed(kind: type) -> type:
+def _checkpointing_class(kind: type) -> type:
     """A layer's class whose calls keep their inputs alone for the backward pass."""
 
     def call(self: Any, *inputs: Any, **named: Any) -> Any:
@@ -254,7 +254,7 @@ class Trainer:
         began = time.perf_counter()
         seed = self.settings.seed * SEEDS + step + (ranks.rank() << 40)
         mx.random.seed(seed % 2**64)  # dropout, of a resumed run too
-        loss, gradients = self._averaged(batches)
+        loss, gradients = self._average_gradients(batches)
         gradients, norm = optim.clip_grad_norm(gradients, self.settings.clip)
         self._optimizer.update(self.model, gradients)
         del gradients  # so that each is freed as soon as it is used
@@ -268,7 +268,7 @@ class Trainer:
         if step <= EACH or step % 10 == 0 or self._is_due(step):
             self.record.losses.append([step, round(loss.item(), 4)])
 
-    def _averaged(self, batches: Sequence[Batch]) -> tuple[mx.array, Any]:
+    def _average_gradients(self, batches: Sequence[Batch]) -> tuple[mx.array, Any]:
         """The loss and the gradients of some batches of all ranks, each counted by its weight; one is held at a time."""
         if len(batches) == ranks.size() == 1:
             return self._gradient(self.model, *batches[0])  # type: ignore[no-any-return]

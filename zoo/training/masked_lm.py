@@ -96,9 +96,9 @@ class Spans:
     ) -> None:
         """`names` are found as the tokenizer writes them alone, and after a space; `answers` are some of them."""
         self.tokenizer = tokenizer
-        self.answers = _written(tokenizer, answers)
+        self.answers = _ids_of_names(tokenizer, answers)
         self.names: dict[int, list[tuple[int, ...]]] = {}  # by their first token, the longest first
-        for ids in sorted(_written(tokenizer, names) | self.answers, key=lambda ids: (-len(ids), ids)):
+        for ids in sorted(_ids_of_names(tokenizer, names) | self.answers, key=lambda ids: (-len(ids), ids)):
             self.names.setdefault(ids[0], []).append(ids)
 
     def __call__(self, ids: Sequence[int]) -> list[Span]:
@@ -108,7 +108,7 @@ class Spans:
         while position < len(ids):
             name = self._name(ids, position)
             stop = position + max(len(name), 1)
-            while not name and stop < len(ids) and self._joined(ids, stop):  # to the end of the word
+            while not name and stop < len(ids) and self._continues(ids, stop):  # to the end of the word
                 stop += 1
             spans.append(Span(position, stop, bool(name), name in self.answers))
             position = stop
@@ -118,11 +118,11 @@ class Spans:
         """The ids of the longest name that begins at a position and does not end within a word; empty for none."""
         for name in self.names.get(ids[position], ()):
             stop = position + len(name)
-            if tuple(ids[position:stop]) == name and not (stop < len(ids) and self._joined(ids, stop)):
+            if tuple(ids[position:stop]) == name and not (stop < len(ids) and self._continues(ids, stop)):
                 return name
         return ()
 
-    def _joined(self, ids: Sequence[int], position: int) -> bool:
+    def _continues(self, ids: Sequence[int], position: int) -> bool:
         """Whether the token at a position continues the word of the token before it."""
         return self._edges[ids[position - 1]][1] and self._edges[ids[position]][0]
 
@@ -143,8 +143,8 @@ def _inside(letter: str) -> bool:
     )
 
 
-def _written(tokenizer: Tokenizer, names: Collection[str]) -> set[tuple[int, ...]]:
-    """The tokens of each name alone, and after a space."""
+def _ids_of_names(tokenizer: Tokenizer, names: Collection[str]) -> set[tuple[int, ...]]:
+    """Token ids of each name, with and without a leading space."""
     return {tuple(tokenizer.encode(text, False)) for name in names for text in (name, f" {name}")}
 
 

@@ -81,7 +81,7 @@ def quantization(scale: Scale) -> Plan:
     alike, worse = "8 bits change {}'s bits a byte by at most 0.005", "{} loses more in {} bits than in {}"
     faster = "llama loses more between 3 bits and 2 than between 8 and 3"
     return Plan(
-        arms=tuple(_quantized(name, bits, documents) for name in QUANTIZED for bits in (None, *BITS)),
+        arms=tuple(_pocket_arm(name, bits, documents) for name in QUANTIZED for bits in (None, *BITS)),
         metrics=(
             HELD_OUT_BITS,
             Metric("divergence", "KL divergence from 16 bits", "nats a token", "lower"),
@@ -115,7 +115,7 @@ def quantization(scale: Scale) -> Plan:
     )
 
 
-def _quantized(name: str, bits: int | None, documents: int) -> Arm:
+def _pocket_arm(name: str, bits: int | None, documents: int) -> Arm:
     """An arm that measures a pocket rounded to `bits`, or not rounded if None."""
 
     def run(trial: Trial) -> Result:

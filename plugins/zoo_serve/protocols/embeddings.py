@@ -45,14 +45,14 @@ def respond(request: EmbeddingRequest, result: tuple[str, list[list[float]], int
     """The response of the vectors."""
     model, vectors, tokens = result
     data = [
-        {"object": "embedding", "index": number, "embedding": _encoded(vector, request.encoding)}
+        {"object": "embedding", "index": number, "embedding": _encode_vector(vector, request.encoding)}
         for number, vector in enumerate(vectors)
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return {"object": "list", "model": model, "data": data, "usage": usage}
 
 
-def _encoded(vector: list[float], encoding: str) -> Any:
+def _encode_vector(vector: list[float], encoding: str) -> Any:
     return (
         vector if encoding == "float" else base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
     )
