@@ -175,7 +175,7 @@ def _render_answers(
 
 
 def _render(messages: Sequence[Message], prompt: bool, tools: Sequence[Any], loaded: Loaded) -> str:
-    """The chat template's text of the messages, with the beginning of an answer after them if `prompt`."""
+    """Render the chat template for the messages, followed by the beginning of an answer if `prompt`."""
     from zoo.tokenizer.chat import render_chat
 
     tokenizer = loaded.tokenizer

@@ -84,7 +84,7 @@ class ExampleBatches:
             yield self.objective.collate(group, self.loaded, order)
 
     def _groups(self, rows: Sequence[Row], order: random.Random) -> list[list[Row]]:
-        """All rows in groups of like length; those of one length in random order."""
+        """All rows in groups of similar length; rows of equal length in random order."""
         mixed = sorted(order.sample(rows, len(rows)), key=lambda row: row.length)
         return [mixed[start : start + self.batch] for start in range(0, len(mixed), self.batch)]
 

@@ -64,7 +64,7 @@ class TranslationPair(Example):
 
 @frozen()
 class SentencePair(Example):
-    """Two sentences of like meaning, and perhaps one of another: `{"anchor": …, "positive": …, "negative": …}`."""
+    """Two sentences of similar meaning, and optionally one of another: `{"anchor": …, "positive": …, "negative": …}`."""
 
     anchor: str
     positive: str

@@ -125,7 +125,7 @@ def initialise(model: nn.Module, seed: int, layers: float, init_std: float = 0.0
 
 
 def checkpoint_layers(model: nn.Module) -> None:
-    """Let the backward pass compute the activations of each layer again, from its input (Chen et al., 2016)."""
+    """Recompute each layer's activations from its input in the backward pass (Chen et al., 2016)."""
     for path, layer in model.named_modules():
         if LAYER.search(path):
             layer.__class__ = _checkpointing_class(type(layer))  # type: ignore[arg-type]
@@ -133,7 +133,7 @@ def checkpoint_layers(model: nn.Module) -> None:
 
 @cache
 def _checkpointing_class(kind: type) -> type:
-    """A layer's class whose calls keep their inputs alone for the backward pass."""
+    """A layer's class that keeps only its inputs for the backward pass."""
 
     def call(self: Any, *inputs: Any, **named: Any) -> Any:
         seed = mx.random.randint(0, 2**31 - 1).item()

@@ -267,7 +267,7 @@ class CorpusBatches:
 def fitting_texts(
     texts: TextCorpus, tokenizer: Tokenizer, settings: TrainingSettings, objective: TrainingObjective
 ) -> TextCorpus:
-    """The texts as the objective takes them; ZooError where a person's own are too short for a row, or too long."""
+    """The texts in the form that the objective reads; ZooError where a person's own are too short for a row, or too long."""
     user_text = texts.user_text
     if user_text is None:
         return texts

@@ -234,7 +234,7 @@ def finite(points: Points) -> list[Sequence[float]]:
 
 
 def bounds(record: TrainingRecord) -> tuple[float, float, float]:
-    """The last step, and the least and most of the losses, apart from each other."""
+    """The last step, the smallest and the largest loss; equal losses are moved apart."""
     points = finite([*record.losses, *record.validation]) or [[1, 0.0]]
     low, high = min(p[1] for p in points), max(p[1] for p in points)
     if high - low < 1e-6:
@@ -243,7 +243,7 @@ def bounds(record: TrainingRecord) -> tuple[float, float, float]:
 
 
 def joined(points: Points, columns: int) -> list[tuple[float, float]]:
-    """Points close enough together to draw a line: between neighbours as many as the drawing has columns for."""
+    """The points with further ones interpolated between neighbours, so that a line has no gap in any column."""
     floats = [(float(step), float(loss)) for step, loss in points]
     if len(floats) < 2:
         return floats

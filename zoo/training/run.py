@@ -46,7 +46,7 @@ CHOICE = 8  # texts that take turns
 def settings_of(
     what: str | Model, given: Mapping[str, Any], registry: Registry | None = None
 ) -> TrainingSettings:
-    """The settings given, the others as suits what is trained; ZooError for one that cannot be.
+    """The given settings, and for the others the defaults of what is trained; ZooError for one that cannot be.
 
     `what` is an architecture's name or a recipe.
 
@@ -171,7 +171,7 @@ def _new_record(target: Target, batches: CorpusBatches, own_names: bool) -> Trai
 def samples(
     loaded: Loaded, prompts: Callable[[], Sequence[tuple[str | list[int], str]]], record: TrainingRecord
 ) -> Callable[[], str | None]:
-    """A function that completes another of the held-out `prompts` at each call; each with the text that is shown for it."""
+    """A function that completes the next held-out prompt at each call. A prompt comes with the text that is shown for it."""
     prompts = cache(prompts)
 
     def make() -> str | None:
@@ -294,7 +294,7 @@ def beginnings(documents: Iterable[Any], task: str) -> list[str]:
 
 
 def text_prompts(documents: Iterable[Any], task: str) -> list[tuple[str | list[int], str]]:
-    """The `beginnings` of documents, each as a prompt and as the text that is shown for it."""
+    """The `beginnings` of documents, each twice: the prompt, and the text that is shown for it."""
     return [(text, text) for text in beginnings(documents, task)]
 
 

@@ -85,7 +85,7 @@ class RunFolder(Frozen):
 
 
 def by_first_rank(function: Callable[P, None]) -> Callable[P, None]:
-    """The function, called by rank 0 alone: the folder of a run is its."""
+    """The function, called by rank 0 only, which owns the folder of a run."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> None:

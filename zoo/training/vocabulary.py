@@ -99,7 +99,7 @@ def _pieces(names: Collection[str]) -> str:
 
 
 def _with_names(tokenizer: tokenizers.Tokenizer, names: Collection[str]) -> tokenizers.Tokenizer:
-    """The tokenizer with a token more for each name, taken as a whole before any merge is tried."""
+    """The tokenizer with one more token for each name. Names are matched whole, before any merge."""
     from tokenizers import Tokenizer, pre_tokenizers
 
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
