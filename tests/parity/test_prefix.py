@@ -1,39 +1,26 @@
 """The prefix LM against transformers' LLaMA with the same folder and a mask that is free within the prompt."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 import zoo
 
-from .support import TOLERANCE, difference, reference, texts
+from .families import FAMILIES
+from .family import VOCAB, edit, heads
+from .support import TOLERANCE, difference, texts
 
 import mlx.core as mx  # isort: skip (after zoo, which loads the fast BLAS)
 
-VOCAB, LENGTH = 99, 21
+LENGTH = 21
 
 
 def llama(folder, seed):
     """A LLaMA with random weights, and its folder, which says that it is a prefix LM."""
-    heads, head_dim, kv_heads = [(4, 8, 2), (6, 16, 6)][seed]
-    config = LlamaConfig(
-        vocab_size=VOCAB,
-        hidden_size=heads * head_dim,
-        intermediate_size=48,
-        num_hidden_layers=2 + seed,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        max_position_embeddings=64,
-        tie_word_embeddings=bool(seed),
-        eos_token_id=None,
-    )
-    model = reference(LlamaForCausalLM, config, seed)
+    shape = heads(*[(4, 2, 8), (6, 6, 16)][seed])
+    model = FAMILIES["llama"].make(dict(tie_word_embeddings=bool(seed)), shape)
     model.save_pretrained(folder)
-    values = json.loads((folder / "config.json").read_text()) | {"model_type": "prefix-lm"}
-    (folder / "config.json").write_text(json.dumps(values))
+    edit(folder, lambda config: config | {"model_type": "prefix-lm"})
     return model
 
 

@@ -6,39 +6,22 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    MixtralConfig,
-    MixtralForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
 
 import zoo  # isort: skip
 import mlx.core as mx
 
 from zoo.host.registry import default_registry
 
-from .support import difference, reference, texts
+from .families import FAMILIES as KNOWN
+from .support import difference, texts
 
 VOCAB = 2048  # the pocket tokenizer's, which mlx-lm's converter wants
 SAME = 1e-5  # of the range: the same packed numbers through the same kernels
-COMMON = dict(
-    vocab_size=VOCAB,
-    hidden_size=128,
-    intermediate_size=256,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=64,
-    pad_token_id=None,
-    bos_token_id=None,
-)
+COMMON = dict(vocab_size=VOCAB, hidden_size=128, intermediate_size=256, num_hidden_layers=2)
 FAMILIES = {
-    "llama": (LlamaForCausalLM, LlamaConfig, {}),
-    "qwen3": (Qwen3ForCausalLM, Qwen3Config, dict(head_dim=32, tie_word_embeddings=True)),
-    "mixtral": (MixtralForCausalLM, MixtralConfig, dict(num_local_experts=4, num_experts_per_tok=2)),
+    "llama": {},
+    "qwen3": dict(head_dim=32, tie_word_embeddings=True),
+    "mixtral": dict(num_local_experts=4, num_experts_per_tok=2),
 }
 AFFINE = [(bits, group) for bits in (2, 3, 4, 5, 6, 8) for group in (32, 64, 128)]
 MODES = ("mxfp4", "nvfp4", "mxfp8")
@@ -52,9 +35,8 @@ def uncompiled():
     mx.enable_compile()
 
 
-def made(family, **changes):
-    kind, config, numbers = FAMILIES[family]
-    return reference(kind, config(**COMMON | numbers | changes))
+def made(family):
+    return KNOWN[family].make(COMMON | FAMILIES[family])
 
 
 @pytest.fixture(scope="module")

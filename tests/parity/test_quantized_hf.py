@@ -17,7 +17,6 @@ from compressed_tensors.quantization import (
 from compressed_tensors.quantization.utils import calculate_qparams, is_module_quantized
 from compressed_tensors.quantization.utils.helpers import generate_gparam
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize
 
 import zoo  # isort: skip
@@ -27,19 +26,11 @@ from zoo.checkpoint.quantized_tensors import gather
 from zoo.checkpoint.safetensors import Tensors
 from zoo.host.registry import default_registry
 
-from .support import TOLERANCE, difference, reference, texts
+from .families import FAMILIES as KNOWN
+from .support import TOLERANCE, difference, texts
 
 VOCAB = 97
-COMMON = dict(
-    vocab_size=VOCAB,
-    hidden_size=128,
-    intermediate_size=320,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=64,
-    pad_token_id=None,
-)
+COMMON = dict(vocab_size=VOCAB, hidden_size=128, intermediate_size=320, num_hidden_layers=2)
 IGNORED = ["lm_head", "re:.*layers.1.*v_proj"]
 
 # What each of compressed-tensors' schemes is written as, and what MLX holds it in; None where it is unpacked.
@@ -60,10 +51,6 @@ SCHEMES = {
     "MXFP4A16": ("mxfp4-pack-quantized", "mxfp4"),
     "MXFP8A16": ("mxfp8-quantized", "mxfp8"),
 }
-
-
-def made():
-    return reference(LlamaForCausalLM, LlamaConfig(**COMMON))
 
 
 def calibrate(module):
@@ -94,7 +81,7 @@ def calibrate(module):
 
 def compressed(folder, groups):
     """Write a folder by compressed-tensors' compressors; gives the model of the numbers that they undo it to."""
-    model = made()
+    model = KNOWN["llama"].make(COMMON)
     config = QuantizationConfig(config_groups=groups, ignore=IGNORED)
     apply_quantization_config(model, config)
     quantized = [module for module in model.modules() if is_module_quantized(module)]
@@ -188,10 +175,7 @@ def test_several_groups(tmp_path):
     assert mode(found.layers[1].mixer.value) is None and not told
 
 
-FAMILIES = {
-    "llama": (LlamaForCausalLM, LlamaConfig, {}),
-    "mixtral": (MixtralForCausalLM, MixtralConfig, dict(num_local_experts=4, num_experts_per_tok=2)),
-}
+FAMILIES = {"llama": {}, "mixtral": dict(num_local_experts=4, num_experts_per_tok=2)}
 
 
 def in_fp8(model, folder, **settings):
@@ -230,8 +214,7 @@ def in_fp8(model, folder, **settings):
     ],
 )
 def test_fine_grained_fp8_of_transformers(family, size, scale_fmt, quantization, tmp_path):
-    kind, config, numbers = FAMILIES[family]
-    plain = reference(kind, config(**COMMON | numbers))
+    plain = KNOWN[family].make(COMMON | FAMILIES[family])
     model = in_fp8(plain, tmp_path, weight_block_size=size, scale_fmt=scale_fmt)
     found, told = agrees(tmp_path, model)
     feedforward = found.layers[0].feedforward
