@@ -42,7 +42,7 @@ def test_a_card_says_how_a_preset_is_run(name, line):
     assert lines[lines.index("Run it:") + 1] == line
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+@pytest.mark.parametrize("columns", ordinary([40, 60, 80, 120], 40, 80))
 def test_the_list_of_presets_fits_and_its_names_are_whole(columns):
     lines = at(columns, "list", "--presets").splitlines()
     assert max(map(width, lines)) <= columns

@@ -125,12 +125,17 @@ main()
     "arguments",
     [
         ["tokenize", "llama", "中国 is", "--json"],
-        ["run", "llama", "The capital city of China is", "--max-tokens", "3", "--seed", "1"],
         ["run", "llama", "--top-k", "-1", "text"],
-        ["run", "lama", "text"],
-        ["nothing"],
-        [],
         ["--debug", "show", "lama"],
+        *(
+            pytest.param(arguments, marks=pytest.mark.slow)
+            for arguments in (
+                ["run", "llama", "The capital city of China is", "--max-tokens", "3", "--seed", "1"],
+                ["run", "lama", "text"],
+                ["nothing"],
+                [],
+            )
+        ),
     ],
     ids=" ".join,
 )
