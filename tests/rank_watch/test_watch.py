@@ -225,6 +225,11 @@ def test_many_and_slow_strangers_do_not_keep_a_rank_out(port, ranks):
         (line("error", "out of paint", 3), 3, "rank 1: out of paint"),
         (line("end", 9), 1, "error: rank 1 ended unexpectedly; all ranks end"),
         (b"", 1, "error: rank 1 has not answered for 4 s; all ranks end"),
+        (
+            line("connecting", 100) + line("beat"),  # in one piece
+            1,
+            "error: rank 1 has not answered for 4 s; all ranks end",
+        ),
     ],
 )
 def test_a_stranger_in_place_of_a_rank_ends_the_run_with_a_line(port, ranks, claim, status, said):

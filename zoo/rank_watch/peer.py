@@ -35,7 +35,7 @@ class Peer:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connection, self.rank, self.silence = connection, rank, silence
         self.silent = 0.0  # seconds
-        self.limit = silence
+        self.limit = silence  # until its next message
         self.done = False
         self._received = b""
         self._sending = threading.Lock()
@@ -59,7 +59,7 @@ class Peer:
         if not (received and all(map(is_message, messages))) or len(self._received) > MOST_BYTES:
             raise ConnectionError
         if messages:
-            self.silent, self.limit = 0.0, self.silence
+            self.silent = 0.0
         return messages
 
 

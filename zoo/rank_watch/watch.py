@@ -142,11 +142,10 @@ class Watch:
         """Act on what has come from a connection. A rank whose connection is closed has ended."""
         try:
             for name, *values in peer.receive():
-                if name == "beat":
+                peer.limit = values[0] + GRACE if name == "connecting" else self.silence
+                if name in ("beat", "connecting"):
                     continue
-                if name == "connecting":
-                    peer.limit = values[0] + GRACE
-                elif self.rank == 0:
+                if self.rank == 0:
                     self._hear_rank(peer, now, name, *values)
                 else:
                     self._hear_first(peer, name, *values)
