@@ -32,24 +32,8 @@ TYPES += [
     {"title": "anything", "description": "no limits", "default": 3, "examples": [1]},
 ]
 
-VALUES = [
-    {"const": value}
-    for value in (
-        None,
-        True,
-        False,
-        0,
-        -3,
-        2.5,
-        "",
-        "a",
-        'say "hi"',
-        "back\\slash",
-        "line\nbreak",
-        "\u0001",
-        [],
-    )
-]
+CONSTANTS = (None, True, False, 0, -3, 2.5, "", "a", 'say "hi"', "back\\slash", "line\nbreak", "\u0001", [])
+VALUES = [{"const": value} for value in CONSTANTS]
 VALUES += [
     {"const": {}},
     {"const": [1, [2, {"a": None}]]},

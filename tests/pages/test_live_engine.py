@@ -36,18 +36,9 @@ TEXTS = (
         "naïve café — 東京 🦓",
         "x" * 40,
     ),
-    *(
-        "[MASK] is a country [MASK].",
-        "<|endoftext|>Paris<|pad|>",
-        "It's we'll I'M 12 34,5",
-        "Côte d'Ivoire's franc",
-    ),
-    *(
-        "Democratic Republic of the Congo",
-        "the Congolese franc,Japan",
-        "\u00a0\u3000 \u0085\ufeff",
-        "中华人民共和国和日本",
-    ),
+    *("[MASK] is a country [MASK].", "<|endoftext|>Paris<|pad|>", "It's we'll I'M 12 34,5"),
+    *("Côte d'Ivoire's franc", "Democratic Republic of the Congo", "the Congolese franc,Japan"),
+    *("\u00a0\u3000 \u0085\ufeff", "中华人民共和国和日本"),
 )
 
 

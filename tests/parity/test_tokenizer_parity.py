@@ -28,37 +28,26 @@ CORPUS = [
     *[f"hello world the cat {number} sat on the mat number {number * 7}" for number in range(100)],
 ]
 SNIPPETS = [
-    "hello",
-    "Hello",
-    " the",
-    " ",
-    "  ",
-    "\n",
-    "\t",
-    "你好",
-    "世",
-    "😀",
-    "é",
-    "naïve",
-    "e\u0301",
-    "don't",
-    "'s",
+    *(
+        "hello",
+        "Hello",
+        " the",
+        " ",
+        "  ",
+        "\n",
+        "\t",
+        "你好",
+        "世",
+        "😀",
+        "é",
+        "naïve",
+        "e\u0301",
+        "don't",
+        "'s",
+    ),
+    *("!", "?", ".", "<|endoftext|>", "<unk>", "<s>", "</s>", "[MASK]", "[SEP]", "123", "\u00a0", "\u200b"),
+    *("\x00", "Ａ", "ﬁ", "Straße", "ÉCOLE", "<|x|>", "   ", "<0x41>"),
 ]
-SNIPPETS += [
-    "!",
-    "?",
-    ".",
-    "<|endoftext|>",
-    "<unk>",
-    "<s>",
-    "</s>",
-    "[MASK]",
-    "[SEP]",
-    "123",
-    "\u00a0",
-    "\u200b",
-]
-SNIPPETS += ["\x00", "Ａ", "ﬁ", "Straße", "ÉCOLE", "<|x|>", "   ", "<0x41>"]
 
 
 def train(tokenizer, trainer, folder):

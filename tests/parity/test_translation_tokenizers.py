@@ -27,15 +27,8 @@ TEXTS = [
         "Ünïcödé ½ ﬁ",
         "x" * 30,
     ),
-    *(
-        "a</s>b <pad> <unk>",
-        ">>fra<< I love NLP",
-        ">>fra<<I love",
-        ">>deu<< Hi",
-        ">>",
-        "__fr__ love",
-        "fra_Latn love",
-    ),
+    *("a</s>b <pad> <unk>", ">>fra<< I love NLP", ">>fra<<I love", ">>deu<< Hi", ">>"),
+    *("__fr__ love", "fra_Latn love"),
 ]
 
 
