@@ -76,16 +76,18 @@ def untied_values(recipe: Model, checkpoint: Checkpoint, tensors: Tensors) -> di
 def _differ(recipe: Model, checkpoint: Checkpoint, parameter: str, table: str) -> bool:
     """Whether the checkpoint has both parameters of this recipe, and their numbers differ."""
     tensors = checkpoint.tensors()
-    both = {parameter, table}
+    wanted = {parameter, table}
     for rules in checkpoint.architecture.layouts_of(tensors.metadata.get("format")).values():
 
-        def made(arrays: Mapping[str, Any], rules: Sequence[weights.Rule] = rules) -> Mapping[str, Any]:
+        def run_rules(arrays: Mapping[str, Any], rules: Sequence[weights.Rule] = rules) -> Mapping[str, Any]:
             return weights.apply(rules, arrays, recipe, join)[0]
 
         try:
-            if both <= made(tensors.arrays).keys():
-                names = [name for name, array in tensors.arrays.items() if both & made({name: array}).keys()]
-                parameters = made(checkpoint.read(None, names).arrays)
+            if wanted <= run_rules(tensors.arrays).keys():
+                names = [
+                    name for name, array in tensors.arrays.items() if wanted & run_rules({name: array}).keys()
+                ]
+                parameters = run_rules(checkpoint.read(None, names).arrays)
                 return not _equal(parameters[parameter], parameters[table])
         except (ZooError, AttributeError, TypeError, ValueError):  # named when all tensors are matched
             continue
