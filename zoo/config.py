@@ -113,11 +113,11 @@ class Config(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         """The value as it stands, or `default` when absent or null."""
         return self[key] if key in self._values else self._absent(key, default)
 
-    def _absent(self, key: str, default: Any) -> Any:
+    def _absent(self, key: str, default: object) -> Any:
         if default is REQUIRED:
             return self[key]
         if isinstance(default, bool | int | float | str | list):
@@ -151,7 +151,7 @@ class Config(Mapping[str, Any]):
         """Whether the key is null, for the few where null means "none" and absence a default."""
         return key in self._nulls
 
-    def count(self, key: str, default: Any = REQUIRED, *, least: int = 1, most: int = MOST) -> Any:
+    def count(self, key: str, default: object = REQUIRED, *, least: int = 1, most: int = MOST) -> Any:
         """A whole number in `least`..`most`; ConfigError otherwise. Without a default the key is required."""
         if key not in self._values:
             return self._absent(key, default)
@@ -169,7 +169,7 @@ class Config(Mapping[str, Any]):
         return self.count(key, most=MOST_LAYERS)
 
     def number(
-        self, key: str, default: Any = REQUIRED, *, least: float = -MOST_NUMBER, most: float = MOST_NUMBER
+        self, key: str, default: object = REQUIRED, *, least: float = -MOST_NUMBER, most: float = MOST_NUMBER
     ) -> Any:
         """A number in `least`..`most`, and 0 or at least `LEAST_NUMBER` away from it; ConfigError otherwise."""
         if key not in self._values:
@@ -179,7 +179,7 @@ class Config(Mapping[str, Any]):
         return float(self[key])
 
     def numbers(
-        self, key: str, default: Any = REQUIRED, *, least: float = -MOST_NUMBER, most: float = MOST_NUMBER
+        self, key: str, default: object = REQUIRED, *, least: float = -MOST_NUMBER, most: float = MOST_NUMBER
     ) -> Any:
         """A list of at least one number, each within the bounds of `number`, as a tuple; ConfigError otherwise."""
         if key not in self._values:
@@ -192,7 +192,7 @@ class Config(Mapping[str, Any]):
                 raise ConfigError(f"{self._named(key)}[{index}] {_shown(number)} {why}")
         return tuple(map(float, value))
 
-    def flag(self, key: str, default: Any = REQUIRED) -> Any:
+    def flag(self, key: str, default: object = REQUIRED) -> Any:
         """True or false; ConfigError otherwise."""
         if key not in self._values:
             return self._absent(key, default)
@@ -200,7 +200,7 @@ class Config(Mapping[str, Any]):
             raise self.error(key, "expected true or false")
         return self[key]
 
-    def choice(self, key: str, options: Iterable[str], default: Any = REQUIRED) -> Any:
+    def choice(self, key: str, options: Iterable[str], default: object = REQUIRED) -> Any:
         """One of `options`; ConfigError, naming them, otherwise."""
         value = self.get(key, default)
         known = list(options)
@@ -208,7 +208,7 @@ class Config(Mapping[str, Any]):
             raise self.error(key, f"is not implemented; known: {', '.join(known)}")
         return value
 
-    def choices(self, key: str, options: Iterable[str], count: int, default: Any = REQUIRED) -> Any:
+    def choices(self, key: str, options: Iterable[str], count: int, default: object = REQUIRED) -> Any:
         """A list of `count` of `options`, such as one `layer_types` for each layer, as a tuple; ConfigError otherwise."""
         value, known = self.get(key, default), list(options)
         if value is None:
@@ -233,7 +233,7 @@ class Config(Mapping[str, Any]):
         return dim // heads
 
     def kv_heads(
-        self, default: Any, key: str = "num_key_value_heads", heads_key: str = "num_attention_heads"
+        self, default: object, key: str = "num_key_value_heads", heads_key: str = "num_attention_heads"
     ) -> int:
         """Key/value heads, which must divide the query heads."""
         heads = self.count(heads_key)
@@ -252,7 +252,7 @@ class Config(Mapping[str, Any]):
         """Declare that these keys change nothing: no warning says that they were not read."""
         self._read.update(keys)
 
-    def note(self, key: str, value: Any) -> None:
+    def note(self, key: str, value: object) -> None:
         """Record the effective value of a key that was found elsewhere; see `defaults`."""
         self._defaults[key] = value
 
@@ -306,7 +306,7 @@ class Config(Mapping[str, Any]):
         return sorted(set(self._values) - self._read - harmless_keys())
 
 
-def _unfit(value: Any, least: float, most: float) -> str | None:
+def _unfit(value: object, least: float, most: float) -> str | None:
     """The reason why a value is not a number within the bounds; None when it is."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "expected a number"
@@ -315,7 +315,7 @@ def _unfit(value: Any, least: float, most: float) -> str | None:
     return None
 
 
-def _shown(value: Any, most: int = 60) -> str:
+def _shown(value: object, most: int = 60) -> str:
     """A value, shortened for an error message."""
     text = repr(value)
     return text if len(text) <= most else text[: most - 3] + "..."

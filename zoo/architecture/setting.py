@@ -142,7 +142,7 @@ class Setting(Frozen):
         """What a value must be, in words: "a whole number of at least 1"."""
         return self._expected()
 
-    def _expected(self, given: Any = None) -> str:
+    def _expected(self, given: object = None) -> str:
         """What a value must be: "a whole number of at least 1, or true".
 
         A bound of arithmetic, such as the largest number of 32 bits, is left out unless the `given` value breaks it.

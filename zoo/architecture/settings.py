@@ -19,12 +19,12 @@ from zoo.recipe.policy import GROUPS as GROUP_SIZES
 BREAKERS = ("\n", ":", '"', "*")  # those of DRY's author
 
 
-def _declare(default: Any, kind: Any, help: str, **declaration: Any) -> Any:
+def _declare(default: object, kind: object, help: str, **declaration: Any) -> Any:
     """A field of `Settings`: its value where none is given, and what its `Setting` declares."""
     return field(default=default, metadata={"kind": kind, "help": help, **declaration})
 
 
-def _count(default: Any, help: str, minimum: int = 0, maximum: int = MOST, **declaration: Any) -> Any:
+def _count(default: object, help: str, minimum: int = 0, maximum: int = MOST, **declaration: Any) -> Any:
     return _declare(default, int, help, minimum=minimum, maximum=maximum, **declaration)
 
 

@@ -201,7 +201,7 @@ class Cache:
         self.padding = padding - count if self.most_padding > count else None
 
 
-def numbers(value: Any) -> int:
+def numbers(value: object) -> int:
     """The numbers of one row in an array, columns, a cache, or what holds several."""
     if isinstance(value, mx.array):
         return value.size // value.shape[0] if value.ndim and value.size else 0

@@ -62,7 +62,7 @@ class LowRankUpdate:
         magnitude = None if self.magnitude is None else self.magnitude.reshape(*shape[:-1])
         return replace(self, b=self.b.reshape(*shape[:-1], self.b.shape[-1]), magnitude=magnitude)
 
-    def __getitem__(self, index: Any) -> LowRankUpdate:
+    def __getitem__(self, index: object) -> LowRankUpdate:
         """The change of a slice of the outputs, as rules split a fused matrix."""
         steps = index if isinstance(index, tuple) else (index,)
         sliced = all(isinstance(step, slice) for step in steps) and len(steps) < self.b.ndim

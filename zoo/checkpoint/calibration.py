@@ -54,7 +54,7 @@ class Calibration(Frozen):
         if self.bits is not None and not 0 < self.bits <= 32:
             raise ZooError(f"`bits` must be from 0 to 32, got {self.bits!r:.60}")
 
-    def check(self, registry: Registry, packs: bool, adapter: Any) -> None:
+    def check(self, registry: Registry, packs: bool, adapter: object) -> None:
         """ZooError for what cannot be, before a checkpoint is opened: `packs` says whether a quantization is asked for."""
         quantizer = registry.table(Quantizer).require(self.method)
         if not packs:

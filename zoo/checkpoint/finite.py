@@ -45,7 +45,7 @@ def evaluate(tensors: Mapping[str, Any], report: Callable[[int, int], None] | No
     return next((name for name in suspects if not finite(tensors[name])), None)
 
 
-def finite(tensor: Any) -> bool:
+def finite(tensor: object) -> bool:
     """Whether all of a tensor's numbers are finite, checked one by one."""
     if isinstance(tensor, QuantizedMatrix):
         floats = [part for part in (tensor.scales, tensor.biases, tensor.global_scale) if part is not None]

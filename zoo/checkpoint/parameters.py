@@ -267,7 +267,7 @@ def quantized(parameters: Mapping[str, Any], asked: Mapping[str, QuantizationSpe
     return found
 
 
-def is_packed_as(path: str, tensor: Any, quantization: QuantizationSpec) -> bool:
+def is_packed_as(path: str, tensor: object, quantization: QuantizationSpec) -> bool:
     """Whether a parameter is packed so already, and MLX's layout has a place for all its parts."""
     return (
         isinstance(tensor, QuantizedMatrix) and tensor.quantization == quantization and is_mlx(path, tensor)

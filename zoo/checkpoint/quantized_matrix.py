@@ -156,7 +156,7 @@ class QuantizedMatrix(Frozen):
             return self.dequantize().reshape(*shape)
         return self._each(lambda array: array.reshape(*shape[:-1], array.shape[-1]))
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         """Some of the outputs, or of the stacked matrices; or a range of the inputs, in whole groups."""
         steps = index if isinstance(index, tuple) else (index,)
         if Ellipsis in steps:
@@ -232,7 +232,7 @@ def parameter_matches(wanted: mx.array, found: mx.array | QuantizedMatrix) -> bo
     return tuple(wanted.shape) == tuple(found.shape) and is_float(found)
 
 
-def as_array(tensor: Any) -> mx.array:
+def as_array(tensor: object) -> mx.array:
     """The numbers of a tensor, packed or not."""
     return tensor.dequantize() if isinstance(tensor, QuantizedMatrix) else tensor
 
@@ -263,7 +263,7 @@ def join(tensors: Sequence[Any], axis: int) -> Any:
     return replace(first, **parts)
 
 
-def read(tensor: Any) -> Any:
+def read(tensor: object) -> Any:
     """A tensor, packed or not, of evaluated arrays that hold no other's memory."""
     if isinstance(tensor, QuantizedMatrix):
         return replace(tensor, **{name: read(part) for name, part in tensor.parts().items()})

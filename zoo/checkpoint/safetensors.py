@@ -99,7 +99,7 @@ def has_only_pickles(names: Collection[str]) -> bool:
     )
 
 
-def _shards(index: Any, where: str) -> list[str]:
+def _shards(index: object, where: str) -> list[str]:
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{where}: not an index of shards with a weight_map")
@@ -188,5 +188,5 @@ def _span(name: str, described: Any) -> tuple[int, int, int, str]:
     return *span, math.prod(shape) * BITS[dtype], name
 
 
-def _are_sizes(value: Any, most: int) -> bool:
+def _are_sizes(value: object, most: int) -> bool:
     return isinstance(value, list) and all(type(size) is int and 0 <= size <= most for size in value)

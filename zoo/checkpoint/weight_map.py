@@ -113,7 +113,7 @@ def _entries(rule: Rule) -> Iterator[RuleEntry]:
         yield RuleEntry(name, source, targets)
 
 
-def _rules_in(value: Any) -> list[Rule]:
+def _rules_in(value: object) -> list[Rule]:
     return [one for one in value if isinstance(one, Rule)] if isinstance(value, tuple | list) else []
 
 
@@ -139,7 +139,7 @@ class _LoggedTensors(UserDict[str, Any]):
             self.log.append((self.kind, name))
         super().__delitem__(name)
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         if self.kind == "given":
             self.log.append((self.kind, name))
         super().__setitem__(name, value)

@@ -162,7 +162,7 @@ def _cluster(given: dict[str, Any]) -> Cluster | None:
     )
 
 
-def _print_json(value: Any) -> None:
+def _print_json(value: object) -> None:
     click.echo(json.dumps(value, default=vars, ensure_ascii=False, indent=1))
 
 

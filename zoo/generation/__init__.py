@@ -121,7 +121,7 @@ def label_of(loaded: Loaded, chosen: Strategy) -> str:
     return f"strategy {chosen.name}{'' if plugin.first_party else f' of the plugin {plugin.name}'}"
 
 
-def check_loaded(loaded: Any, call: str) -> None:
+def check_loaded(loaded: object, call: str) -> None:
     """PromptError, saying how `call` is called, for anything but a loaded model."""
     if not isinstance(loaded, Loaded):
         what = f"zoo.load({loaded!r:.60})" if isinstance(loaded, str) else "zoo.load(…)"
@@ -130,7 +130,7 @@ def check_loaded(loaded: Any, call: str) -> None:
         )
 
 
-def _run(steps: Any, label: str) -> Iterator[Step]:
+def _run(steps: object, label: str) -> Iterator[Step]:
     """The steps of the strategy called `label`, each checked; PluginError, at once, for what is no iterable."""
     if not isinstance(steps, Iterable):
         raise PluginError(f"{label} gave {kind_of(steps)}, not an iterator of zoo.Step")

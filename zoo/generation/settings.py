@@ -86,7 +86,7 @@ def generation_config_of(loaded: Loaded) -> Mapping[str, Any]:
     return loaded.generation_config or loaded.config
 
 
-def check_key(key: str, setting: Setting, value: Any) -> Any:
+def check_key(key: str, setting: Setting, value: object) -> Any:
     """The value of a key, checked as its setting; PromptError names the key."""
     try:
         return setting.checked(value)

@@ -63,7 +63,7 @@ class Peer:
         return messages
 
 
-def is_message(value: Any) -> bool:
+def is_message(value: object) -> bool:
     """Whether a value has one of `FORMS`, with texts that can be printed, and numbers within bounds."""
     if not (isinstance(value, list) and value and isinstance(value[0], str) and value[0] in FORMS):
         return False

@@ -16,7 +16,7 @@ DEEPEST = 16  # specs within specs: far more than any model has, far less than P
 SpecOf = Callable[[str], type[Spec]]  # from "mixer/attention" to its spec; RecipeError where there is none
 
 
-def from_json(value: Any, spec_of: SpecOf, path: str = "", *, _depth: int = 0) -> Spec:
+def from_json(value: object, spec_of: SpecOf, path: str = "", *, _depth: int = 0) -> Spec:
     """The spec that a JSON object describes; `spec_of` gives the class of a block such as "mixer/attention".
 
     Fields that have a default may be left out. RecipeError, which starts with the path of the field
@@ -55,7 +55,7 @@ def from_json(value: Any, spec_of: SpecOf, path: str = "", *, _depth: int = 0) -
         raise _error(path, f"{cls.block()}: {error}") from error
 
 
-def _value(value: Any, spec_of: SpecOf, path: str, depth: int) -> Any:
+def _value(value: object, spec_of: SpecOf, path: str, depth: int) -> Any:
     if isinstance(value, Mapping):
         return from_json(value, spec_of, path, _depth=depth)
     if not isinstance(value, list):

@@ -276,7 +276,7 @@ class Spec(Frozen):
         return dataclasses.replace(self, **changes)
 
 
-def _as_json(name: str, value: Any) -> Any:
+def _as_json(name: str, value: object) -> Any:
     if isinstance(value, Spec):
         return value.to_json()
     if value is None or isinstance(value, bool | int | float | str):
@@ -359,7 +359,7 @@ def _forbidden(
     return None
 
 
-def mismatch(value: Any, hint: Any, least: float | None = None) -> str | None:
+def mismatch(value: object, hint: object, least: float | None = None) -> str | None:
     """The reason why `value` is not of the type `hint`, or None when it is. Whole numbers pass for floats.
 
     A whole number must be at least `least` (None: 1), a float too (None: any that is finite).

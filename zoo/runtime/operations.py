@@ -72,7 +72,7 @@ def quantized_matmul(
     """x -> x times the transposed matrix (O, I) of packed numbers: (…, I) -> (…, O)."""
 
     def multiply(
-        weight: mx.array, scales: mx.array, biases: mx.array | None, x: mx.array, stream: Any = None
+        weight: mx.array, scales: mx.array, biases: mx.array | None, x: mx.array, stream: object = None
     ) -> mx.array:
         return mx.quantized_matmul(x, weight, scales, biases, transpose=True, **how, stream=stream)
 

@@ -13,7 +13,7 @@ Message = dict[str, Any]
 THINKING = ("reasoning_content", "thinking", "reasoning")
 
 
-def checked_message(message: Any, where: str, error: type[ZooError] = TokenizerError) -> Message:
+def checked_message(message: object, where: str, error: type[ZooError] = TokenizerError) -> Message:
     """A message without keys of value None and empty calls; an `error` that begins with `where` for a malformed one.
 
     The role is a string, and the content a string or a list of parts `{"type": "text", "text": …}`. An assistant's

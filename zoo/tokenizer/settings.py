@@ -189,7 +189,7 @@ def token_ids(value: Any, where: str) -> tuple[int, ...]:
     return tuple(item for item in ids if item >= 0)
 
 
-def _content(value: Any, path: Path, key: str) -> str:
+def _content(value: object, path: Path, key: str) -> str:
     """A token's text, written as a string or as an object with a "content"."""
     content = value.get("content") if isinstance(value, dict) else value
     if not isinstance(content, str):
@@ -197,7 +197,7 @@ def _content(value: Any, path: Path, key: str) -> str:
     return content
 
 
-def _token(value: Any, path: Path, key: str, special: bool, id: int = -1) -> AddedToken:
+def _token(value: object, path: Path, key: str, special: bool, id: int = -1) -> AddedToken:
     """A token, written as a string or as an object with flags; `special` where the object does not say."""
     content = _content(value, path, key)
     written = value if isinstance(value, dict) else {}

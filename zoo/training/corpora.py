@@ -153,7 +153,7 @@ def _registered(record: Corpus, parallel: bool) -> TextCorpus:
     )
 
 
-def _check_document(record: Corpus, document: Any, parallel: bool) -> Any:
+def _check_document(record: Corpus, document: object, parallel: bool) -> Any:
     parts = document if parallel and isinstance(document, tuple) else (document,)
     if len(parts) != 1 + parallel or not all(isinstance(part, str) for part in parts):
         wanted = "a text and its translation" if parallel else "a text"

@@ -38,7 +38,7 @@ def part_of(batch: tuple[mx.array, ...], examples: int) -> tuple[mx.array, ...]:
     return tuple(array[start * len(array) // examples : stop * len(array) // examples] for array in batch)
 
 
-def averaged(loss: mx.array, gradients: Any) -> tuple[mx.array, Any]:
+def averaged(loss: mx.array, gradients: object) -> tuple[mx.array, Any]:
     """The means of the losses and the gradients over the ranks, the same bits on each of them."""
     if ranks.size() == 1:
         return loss, gradients
@@ -47,7 +47,7 @@ def averaged(loss: mx.array, gradients: Any) -> tuple[mx.array, Any]:
     return ranks.all_sum(loss) / ranks.size(), gradients
 
 
-def broadcast_tree(tree: Any) -> Any:
+def broadcast_tree(tree: object) -> Any:
     """A tree with the arrays of rank 0; all ranks have the same paths, shapes and types."""
     if ranks.size() == 1:
         return tree

@@ -122,7 +122,7 @@ def _conversation(origin: str, record: Record, key: str = "messages") -> Convers
     return Conversation(origin, messages, tuple(tools))
 
 
-def _messages(origin: str, value: Any, key: str) -> tuple[Message, ...]:
+def _messages(origin: str, value: object, key: str) -> tuple[Message, ...]:
     """Checked messages; ZooError for a malformed one, an answer without a word, and a result that nobody asked for."""
     if not isinstance(value, list):
         raise ZooError(f'{origin}: "{key}" is no list of messages')
@@ -154,7 +154,7 @@ def _sharegpt(origin: str, record: Record) -> Conversation:
     return _conversation(origin, {**record, "conversations": turns}, "conversations")
 
 
-def _message(origin: str, turn: Any) -> Any:
+def _message(origin: str, turn: object) -> Any:
     """The message of a turn with "from" and "value"; anything else as it is, to be checked like other messages."""
     if not isinstance(turn, dict) or "from" not in turn:
         return turn

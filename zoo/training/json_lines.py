@@ -74,7 +74,7 @@ def parsed(origin: str, text: str) -> Any:
     return value
 
 
-def _object(origin: str, value: Any) -> Line:
+def _object(origin: str, value: object) -> Line:
     if not isinstance(value, dict):
         raise ZooError(f"{origin}: no JSON object")
     return origin, value

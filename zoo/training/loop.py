@@ -302,7 +302,7 @@ class Trainer:
         self.model.train()
 
 
-def _check_alike(what: str, saved: Sequence[tuple[str, mx.array]], tree: Any) -> None:
+def _check_alike(what: str, saved: Sequence[tuple[str, mx.array]], tree: object) -> None:
     """ZooError unless the saved arrays have the names, shapes and types of those in a tree."""
     saved_kinds, model_kinds = (
         {path: (array.shape, array.dtype) for path, array in arrays} for arrays in (saved, tree_flatten(tree))

@@ -30,7 +30,7 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 16, 44, 52  # margins, for the labels
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character, by row and column
 
 
-def _bounded(kind: type, default: Any, **bounds: Any) -> Any:
+def _bounded(kind: type, default: object, **bounds: Any) -> Any:
     """A field of `TrainingSettings` with the bounds of its values, as a `Setting` has them."""
     return field(default=default, metadata={"kind": kind, **bounds})
 
@@ -89,7 +89,7 @@ def settings_in(saved: Mapping[str, Any]) -> TrainingSettings:
     return TrainingSettings(**{s.name: saved[s.name] for s in SETTINGS if s.name in saved})
 
 
-def checked_record(values: Any, source: str) -> dict[str, Any]:
+def checked_record(values: object, source: str) -> dict[str, Any]:
     """The record of a run as JSON that was read from the file `source`; ConfigError naming a key whose value is wrong."""
     if not isinstance(values, dict):
         raise ConfigError(f"{source}: the record is no JSON object")

@@ -183,7 +183,7 @@ def read_fp8(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | No
     return reader.result()
 
 
-def block_sizes(settings: Mapping[str, Any], key: str, value: Any) -> list[tuple[int, int]]:
+def block_sizes(settings: Mapping[str, Any], key: str, value: object) -> list[tuple[int, int]]:
     """The size of a block, outputs and inputs, that `key` of the settings says, none for null; ConfigError otherwise."""
     if value is None:
         return []

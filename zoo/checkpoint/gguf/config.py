@@ -263,7 +263,7 @@ def _name(header: Header) -> str:
     return name
 
 
-def _single(header: Header, key: str, value: Any) -> Any:
+def _single(header: Header, key: str, value: object) -> Any:
     """A value that files may repeat for each layer; ConfigError where layers differ."""
     if isinstance(value, tuple):
         if not value or any(each != value[0] for each in value):
@@ -272,7 +272,7 @@ def _single(header: Header, key: str, value: Any) -> Any:
     return decimal(value)
 
 
-def layer_types(value: Any, count: int) -> Any:
+def layer_types(value: object, count: int) -> Any:
     """`layer_types` of which layers have a window: one truth a layer, or n where every n-th of the layers has none."""
     if isinstance(value, int) and value > 0:
         value = tuple((index + 1) % value != 0 for index in range(count))
@@ -281,7 +281,7 @@ def layer_types(value: Any, count: int) -> Any:
     return ["sliding_attention" if windowed else "full_attention" for windowed in value]
 
 
-def decimal(value: Any) -> Any:
+def decimal(value: object) -> Any:
     """The shortest decimal number whose nearest float32 this is: 1e-05 and not 9.999999747378752e-06."""
     if not isinstance(value, float) or abs(value) > 1e38:
         return value

@@ -49,7 +49,7 @@ class Header:
     tensors: Mapping[str, TensorInfo]
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value of the metadata as an error shows it."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -76,7 +76,7 @@ class GGUFVocabulary:
         """The error for an invalid value of a key, to be raised."""
         return TokenizerError(f"{self.path}: {KEY}{key} {why}")
 
-    def value(self, key: str, kind: type, default: Any) -> Any:
+    def value(self, key: str, kind: type, default: object) -> Any:
         """A value of the right type; TokenizerError for another."""
         value = self._metadata.get(KEY + key, default)
         if value is not default and type(value) is not kind:

@@ -147,7 +147,7 @@ def diagram_in(diagram: Diagram, language: str) -> Diagram:
     return dataclasses.replace(translated, language=language)
 
 
-def _translated(item: Any, language: str) -> Any:
+def _translated(item: object, language: str) -> Any:
     if isinstance(item, tuple):
         return tuple(_translated(one, language) for one in item)
     if not dataclasses.is_dataclass(item) or isinstance(item, type):

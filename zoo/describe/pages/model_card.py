@@ -173,7 +173,7 @@ def recipe_lines(recipe: Model, say: Say = str) -> list[str]:
     return json.dumps(_told_once(recipe.to_json(), say), ensure_ascii=False, indent=1).splitlines()
 
 
-def _told_once(value: Any, say: Say) -> Any:
+def _told_once(value: object, say: Say) -> Any:
     if isinstance(value, dict):
         return {key: _told_once(item, say) for key, item in value.items()}
     if not isinstance(value, list) or not any(isinstance(item, dict) for item in value):

@@ -11,7 +11,7 @@ from zoo.describe.diagram.svg import DARK, LIGHT, properties
 
 
 def page(
-    template: str, scripts: Sequence[str], styles: Sequence[str], *, data: Any = None, **values: Any
+    template: str, scripts: Sequence[str], styles: Sequence[str], *, data: object = None, **values: Any
 ) -> str:
     """The page of a template in `assets`, given `values`; text in them is escaped. It needs no other file and no network.
 
@@ -37,7 +37,7 @@ def filled(template: str, **values: Any) -> str:
     return environment.from_string(asset(template)).render(**values)
 
 
-def as_data(value: Any) -> str:
+def as_data(value: object) -> str:
     """A value as JSON within HTML: nothing in a text may end the element that holds it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 

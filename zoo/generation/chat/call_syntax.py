@@ -75,7 +75,7 @@ class CallSyntax:
         parts = [] if parser is None else [parser.add(written), parser.finish()]
         return [call.arguments for part in parts for call in part.calls]
 
-    def reads_json(self, value: Any) -> bool:
+    def reads_json(self, value: object) -> bool:
         """Whether the parser reads a list or an object that is written as JSON among arguments one by one."""
         way, kind = self.other, "array" if isinstance(value, list) else "object"
         inner = f"{way.opening}{KEY}{way.middle}{json.dumps(value)}{way.ending}"
@@ -120,7 +120,7 @@ class CallSyntax:
                 return self._around(arguments, rest[: found.start()], rest[end:])
         return None
 
-    def _one_by_one(self, value: Any) -> Around:
+    def _one_by_one(self, value: object) -> Around:
         """The texts around arguments like this value; ValueError where they do not stand one after the other."""
         rest = self._sample([{KEY: value, NEXT_KEY: value}]).partition(NAME)[2]
         for is_json, written in ((True, json.dumps(value)), (False, str(value))):

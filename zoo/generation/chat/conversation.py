@@ -170,7 +170,7 @@ def load_conversation(path: Path) -> tuple[Conversation, dict[str, Any]]:
         raise PromptError(f"{path}: {error}") from error
 
 
-def checked_message(message: Any, number: int) -> Message:
+def checked_message(message: object, number: int) -> Message:
     """A message as `zoo.chat` takes it, in one of ROLES; PromptError, with its number, for anything else."""
     if not isinstance(message, Mapping) or message.get("role") not in ROLES:
         raise PromptError(

@@ -28,7 +28,7 @@ NAME_KEYS = ("name", "tool_name", "function")
 ARGUMENT_KEYS = ("arguments", "parameters")
 
 
-def call_of(value: Any) -> ToolCall | None:
+def call_of(value: object) -> ToolCall | None:
     """A call from an object `{"name": …, "arguments": {…}}`, with its id or a new one; None for anything else.
 
     Some models write "tool_name" or "function" for the name and "parameters" for the arguments; some write the arguments
@@ -48,7 +48,7 @@ def call_of(value: Any) -> ToolCall | None:
     return made_call(name, arguments, value.get("id")) if isinstance(arguments, dict) else None
 
 
-def made_call(name: str, arguments: dict[str, Any], id: Any = None) -> ToolCall:
+def made_call(name: str, arguments: dict[str, Any], id: object = None) -> ToolCall:
     """A call with this id or, where that is no text, a new one."""
     new = "".join(Random(ranks.random_seed()).choices(_LETTERS, k=_ID_LENGTH))
     return ToolCall(id if isinstance(id, str) and id else new, name, arguments)
@@ -69,7 +69,7 @@ def parameters_of(tools: Sequence[Mapping[str, Any]], name: str) -> Mapping[str,
     return next(declared, None) or {}
 
 
-def properties_of(schema: Any) -> Mapping[str, Any]:
+def properties_of(schema: object) -> Mapping[str, Any]:
     """The schemas of an object's entries, by their names; empty where its schema declares none."""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     return properties if isinstance(properties, Mapping) else {}
@@ -154,7 +154,7 @@ def _documented(text: str) -> tuple[str, dict[str, str]]:
     return about, described
 
 
-def _schema(hint: Any, where: str) -> dict[str, Any]:
+def _schema(hint: object, where: str) -> dict[str, Any]:
     """The JSON schema of a type; PromptError, saying `where`, when it has none."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint in KINDS:

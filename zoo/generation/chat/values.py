@@ -85,7 +85,7 @@ def literal_of(node: ast.AST) -> Any:
     raise ValueError("no literal that JSON can hold")
 
 
-def typed_value(text: str, schema: Any, root: Any = None) -> Any:
+def typed_value(text: str, schema: object, root: object = None) -> Any:
     """The value of a parameter that a model wrote as text, by its JSON schema, a part of the schema `root`.
 
     A string stays text. Booleans and null may have any case; objects and arrays are JSON or Python literals. Of several
@@ -140,7 +140,7 @@ def _fits(value: Any, kinds: frozenset[str]) -> bool:
     return kind != "string" and kind in kinds
 
 
-def kinds_of(schema: Any, root: Any = None, depth: int = 0) -> frozenset[str]:
+def kinds_of(schema: object, root: object = None, depth: int = 0) -> frozenset[str]:
     """The types that a JSON schema allows, by their names; empty where it declares none. `$ref` is looked up in `root`."""
     if not isinstance(schema, Mapping) or depth > DEEPEST:
         return frozenset()
@@ -169,7 +169,7 @@ def _listed(schema: Mapping[str, Any], key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _referred(reference: str, root: Any) -> Any:
+def _referred(reference: str, root: object) -> Any:
     """What a reference "#/…" stands for in a schema; None where there is no such part."""
     for step in reference.removeprefix("#").split("/")[1:]:
         root = root.get(step) if isinstance(root, Mapping) else None

@@ -22,7 +22,7 @@ DOCUMENTS = ("const", "enum")  # keywords whose values are documents, not schema
 IGNORED = ("default", "examples")  # keywords that constrain nothing
 
 
-def parts(value: Any, *, schema: bool = True) -> Iterator[Any]:
+def parts(value: object, *, schema: bool = True) -> Iterator[Any]:
     """Yields a schema and what it contains, for counting; of keywords that hold documents (`const`, `enum`) only the values."""
     if isinstance(value, Mapping):
         if schema:
@@ -37,7 +37,7 @@ def parts(value: Any, *, schema: bool = True) -> Iterator[Any]:
         yield value
 
 
-def check_size(name: str, schema: Any) -> None:
+def check_size(name: str, schema: object) -> None:
     """PromptError that names the setting for a schema with more of something than llguidance is given."""
     values = patterns = characters = 0
     references = set()

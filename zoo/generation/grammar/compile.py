@@ -122,7 +122,7 @@ def error_line(message: str) -> str:
     return first if wrong is None else f"{place[0] if place else ''}{wrong}"
 
 
-def _check_text(name: str, text: Any) -> None:
+def _check_text(name: str, text: object) -> None:
     if not isinstance(text, str):
         raise PromptError(f"`{name}` must be text, got {text!r:.60}")
     if len(text) > MOST_CHARACTERS:

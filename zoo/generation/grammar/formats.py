@@ -45,7 +45,7 @@ FORMATS = {
 }
 
 
-def keywords_of(name: Any) -> dict[str, Any]:
+def keywords_of(name: object) -> dict[str, Any]:
     """The keywords that enforce a format; PromptError for a format that is unknown or that no grammar can enforce."""
     if isinstance(name, str) and name in FORMATS:
         return FORMATS[name]

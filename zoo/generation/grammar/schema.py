@@ -56,7 +56,7 @@ def prepare_schema(schema: Mapping[str, Any] | str | bool) -> str:
         raise PromptError(f"`json_schema`: not JSON: {error}") from None
 
 
-def _has_open_names(schema: Any) -> bool:
+def _has_open_names(schema: object) -> bool:
     """Whether some object may have names that the schema does not list.
 
     llguidance would let a given name come again among these, in the spelling \\u0061, and escape its own schema.
@@ -96,7 +96,7 @@ class _Rewriting:
         references = (str(part.get("$ref")) for part in parts(root) if isinstance(part, Mapping))
         self.referenced = {reference.split("/")[1] for reference in references if reference.startswith("#/")}
 
-    def of(self, schema: Any) -> Any:
+    def of(self, schema: object) -> Any:
         """The rewritten schema. Other values stay unchanged: llguidance reports what is wrong with them."""
         if not isinstance(schema, Mapping):
             return schema

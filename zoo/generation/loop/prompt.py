@@ -151,7 +151,7 @@ def has_chat_template(loaded: Loaded) -> bool:
     return loaded.tokenizer is not None and bool(loaded.tokenizer.chat_template)
 
 
-def token_ids(prompt: Any) -> list[int]:
+def token_ids(prompt: object) -> list[int]:
     """A prompt that is no text, as ids; PromptError for anything but whole numbers, saying what to call instead."""
     if isinstance(prompt, bytes | Mapping) or not isinstance(prompt, Iterable):
         if isinstance(prompt, Mapping) and prompt:

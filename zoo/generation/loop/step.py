@@ -96,7 +96,7 @@ class Step(Frozen):
     stop: str | None = None
 
 
-def check_step(step: Any, before: Step | None, label: str) -> None:
+def check_step(step: object, before: Step | None, label: str) -> None:
     """PluginError, naming the strategy by its `label`, for a value that is not a `Step` or follows the last step."""
     if not isinstance(step, Step):
         raise PluginError(f"{label} yielded {kind_of(step)}, not a zoo.Step")
@@ -118,6 +118,6 @@ def candidate(steps: Sequence[Step], score: float) -> dict[str, Any]:
     }
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """The kind of a value, for a message."""
     return "None" if value is None else f"a value of type {type(value).__name__}"

@@ -106,7 +106,7 @@ def _settings(settings: Settings | None) -> dict[str, Any]:
     return {n: value for n, value in values.items() if n in SLIDERS or value != getattr(neutral, n)}
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> Any:
     """The value of a setting as JSON holds it: a function by its name, token ids as a list."""
     if isinstance(value, tuple):
         return tuple(map(_as_json, value))

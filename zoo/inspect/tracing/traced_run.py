@@ -131,7 +131,7 @@ class Trace(Mapping[str, np.ndarray]):
         except PromptError:
             return False
 
-    def get(self, address: str, default: Any = None) -> Any:
+    def get(self, address: str, default: object = None) -> Any:
         """The value at `address`, or `default` if the run has none."""
         try:
             return self[address]

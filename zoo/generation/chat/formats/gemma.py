@@ -29,7 +29,7 @@ class _Reader:
             self.place = place + len(expected)
         return found
 
-    def value(self, schema: Any, root: Any) -> Any:
+    def value(self, schema: object, root: object) -> Any:
         """A string, an object, a list, or a bare value, which its schema types."""
         if self.take(self.quote):
             start, self.place = self.place, self.text.index(self.quote, self.place)

@@ -20,7 +20,7 @@ _ELEMENT = re.compile(
 class _Element:
     """An element that is open: its schema, its text, and what its elements are."""
 
-    def __init__(self, tag: str, schema: Any) -> None:
+    def __init__(self, tag: str, schema: object) -> None:
         self.tag, self.schema, self.text = tag, schema, ""
         self.entries: list[tuple[str, Any]] = []
 
@@ -29,7 +29,7 @@ class _Element:
         items = self.schema.get("items") if isinstance(self.schema, Mapping) else None
         return properties_of(self.schema).get(tag, items if tag == "item" else None)
 
-    def value(self, root: Any) -> Any:
+    def value(self, root: object) -> Any:
         """A list of items, an object, or a typed text."""
         if not self.entries:
             return typed_value(self.text, self.schema, root)
