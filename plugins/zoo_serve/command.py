@@ -27,7 +27,7 @@ from zoo.cli.source_options import (
 )
 from zoo.cli.source_options import prompt_cache_option as file_option
 from zoo.frozen import Frozen, frozen
-from zoo.launcher import launched
+from zoo.machine import launched
 from zoo_serve.log import say
 
 if TYPE_CHECKING:

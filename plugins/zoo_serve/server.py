@@ -21,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import HANDLED_SIGNALS
 
 from zoo.errors import RankError, ZooError, in_words, pluralize
-from zoo.launcher import launched
+from zoo.machine import launched
 from zoo_serve.log import LineHandler, say
 from zoo_serve.requests import RequestError
 from zoo_serve.service import Service

@@ -21,7 +21,7 @@ SOON = {"ZOO_RANKS_TIMEOUT": "3", "ZOO_RANKS_START": "20"}
 # A rank that works with the others until `fault` happens to the last one.
 WORK = """
 import errno, os, signal, sys, time
-from zoo.launcher import launched_rank
+from zoo.machine import launched_rank
 fault, here = sys.argv[1], launched_rank() == int(sys.argv[2])
 if here and fault == "absent": time.sleep(1000)
 from zoo.cli.ranks import join_ranks

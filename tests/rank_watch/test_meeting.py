@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from zoo.errors import RankError
-from zoo.launcher import LAUNCHED, launched, launched_rank, ranks_here
+from zoo.machine import LAUNCHED, launched, launched_rank, ranks_here
 from zoo.rank_watch.meeting import meeting_point, start_seconds
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from zoo.cli.terminal import table
-from zoo.launcher import launched
+from zoo.machine import launched
 
 PACKAGES = ("mlx-zoo", "mlx", "mlx-lm", "tokenizers", "safetensors", "huggingface_hub", "transformers")
 SUMMED = 2**22  # floats of the large sum: 16 MiB

@@ -22,7 +22,7 @@ from zoo.cli.ranks import join_ranks
 from zoo.cli.signals import leave, listen
 from zoo.cli.terminal import YES, guard, open_missing, unwritten
 from zoo.errors import PluginError, SourceError, ZooError, did_you_mean
-from zoo.launcher import launched, launched_rank
+from zoo.machine import launched, launched_rank
 
 if TYPE_CHECKING:
     from zoo.architecture import Command

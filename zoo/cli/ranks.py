@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from zoo.cli.signals import Interrupts, end, listen
-from zoo.launcher import launched, launched_rank
+from zoo.machine import launched, launched_rank
 
 Value = TypeVar("Value")
 Step = TypeVar("Step")

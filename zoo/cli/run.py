@@ -28,7 +28,7 @@ from zoo.cli.source_options import (
 )
 from zoo.cli.terminal import columns, facts
 from zoo.errors import PromptError, pluralize
-from zoo.launcher import launched
+from zoo.machine import launched
 
 if TYPE_CHECKING:
     from zoo.generation import Generated

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from zoo.cli.echo import show_keys
-from zoo.launcher import launched
+from zoo.machine import launched
 
 REPEAT = 0.1  # seconds until a Ctrl-C that was not answered is sent once more
 PATIENCE = 0.5  # seconds from then until a line says that it was heard

@@ -19,8 +19,7 @@ from pathlib import Path
 from zoo import cpu
 from zoo.cpu.symbols import address, define
 from zoo.cpu.vector_products import sgemm
-from zoo.launcher import ranks_here
-from zoo.machine import processors
+from zoo.machine import processors, ranks_here
 
 PREFIX = "scipy_"  # of the functions in scipy-openblas32
 # What MLX calls: products of matrices, and LAPACK's functions for `mx.linalg`.

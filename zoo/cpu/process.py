@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import mlx.core as mx
 
-from zoo.launcher import launched, mpi_size
+from zoo.machine import launched, mpi_size
 
 MOST_KEPT = 64 * 2**20  # freed bytes that are kept for the next text
 # glibc's settings of malloc.h: bytes from which on an array has pages of its own, which are returned when it is freed (the most

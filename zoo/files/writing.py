@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import SourceError
-from zoo.launcher import launched_rank
+from zoo.machine import launched_rank
 
 GENERATOR = "generator: mlx-zoo"  # marks a file that the zoo wrote and may replace
 _MARK = re.compile(rb"generator\W{1,4}mlx-zoo\b")

@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from zoo.errors import in_words
-from zoo.launcher import LOST, launched_rank
+from zoo.machine import LOST, launched_rank
 from zoo.rank_watch.meeting import SILENCE, meeting_point, seconds, start_seconds
 from zoo.rank_watch.peer import MESSAGE
 from zoo.rank_watch.watch import GRACE, Watch, say

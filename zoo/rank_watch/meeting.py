@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from zoo.errors import RankError, in_words
-from zoo.launcher import UNREADABLE, launched, mpi_size, rank_variable, read_json
+from zoo.machine import UNREADABLE, launched, mpi_size, rank_variable, read_json
 
 SILENCE = 15.0  # seconds
 START = 60.0  # seconds

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from zoo.launcher import LAUNCHED, LOST
+from zoo.machine import LAUNCHED, LOST
 from zoo.rank_watch import watchdog
 from zoo.rank_watch.peer import Peer
 

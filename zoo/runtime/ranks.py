@@ -19,7 +19,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.errors import RankError, in_words
-from zoo.launcher import launched, mpi_size
+from zoo.machine import launched, mpi_size
 from zoo.version import __version__
 
 

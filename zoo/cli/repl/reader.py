@@ -14,7 +14,7 @@ from zoo.cli.ranks import on_rank_0
 from zoo.cli.signals import listen
 from zoo.cli.terminal import Terminal
 from zoo.errors import PromptError
-from zoo.launcher import launched
+from zoo.machine import launched
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import CompleteEvent, Completer

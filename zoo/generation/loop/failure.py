@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from zoo.errors import ZooError, in_words
-from zoo.launcher import LOST
+from zoo.machine import LOST
 
 FAILURES = (ZooError, RuntimeError, MemoryError)  # MLX raises the last two, for example when memory is short
 OUT_OF_MEMORY = re.compile(r"malloc|bad_alloc|allocate|(out of|insufficient) ?memory", re.IGNORECASE)
