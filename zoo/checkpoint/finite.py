@@ -57,7 +57,7 @@ def _floats(array: mx.array) -> bool:
     return array.size > 0 and mx.issubdtype(array.dtype, mx.floating)
 
 
-def _signs(tensor: Any) -> Iterator[mx.array]:
+def _signs(tensor: mx.array | QuantizedMatrix) -> Iterator[mx.array]:
     """Cheap tests for NaN and infinity, without false negatives: one is true where the tensor may hold any."""
     if isinstance(tensor, QuantizedMatrix):
         yield from _codes(tensor)

@@ -98,7 +98,9 @@ def write(
     return sizes
 
 
-def _stored(name: str, tensor: Any, options: SaveOptions) -> Any:
+def _stored(
+    name: str, tensor: mx.array | QuantizedMatrix, options: SaveOptions
+) -> mx.array | QuantizedMatrix:
     """A tensor as it is stored, unevaluated: packed where the layout holds it so, floats cast."""
     if isinstance(tensor, QuantizedMatrix) and not (options.layout == "mlx" and is_mlx(name, tensor)):
         return tensor.numbers(options.dtype)
@@ -115,7 +117,7 @@ def _arrays(name: str, tensor: mx.array | QuantizedMatrix) -> dict[str, mx.array
     return {name.removesuffix("weight") + part: array for part, array in parts.items()}
 
 
-def _evaluated(name: str, tensor: Any, options: SaveOptions) -> dict[str, mx.array]:
+def _evaluated(name: str, tensor: mx.array | QuantizedMatrix, options: SaveOptions) -> dict[str, mx.array]:
     """The arrays of a tensor, evaluated; what `broken` gives is raised where it holds NaN or infinity."""
     arrays = _arrays(name, tensor)
     if options.broken is not None and evaluate({name: tensor}) is not None:

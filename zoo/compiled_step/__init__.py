@@ -19,9 +19,11 @@ import mlx.nn as nn
 from zoo.blocks.decoder import RECURRENT, Decoder
 from zoo.blocks.encoder_decoder import EncoderDecoder
 from zoo.blocks.joined import joins_projections
+from zoo.blocks.model import Model
 from zoo.blocks.ranked import Elsewhere
 from zoo.compiled_step import attention, blocks  # noqa: F401 (their forms are registered)
 from zoo.compiled_step.compiler import StepCompiler, has_methods_of
+from zoo.recipe.models import Needs
 
 NO_CACHE = "no cache"  # the kind of a layer that another rank has
 _KEPT = "_compiled_step"  # the attribute of a model that holds its step
@@ -71,7 +73,7 @@ class CompiledStep:
         return type(None), ()
 
 
-def compiled_step(model: Any) -> CompiledStep | None:
+def compiled_step(model: Model) -> CompiledStep | None:
     """The compiled decode step of a decoder or encoder-decoder; None for a model that cannot be compiled.
 
     The step is made once. The caches of an encoder-decoder must hold the source. A model cannot be compiled if it
@@ -92,7 +94,7 @@ def compiled_step(model: Any) -> CompiledStep | None:
     return kept
 
 
-def _alone(need: Any) -> bool:
+def _alone(need: Needs) -> bool:
     """Whether a layer is called with the mask and the cache of its one mixer, or its own, and nothing else."""
     cached = bool(need.caches) or any(memory.recurrent for memory in need.memories)
     return len(need.memories) == 1 and cached and not (need.by_part or need.gives or need.takes)

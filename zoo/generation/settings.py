@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from zoo.architecture import Sampler, Setting, Strategy
 from zoo.architecture.settings import CONSTRAINTS, SHARED, Settings
+from zoo.blocks.model import Model
 from zoo.cache import CachePolicy
 from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
@@ -279,7 +280,7 @@ def checked_shared(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: SHARED[name].checked(value) if name in SHARED else value for name, value in asked.items()}
 
 
-def check_policy(model: Any, policy: CachePolicy) -> None:
+def check_policy(model: Model, policy: CachePolicy) -> None:
     """PromptError, naming the setting, where the caches of a model cannot follow a policy."""
     if not policy.plain and (reason := model.refused(model.make_cache(policy), policy)):
         raise PromptError(reason)

@@ -17,6 +17,7 @@ import mlx.core as mx
 
 from zoo import runtime
 from zoo.architecture import Architecture
+from zoo.blocks.model import Model
 from zoo.cache import CachePolicy, evaluate_caches
 from zoo.checkpoint.checkpoint import open_checkpoint
 from zoo.checkpoint.open import Report
@@ -262,7 +263,7 @@ def _batch_scores(
 
 
 def hidden_chunks(
-    model: Any, inputs: mx.array, policy: CachePolicy | None = None
+    model: Model, inputs: mx.array, policy: CachePolicy | None = None
 ) -> Iterator[tuple[int, mx.array]]:
     """Where each chunk of some rows (B, T) begins, and its hidden states (B, C, D), for a model that predicts next tokens."""
     length, chunk = inputs.shape[1], runtime.prefill_chunk()

@@ -40,7 +40,7 @@ class Peer:
         self._received = b""
         self._sending = threading.Lock()
 
-    def send(self, *message: Any) -> None:
+    def send(self, *message: object) -> None:
         """Send a message; a connection that is lost is found by `receive`."""
         with suppress(OSError), self._sending:
             self.connection.sendall(json.dumps(message, ensure_ascii=False).encode() + b"\n")

@@ -341,7 +341,7 @@ def two_sided(decoder: Decoder) -> Encoder:
     A window of W tokens reaches so far on both sides. RecipeError for layers that an encoder cannot have.
     """
 
-    def reach(layer: Any) -> Spec:
+    def reach(layer: Spec) -> Spec:
         window = getattr(getattr(layer, "mixer", None), "window", None)
         return layer if window is None else layer.change(mixer={"window": 2 * window})
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 
 from zoo import runtime
+from zoo.blocks.model import Model
 from zoo.cache import CachePolicy, merged_caches
 from zoo.errors import PromptError, ZooError
 from zoo.generation.loop.batch_decoder import DecodeStep
@@ -257,7 +258,7 @@ class Batch:
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         policy: CachePolicy,
         merges: bool,
         joining: abc.Sequence[Prefilled],

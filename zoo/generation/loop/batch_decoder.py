@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
+from zoo.blocks.model import Model
 from zoo.cache import merged_caches
 from zoo.generation.loop.prompt import MOST_RESERVED, OnHidden, Prefill, Report, ShortPrefill, start_token
 from zoo.generation.settings import Settings
@@ -24,7 +25,7 @@ DEFAULT = Settings()
 class DecodeStep:
     """Runs one more token in each row, by the model's compiled step where it has one."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Model) -> None:
         from zoo.compiled_step import compiled_step
 
         self._model, self._translates = model, model.translates

@@ -18,6 +18,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
+from zoo.blocks.model import Model
 from zoo.cache import Cache, CachePolicy, Snapshot, flatten_caches
 from zoo.checkpoint.safetensors import read_header
 from zoo.errors import CheckpointError, PromptError, SourceError
@@ -121,7 +122,7 @@ def _is_prompt_cache(path: Path) -> bool:
         return FORMAT.encode() in file.read(HEAD_BYTES)
 
 
-def check_tree(tree: Tree, model: Any, policy: CachePolicy) -> None:
+def check_tree(tree: Tree, model: Model, policy: CachePolicy) -> None:
     """Damaged where a node's arrays differ in number, dtype or shape from what the model's caches hold."""
     if not tree.root.children:
         return
@@ -145,7 +146,7 @@ def check_tree(tree: Tree, model: Any, policy: CachePolicy) -> None:
                 raise Damaged(f"the text of {node.end} tokens has arrays that the model's caches cannot hold")
 
 
-def _after(tokens: int, model: Any, policy: CachePolicy) -> tuple[list[Cache], list[Snapshot]]:
+def _after(tokens: int, model: Model, policy: CachePolicy) -> tuple[list[Cache], list[Snapshot]]:
     """The model's caches, and their snapshots, after `tokens` tokens."""
     caches = model.make_cache(policy)
     model.backbone(mx.zeros((1, tokens), dtype=mx.int32), caches)

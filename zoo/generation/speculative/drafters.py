@@ -17,6 +17,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo import runtime
+from zoo.blocks.model import Model
 from zoo.cache import evaluate_caches, flatten_caches
 from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
@@ -154,7 +155,7 @@ class DraftModel(Drafter):
     `model` may be any decoder of the zoo; `context` is the most tokens that it can take, None without a limit.
     """
 
-    def __init__(self, model: Any, context: int | None, sampler: DraftSampler) -> None:
+    def __init__(self, model: Model, context: int | None, sampler: DraftSampler) -> None:
         super().__init__()
         self.model, self.sampler, self.context = model, sampler, context
         self.caches = model.make_cache()
@@ -202,7 +203,7 @@ class MTPDrafter(Drafter):
 
     needs_hidden = True
 
-    def __init__(self, target: Any, layer: Any, sampler: DraftSampler) -> None:
+    def __init__(self, target: Model, layer: Any, sampler: DraftSampler) -> None:
         super().__init__()
         self.target, self.layer, self.sampler = target, layer, sampler
         self.caches = layer.make_cache()

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import mlx.core as mx
 
 from zoo import runtime
+from zoo.blocks.model import Model
 from zoo.checkpoint.checkpoint import POOLINGS, Pooling, open_checkpoint
 from zoo.checkpoint.sentence_vectors import unit
 from zoo.errors import PromptError
@@ -141,7 +141,7 @@ def padded_texts(loaded: Loaded, rows: Sequence[Sequence[int]]) -> tuple[mx.arra
     return tokens, mx.ones(tokens.shape, mx.int32) if mask is None else mask
 
 
-def hidden_states(model: Any, causality: str, tokens: mx.array, mask: mx.array) -> mx.array:
+def hidden_states(model: Model, causality: str, tokens: mx.array, mask: mx.array) -> mx.array:
     """The hidden states (B, S, D) of padded texts (B, S)."""
     if model.encodes:
         return model.encode(tokens, mask)  # type: ignore[no-any-return]
