@@ -314,7 +314,7 @@ def memory_shortage(
 
 
 def shortage(parts: Mapping[str, int]) -> str | None:
-    """The sum in words when parts of so many bytes exceed the machine's memory together, None when they fit."""
+    """The bytes of each part and of this machine's memory in words, where the parts exceed it together; None where they fit."""
     room = runtime.total_memory()
     if room is None or sum(parts.values()) <= room:
         return None

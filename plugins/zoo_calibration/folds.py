@@ -1,9 +1,9 @@
 """Finds where the inputs of linear layers can be scaled without changing what a model computes.
 
-If every input of some layers is divided by a number, and their weights for this input are multiplied by it, they give what
-they gave. The division costs nothing where it can be made in the operation before: in the weights of a norm, or in the
-rows of another linear layer. Where this is so is not read off names: each norm and each linear layer of a model's layer is
-tried. What it scales is found by running the layer, and taken only if the layer then gives the same as before.
+If every input of some layers is divided by a number, and their weights for this input are multiplied by it, their outputs stay
+the same. The division costs nothing where it can be made in the operation before: in the weights of a norm, or in the rows of
+another linear layer. Names do not say where that is so: each norm and each linear layer of a model's layer is tried. What it
+scales is seen by running the layer, and used only if the outputs of the layer then stay the same.
 """
 
 from __future__ import annotations

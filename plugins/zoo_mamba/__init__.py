@@ -90,7 +90,7 @@ class SelectiveStateSpace(Spec):
         )
 
     def divided(self, dim, share):
-        """By channels. dt, B and C are projections of all of them: a sum over ranks, of two in each layer."""
+        """Each rank has a range of the channels. dt, B and C are projections of all channels, and so sums over the ranks."""
         first, last = channels = share.inputs("hidden", self.hidden)
         gate = first + self.hidden, last + self.hidden
         vectors = ("convolution.weight", "convolution.bias", "A_log", "D")

@@ -127,7 +127,7 @@ class ModelTable:
             self._waiting.append((name, ready))
 
     def forget(self, ready: Ready) -> None:
-        """Wait no more."""
+        """Remove what was given to `wait` from the queue."""
         with self._lock:
             self._waiting = deque(waiting for waiting in self._waiting if waiting[1] is not ready)
 

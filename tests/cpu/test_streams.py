@@ -1,17 +1,10 @@
-"""Work is divided among the cores."""
+"""Products with packed matrices are divided among the cores."""
 
 import mlx.core as mx
 import pytest
 
 from zoo import runtime
 from zoo.cpu import streams
-
-
-def test_arrays_are_shared_among_streams_by_their_bytes(monkeypatch):
-    monkeypatch.setattr(streams, "side_streams", lambda: ("first", "second"))
-    found = streams.assign_streams({"small": 3, "large": 10, "middle": 4, "other": 4})
-    assert found == {"large": "first", "middle": "second", "other": "second", "small": "second"}
-    assert list(found) == ["large", "middle", "other", "small"]
 
 
 @pytest.mark.parametrize("outputs", [96, 5])

@@ -21,7 +21,6 @@ def use_one_core():
 
 
 def use_all_cores():
-    """In a process that a test starts, before its program: all cores again, and the system's scheduling."""
+    """In a process that a test starts, before its program: all cores again."""
     if NUMBER and CORES:
         os.sched_setaffinity(0, CORES)
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

@@ -10,7 +10,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo import runtime
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 
 BITS = {mx.float16: 0x7C00, mx.bfloat16: 0x7F80}  # infinity; larger ones are NaN
@@ -24,17 +23,14 @@ def evaluate(tensors: Mapping[str, Any], report: Callable[[int, int], None] | No
     They are begun some at a time, so that Ctrl-C takes effect; `report` is called with the bytes begun and those in all.
     MLX bounds what is under way, and with it the memory of what is read only to be cast.
     """
-    sizes = {name: tensor.nbytes for name, tensor in tensors.items()}
-    total, seen, done = sum(sizes.values()), 0, 0
+    total, seen, done = sum(tensor.nbytes for tensor in tensors.values()), 0, 0
     signs: dict[str, list[mx.array]] = {}
     group: list[Any] = []
     begun: list[Any] = []
-    for name, stream in runtime.assign_streams(sizes).items():
-        tensor = tensors[name]
-        with runtime.on_stream(stream):
-            signs[name] = list(_signs(tensor))
+    for name, tensor in tensors.items():
+        signs[name] = list(_signs(tensor))
         group += [tensor.parts() if isinstance(tensor, QuantizedMatrix) else tensor, signs[name]]
-        seen += sizes[name]
+        seen += tensor.nbytes
         if seen - done >= READ:
             mx.async_eval(group)
             begun, group, done = begun + group, [], seen

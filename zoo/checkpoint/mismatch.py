@@ -130,7 +130,7 @@ def find_mismatches(
 
 
 def _lines(kind: str, problems: list[Problem], what: str, near: Callable[[NameGroup], str]) -> Iterator[str]:
-    """What is said of each group of the problems of a kind, and of how many are left out."""
+    """A phrase for each group of problems, at most `MOST`, and one with the number of the others."""
     groups = grouped(problems)
     yield from (f"{kind}tensor{group.plural} {group}{near(group)}" for group in groups[:MOST])
     if rest := sum(group.count for group in groups[MOST:]):

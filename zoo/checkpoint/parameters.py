@@ -93,16 +93,14 @@ def fill(model: nn.Module, parameters: Mapping[str, Any], dtype: mx.Dtype | None
     """
     arrays: dict[str, Any] = {}
     packed = {}
-    streams = runtime.assign_streams({path: tensor.nbytes for path, tensor in parameters.items()})
     for path, tensor in parameters.items():
-        with runtime.on_stream(streams[path]):
-            cast = tensor if dtype is None else tensor.astype(dtype)
-            if isinstance(cast, QuantizedMatrix):
-                owner = path.removesuffix(".weight")
-                packed[owner] = cast
-                arrays |= {f"{owner}.{part}": mx.contiguous(array) for part, array in cast.parts().items()}
-            else:
-                arrays[path] = runtime.store_matrix(cast)
+        cast = tensor if dtype is None else tensor.astype(dtype)
+        if isinstance(cast, QuantizedMatrix):
+            owner = path.removesuffix(".weight")
+            packed[owner] = cast
+            arrays |= {f"{owner}.{part}": mx.contiguous(array) for part, array in cast.parts().items()}
+        else:
+            arrays[path] = runtime.store_matrix(cast)
 
     def replaced(path: str, layer: nn.Module) -> Any:
         return quantized_layer(layer, packed[path]) if path in packed else layer

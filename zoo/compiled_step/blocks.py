@@ -172,7 +172,7 @@ def elsewhere(compiler: StepCompiler, layer: Elsewhere) -> Function:
 
 
 def _sum(compiler: StepCompiler, block: Layer, name: str) -> Function:
-    """One residual sum: (B, D) and what the part of that name is called with -> (B, D)."""
+    """x plus the output of one part, with its norm: x (B, D) and the other inputs of the part -> (B, D)."""
     part, norm = _scaled(compiler.compile(block[name]), block.residual_scale), _norm(compiler, block, name)
     add = adding(part)
     if norm is None:
@@ -183,7 +183,7 @@ def _sum(compiler: StepCompiler, block: Layer, name: str) -> Function:
 
 
 def _both(compiler: StepCompiler, block: Layer) -> Function:
-    """The one sum of a parallel layer: (B, D), mask, cache -> (B, D)."""
+    """x plus the outputs of mixer and feed-forward of a parallel layer: x (B, D), mask, cache -> (B, D)."""
     mixer, feedforward = (compiler.compile(block[name]) for name in ("mixer", "feedforward"))
     first, second = (_norm(compiler, block, name) for name in ("mixer", "feedforward"))
 

@@ -98,7 +98,7 @@ class StepCompiler:
         return {name: self.take(layer, name) for name in multiplied(layer)}
 
     def compile_if_known(self, module: nn.Module) -> Function | None:
-        """The function of a module by the form of its class, None where there is none."""
+        """The compiled function of a module; None where nothing is registered for its class."""
         for base, methods, make in _compilers:
             if has_methods_of(module, base, *methods):
                 return connected(make(self, module), module)

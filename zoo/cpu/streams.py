@@ -1,8 +1,8 @@
-"""Work on many arrays, or on parts of one, on all cores: MLX's CPU backend computes each operation on one."""
+"""Products with packed matrices on all cores: MLX's CPU backend computes each operation on one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -17,25 +17,13 @@ LEAST_DIVIDED = 2**15  # words of packed numbers from which on a product is divi
 
 @cache
 def side_streams() -> tuple[mx.Stream, ...]:
-    """The streams for work on many arrays at once, one per core of this process.
+    """The streams for parts of one product, one per core of this process.
 
     They are made once, since each has a thread that never ends.
     """
     # A version of MLX whose streams belong to one thread has streams that each thread makes for itself.
     new = getattr(mx, "new_thread_local_stream", mx.new_stream)
     return tuple(new(mx.cpu) for _ in range(min(processors(), MOST_STREAMS)))
-
-
-def assign_streams(sizes: Mapping[str, int]) -> dict[str, mx.Stream]:
-    """Assign each array, given its bytes by name, to a stream, so that every stream has about as many bytes."""
-    streams = side_streams()
-    given = [0] * len(streams)
-    assigned = {}
-    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
-        least = given.index(min(given))
-        given[least] += sizes[name]
-        assigned[name] = streams[least]
-    return assigned
 
 
 def in_parts(

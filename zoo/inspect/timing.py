@@ -18,7 +18,7 @@ ERROR = "error"  # the key of an answer that is one
 
 
 def timed_tokens(tokens: Iterator[Any]) -> tuple[float, float]:
-    """Seconds to the first of some tokens, and of the others."""
+    """The seconds until the first token, and those from there to the last."""
     began = time.perf_counter()
     next(tokens, None)
     first = time.perf_counter() - began

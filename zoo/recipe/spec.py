@@ -40,12 +40,12 @@ class Matrix(Frozen):
 
     @property
     def numbers(self) -> int:
-        """How many numbers they hold together."""
+        """The numbers of all `count` matrices."""
         return self.count * self.inputs * self.outputs
 
     @property
     def parameters(self) -> int:
-        """How many parameters they are with their biases."""
+        """The numbers of all matrices and their biases."""
         return self.numbers + self.bias * self.count * self.outputs
 
     @property

@@ -9,7 +9,6 @@ from zoo.runtime import step
 from zoo.runtime.device import (
     DTYPES,
     active_memory,
-    assign_streams,
     backend,
     blas,
     check_not_forked,
@@ -23,7 +22,6 @@ from zoo.runtime.device import (
     machine,
     multiplies_floats,
     on_gpu,
-    on_stream,
     peak_memory,
     prefill_chunk,
     release_memory,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -54,20 +52,6 @@ def compute_dtype(asked: str | None = None) -> Any:
 def dequantized_dtype() -> Any:
     """The dtype of matrices dequantized because MLX lacks their format: float16 on a GPU, float32 on a CPU."""
     return mx.float16 if on_gpu() else mx.float32
-
-
-def assign_streams(sizes: Mapping[str, int]) -> Mapping[str, mx.Stream | None]:
-    """Assign each array, given its bytes by name, to a stream, so that every stream has about as many bytes."""
-    if not cpu_uses("streams"):
-        return dict.fromkeys(sizes)
-    from zoo.cpu.streams import assign_streams
-
-    return assign_streams(sizes)
-
-
-def on_stream(stream: mx.Stream | None) -> AbstractContextManager[Any]:
-    """A context whose operations run on this stream, one of `assign_streams`."""
-    return nullcontext() if stream is None else mx.stream(stream)
 
 
 def has_fused_kernels() -> bool:
@@ -124,11 +108,8 @@ def synchronize() -> None:
 
 
 def release_memory() -> None:
-    """Return freed memory to the system once there is much of it."""
-    if sys.platform == "linux" and cpu_uses("process"):
-        from zoo.cpu.process import release_memory
-
-        release_memory()
+    """Return the memory of freed arrays, which MLX keeps for new ones, to the system."""
+    mx.clear_cache()
 
 
 def prefill_chunk() -> int:
@@ -153,10 +134,6 @@ def set_up_device() -> None:
     _process = os.getpid()
     if on_gpu() and mx.metal.is_available():
         mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
-    elif sys.platform == "linux" and cpu_uses("process"):
-        from zoo.cpu.process import set_up_process
-
-        set_up_process()
 
 
 def unwire_memory() -> None:

@@ -73,12 +73,4 @@ def product(matrix: mx.array, bias: mx.array | None = None) -> Function:
         added = bias if residual is None else residual
         return x @ transposed if added is None else mx.addmm(added, x, transposed)
 
-    if not cpu_uses("columns"):
-        return multiply
-    from zoo.cpu.columns import multiply_columns
-
-    def multiply_either(x: mx.array, residual: mx.array | None = None) -> mx.array:
-        y = multiply_columns(matrix, x, bias, residual)
-        return multiply(x, residual) if y is None else y
-
-    return multiply_either
+    return multiply

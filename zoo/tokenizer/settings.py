@@ -60,7 +60,7 @@ class TokenizerSettings(Frozen):
     """`tokenizer_config.json` and the older files it replaced, checked.
 
     `special_tokens` maps names such as "bos_token" to their text; `extra_special_tokens` are special without a name;
-    `added_tokens` are in id order. `flagged` are named special tokens that are written with flags, by text. `decoder`:
+    `added_tokens` are in id order. `flagged` has the named special tokens whose flags the file gives, by text. `decoder`:
     `added_tokens` are those of `added_tokens_decoder`, whose flags replace the vocabulary's. `model_type` and `model_class`
     are the `model_type` and `tokenizer_class` of config.json.
     """

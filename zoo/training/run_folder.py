@@ -191,7 +191,7 @@ def write_record(folder: Path, record: TrainingRecord) -> None:
 
 
 def _link(source: str, target: str | Path) -> None:
-    """A second name for a file, or for all files of a folder; a copy where the file system has no second names."""
+    """Make hard links to a file, or to all files of a folder; copies where the file system has no hard links."""
     if os.path.isdir(source) and not os.path.islink(source):
         shutil.copytree(source, target, symlinks=True, copy_function=_link)
         return

@@ -104,7 +104,7 @@ def norm_placement(scale: Scale) -> Plan:
 
 
 def _placed(placement: str, warmth: str, depth: int) -> str:
-    """The name of an arm."""
+    """The name of the arm of the experiment with this placement, warm-up and depth."""
     return f"{PLACEMENTS[placement]}, {warmth}, {depth} layers"
 
 

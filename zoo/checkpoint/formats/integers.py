@@ -54,9 +54,10 @@ def consecutive(inputs: int, size: int) -> Grouping:
 
 
 def in_turn(inputs: int, groups: int, sizes: Iterable[Any]) -> Grouping | None:
-    """Consecutive groups, of the first of the `sizes` that a config names which gives so many groups, else equal ones.
+    """So many groups of consecutive inputs; None where the inputs cannot be divided so.
 
-    None where there are no such groups.
+    The size of a group is the first of `sizes`, which a config names, that gives this number of groups. Without one the groups
+    are equal.
     """
     for size in sizes:
         if type(size) is int and size > 0 and -(-inputs // size) == groups:

@@ -240,7 +240,7 @@ RARE = "\U00013080\u0c9a\U0001fae8"  # a hieroglyph, a letter of Kannada, an emo
 
 
 def _writes_bytes(tokenizer: Tokenizer) -> bool:
-    """Whether it encodes any character, if need be by tokens of bytes, and decodes it unchanged."""
+    """Whether a tokenizer encodes and decodes rare characters without loss, as one with tokens for bytes does."""
     try:
         return RARE in tokenizer.decode(tokenizer.encode(RARE, special_tokens=False))
     except ZooError:

@@ -71,8 +71,8 @@ def _has_open_names(schema: object) -> bool:
 def _strict_bound(keyword: str, value: Any, schema: Mapping[str, Any], sign: int) -> dict[str, Any]:
     """An exclusive bound as an inclusive one, the next number of `DIGITS` digits.
 
-    Between 1, exclusive, and 1.5 llguidance allows 1: a whole number that is the bound nearer to zero. In draft 4 the
-    value is a flag that makes the other keyword exclusive.
+    It works around a fault of llguidance: where the exclusive bound nearer to zero is a whole number, it allows that number.
+    In draft 4 the value is a flag that makes the bound of `keyword` exclusive.
     """
     if isinstance(value, bool):
         value = schema[keyword] if value else None

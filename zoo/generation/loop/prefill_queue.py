@@ -212,7 +212,7 @@ class PrefillQueue:
         return (each.tokens if isinstance(each, Prefilling) else self._unread(each)) <= chunk
 
     def _unread(self, sequence: Sequence) -> int:
-        """How many tokens of a prompt are to be read. The few that a prompt cache may have of a text are among them."""
+        """How many tokens of a prompt are to be read. A prompt cache that has fewer than `LEAST_REUSED` of them is not used."""
         if self.prompt_cache is None or sequence.settings.prompt_logprobs:
             return len(sequence.text)
         held = self.prompt_cache.held(sequence.text, sequence.settings.policy())
