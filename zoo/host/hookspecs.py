@@ -250,6 +250,7 @@ def zoo_objectives() -> Iterable[Objective]:  # type: ignore[empty-body]
     ...     def loss(model, inputs, targets):
     ...         losses = token_losses(model(inputs), targets)  # (B, T)
     ...         return ((1 - mx.exp(-losses)) ** gamma * losses).sum() / (targets != IGNORED).sum()
+    ...
     ...     return replace(ANSWERS, loss=loss)
     >>> @hookimpl
     ... def zoo_objectives():
@@ -381,6 +382,7 @@ def zoo_probes() -> Iterable[ModuleProbe]:  # type: ignore[empty-body]
     >>> from zoo.inspect.tracing import probe
     >>> class GateProbe(probe.Probe):
     ...     traces = probe.Traces(values={"gate": probe.Value("B T F", "how far each channel is open")})
+    ...
     ...     def gate(self, x):
     ...         return self.note("gate", super().gate(x))
     >>> @hookimpl

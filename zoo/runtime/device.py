@@ -90,9 +90,14 @@ def multiplies_floats(rows: int) -> bool:
 _process: int | None = None  # the one in which MLX's threads run
 
 
+def _forked() -> bool:
+    """Whether this process was forked from one that had loaded a model: its calls of MLX would abort or never end."""
+    return _process is not None and os.getpid() != _process
+
+
 def check_not_forked() -> None:
-    """ZooError in a process forked from one that had loaded a model: MLX would abort it."""
-    if _process is not None and os.getpid() != _process:
+    """ZooError in a process forked from one that had loaded a model."""
+    if _forked():
         raise ZooError(
             "this process was forked from one that had loaded a model, and MLX's threads do not survive a fork: "
             "start processes with multiprocessing.get_context('spawn'), and load the model in each"
@@ -109,7 +114,8 @@ def synchronize() -> None:
 
 def release_memory() -> None:
     """Return the memory of freed arrays, which MLX keeps for new ones, to the system."""
-    mx.clear_cache()
+    if not _forked():
+        mx.clear_cache()
 
 
 def prefill_chunk() -> int:
