@@ -375,8 +375,7 @@ def zoo_commands() -> Iterable[Command]:  # type: ignore[empty-body]
 def zoo_probes() -> Iterable[ModuleProbe]:  # type: ignore[empty-body]
     """Probes: what is traced inside a module, where interventions can change it. A module's output is always traced.
 
-    A probe is a class whose methods call those of the module by `super()` and note the results under names. It is active
-    only while a model is traced.
+    A probe's methods call those of the module by `super()`, and note the results under names while a model is traced.
 
     >>> from zoo.architecture import ModuleProbe, hookimpl
     >>> from zoo.inspect.tracing import probe
