@@ -69,14 +69,21 @@ def test_a_strategy_that_cannot_be_imported_does_not_stop_loading():
 
 
 def test_what_is_in_memory_already_is_not_free_for_another_model(monkeypatch):
-    monkeypatch.setattr(runtime, "total_memory", lambda: 2 * 10**9)
+    monkeypatch.setattr(runtime, "usable_memory", lambda: 2 * 10**9)
     zoo.load("llama")
     monkeypatch.setattr(runtime, "active_memory", lambda: 2 * 10**9)
     with pytest.raises(
-        DoesNotFit, match=r"weights 0\.0 GB, .*already in memory 2\.0 GB, this machine 2\.0 GB"
+        DoesNotFit, match=r"weights 0\.0 GB, .*already in memory 2\.0 GB, usable memory 2\.0 GB"
     ):
         zoo.load("llama")
     zoo.load("llama", force=True)
+
+
+def test_a_model_that_hardly_fits_is_warned_of(monkeypatch):
+    monkeypatch.setattr(runtime, "active_memory", lambda: 2 * 10**9)
+    monkeypatch.setattr(runtime, "usable_memory", lambda: int(2.1 * 10**9))
+    with pytest.warns(UserWarning, match=r"hardly fits, and may be slow: .*already in memory 2\.0 GB"):
+        zoo.load("llama")
 
 
 def test_no_part_of_a_fused_matrix_lies_in_rows_that_are_apart(tmp_path, monkeypatch):

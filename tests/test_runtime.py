@@ -4,8 +4,11 @@ import copy
 
 import pytest
 
+import zoo
+
 from zoo import runtime
 from zoo.errors import ZooError
+from zoo.loading import shortage
 from zoo.runtime import device
 
 
@@ -33,3 +36,46 @@ def test_memory_is_measured():
     before = runtime.peak_memory()
     mx.eval(mx.ones((before // 4 + 2**20,)))
     assert runtime.peak_memory() >= before + 2**22
+
+
+@pytest.fixture
+def metal(monkeypatch):
+    """The limits that are set on a Mac which recommends 12 GB, and the times that MLX's pool is cleared."""
+    import mlx.core as mx
+
+    limits, cleared = [], []
+    monkeypatch.setattr(device, "on_metal", lambda: True)
+    monkeypatch.setattr(mx, "device_info", lambda: {"max_recommended_working_set_size": 12 * 10**9})
+    monkeypatch.setattr(mx, "set_wired_limit", limits.append)
+    monkeypatch.setattr(mx, "clear_cache", lambda: cleared.append(1))
+    return limits, cleared
+
+
+def test_memory_is_wired_while_a_text_is_generated_and_no_longer(metal):
+    limits, _ = metal
+    loaded = zoo.load("llama")
+    assert limits == []
+    first, second = (zoo.stream(loaded, "The capital", max_tokens=4) for _ in range(2))
+    next(first), next(second)
+    assert set(limits) == {12 * 10**9}
+    first.close()
+    assert 0 not in limits
+    list(second)
+    assert limits[-1] == 0
+
+
+def test_the_pool_is_cleared_for_each_chunk_of_a_prompt_and_as_caches_grow(metal, monkeypatch):
+    _, cleared = metal
+    monkeypatch.setattr("zoo.generation.loop.batch_decoder.RELEASED_AFTER", 8)
+    loaded = zoo.load("llama")
+    zoo.generate(loaded, [5] * 100, prefill_chunk=10, max_tokens=1)
+    assert len(cleared) >= 10
+    cleared.clear()
+    zoo.generate(loaded, [5], max_tokens=18, min_tokens=18)
+    assert len(cleared) == 3
+
+
+def test_a_model_has_the_memory_that_metal_recommends(metal):
+    assert runtime.usable_memory() == 12 * 10**9
+    assert shortage({"weights": 11 * 10**9}) is None
+    assert shortage({"weights": 13 * 10**9}) == "weights 13.0 GB, usable memory 12.0 GB"

@@ -64,7 +64,7 @@ def check_memory(recipe: Recipe, copies: int, tokens: int = 0) -> None:
 
     `tokens` are those of a training step, of each of which every layer's output is kept for the gradients.
     """
-    count, room = recipe.parameters(recipe.dim), runtime.total_memory()
+    count, room = recipe.parameters(recipe.dim), runtime.usable_memory()
     weights, outputs = copies * count * FLOAT, tokens and tokens * len(recipe.layers) * recipe.dim * FLOAT
     if room is not None and weights + outputs > room:
         step = f", the layers' outputs for {tokens:,} tokens a step {outputs / GB:.1f} GB" if tokens else ""

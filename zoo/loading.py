@@ -27,7 +27,7 @@ from zoo.checkpoint.finite import evaluate
 from zoo.checkpoint.open import Opened, OpenOptions, Report, open_model
 from zoo.checkpoint.parameters import fill, parameters_of
 from zoo.compiled_step import compiled_step
-from zoo.errors import CheckpointError, DoesNotFit, SourceError, ZooError, deferred_warnings
+from zoo.errors import CheckpointError, DoesNotFit, SourceError, ZooError, deferred_warnings, warn
 from zoo.frozen import frozen
 from zoo.host.registry import Registry, default_registry
 from zoo.recipe import Model as Recipe
@@ -248,7 +248,7 @@ def start_rendering(tokenizer: Tokenizer | None) -> None:
 def divide(opened: Opened, options: LoadOptions) -> Division:
     """Leave this rank's part of a model. Raises DoesNotFit where it does not fit, unless `force`."""
     assert options.parallel is not None
-    memory = tuple(ranks.gathered(runtime.total_memory() or 0))
+    memory = tuple(ranks.gathered(runtime.usable_memory() or 0))
     share = Share(ranks.rank(), ranks.size(), memory=memory if all(memory) else ())
     division = division_of(opened.recipe, options.parallel, share)
     if (group := packed_group(opened.parameters, division)) > 1:
@@ -293,34 +293,35 @@ def keep_floats(model: nn.Module, asked: bool | None) -> None:
 def check_memory(weights: int, recipe: Recipe, options: LoadOptions) -> None:
     """Raise DoesNotFit where the weights, a cache of `context` tokens and what MLX already holds exceed the memory.
 
-    `weights`: bytes. The message has the sum.
+    `weights`: bytes. The message has the sum. A model that fits by less than a tenth is warned of.
     """
     width = options.floats.size if options.floats else 2
-    parts = memory_shortage(weights, recipe, width, options.context, runtime.active_memory())
-    if parts is not None:
+    asked = (weights, recipe, width, options.context, runtime.active_memory())
+    if (parts := memory_shortage(*asked)) is not None:
         raise DoesNotFit(f"the model does not fit: {parts}; `force` loads it nevertheless")
+    if (parts := memory_shortage(*asked, share=MOST_USED)) is not None:
+        warn(f"the model hardly fits, and may be slow: {parts}")
 
 
 def memory_shortage(
-    weights: int, recipe: Recipe, width: int, context: int | None = None, held: int = 0
+    weights: int, recipe: Recipe, width: int, context: int | None = None, held: int = 0, share: float = 1.0
 ) -> str | None:
-    """The sum in words when weights of so many bytes and the cache exceed the machine's memory, None when they fit.
+    """The sum in words when weights of so many bytes and the cache exceed this share of the memory, None when they fit.
 
     `width`: bytes of a number in the cache; `held`: bytes that the process has in use already.
     """
     tokens, cache = _cache(recipe, width, context)
     others = {"already in memory": held} if held / GB >= 0.05 else {}  # less is shown as 0.0
-    return shortage({"weights": weights, f"cache of {tokens} tokens": cache, **others})
+    return shortage({"weights": weights, f"cache of {tokens} tokens": cache, **others}, share)
 
 
-def shortage(parts: Mapping[str, int]) -> str | None:
-    """The bytes of each part and of this machine's memory in words, where the parts exceed it together; None where they fit."""
-    room = runtime.total_memory()
-    if room is None or sum(parts.values()) <= room:
+def shortage(parts: Mapping[str, int], share: float = 1.0) -> str | None:
+    """The bytes of each part and of the memory in words, where the parts exceed this share of it together; else None."""
+    room = runtime.usable_memory()
+    if room is None or sum(parts.values()) <= share * room:
         return None
-    return ", ".join(
-        f"{name} {nbytes / GB:.1f} GB" for name, nbytes in {**parts, "this machine": room}.items()
-    )
+    sizes = {**parts, "usable memory": room}
+    return ", ".join(f"{name} {nbytes / GB:.1f} GB" for name, nbytes in sizes.items())
 
 
 def memory_needed(recipe: Recipe) -> int:
@@ -336,6 +337,7 @@ def _cache(recipe: Recipe, width: int, context: int | None = None) -> tuple[int,
     return tokens, recipe.kv_cache_size(recipe.dim) * tokens * width
 
 
+MOST_USED = 0.9  # of the memory; beyond it Metal swaps, or other programs do
 CONTEXT = 4096  # tokens, where nothing says how long a text will be
 GB = 1e9
 

@@ -71,7 +71,7 @@ def batch(
 
 def check_room(vocab: int, tokens: int) -> None:
     """PromptError where one pass over a text of so many tokens would not fit in memory, for its logits alone."""
-    need, room = 4 * vocab * tokens, runtime.total_memory()
+    need, room = 4 * vocab * tokens, runtime.usable_memory()
     if room is not None and need > room:
         raise PromptError(
             f"`max_tokens`: the logits of {tokens:,} tokens are {need / 1e9:.1f} GB, "

@@ -55,7 +55,6 @@ class ServedModel:
         self.name = source.name
         self.shared: ServedModel = self
         self.loaded = source.load()
-        runtime.unwire_memory()  # concurrent streams with wired memory have panicked machines
         self.settings = dict(source.settings(self.loaded))
         self.strategy: str | None = self.settings.pop("strategy", None)
         usable = prompt_cache != 0 and not uncachable(self.loaded)

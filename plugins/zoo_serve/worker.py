@@ -201,7 +201,7 @@ def ended() -> RequestError:
 
 def memory_for_caches(models: Iterable[ServedModel]) -> int | None:
     """The bytes that the caches of running sequences may hold beside the weights and prompt caches; None: unknown."""
-    total = runtime.total_memory()
+    total = runtime.usable_memory()
     if total is None:
         return None
     taken = sum(m.weight_bytes + (m.prompt_cache.budget if m.prompt_cache else 0) for m in models)

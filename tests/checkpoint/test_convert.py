@@ -215,7 +215,7 @@ def test_routers_keep_eight_bits_and_a_plugin_may_choose_otherwise():
 
 
 def test_a_model_that_does_not_fit_is_refused_with_the_sum(monkeypatch):
-    monkeypatch.setattr(runtime, "total_memory", lambda: 2_000_000)
+    monkeypatch.setattr(runtime, "usable_memory", lambda: 2_000_000)
     with pytest.raises(SourceError, match=r"weights 0\.0 GB, cache of 128 tokens .* `force`"):
         load("llama")
     assert load("llama", force=True).model is not None

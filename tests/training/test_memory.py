@@ -65,13 +65,13 @@ def test_a_step_that_does_not_fit_says_the_sum_and_what_to_lower(
     loaded, monkeypatch, rows, room, settings, advice
 ):
     held = runtime.active_memory()
-    monkeypatch.setattr("zoo.runtime.total_memory", lambda: held + room)
+    monkeypatch.setattr("zoo.runtime.usable_memory", lambda: held + room)
     with pytest.raises(ZooError) as error:
         check_step(loaded, rows, 2048, settings)
     message = str(error.value)
     assert (
         message.startswith(f"a step on {rows} × 2,048 tokens does not fit: model 0.") and "\n" not in message
     )
-    assert message.endswith(advice) and "activations" in message and "this machine" in message
-    monkeypatch.setattr("zoo.runtime.total_memory", lambda: held + 10**12)
+    assert message.endswith(advice) and "activations" in message and "usable memory" in message
+    monkeypatch.setattr("zoo.runtime.usable_memory", lambda: held + 10**12)
     check_step(loaded, rows, 2048, settings)

@@ -164,11 +164,13 @@ def test_positions_that_are_too_few_for_a_row_are_said(mixed, run, tmp_path):
 
 def test_a_model_that_memory_cannot_hold_is_refused_by_the_sum(mixed, run, tmp_path, monkeypatch):
     count = recipe_from_json(mixed, REGISTRY).parameters(16)
-    monkeypatch.setattr("zoo.runtime.total_memory", lambda: 16 * count - 1)
+    monkeypatch.setattr("zoo.runtime.usable_memory", lambda: 16 * count - 1)
     monkeypatch.setattr("zoo.training.run.assemble", None)
     with pytest.raises(RecipeError, match=f"the model does not fit: 4 × {count:,} parameters in float32"):
         run(mixed, tmp_path / "out")
-    monkeypatch.setattr("zoo.runtime.total_memory", lambda: 16 * count + 4 * 2 * 16 * SHORT["batch"] * 16 - 1)
+    monkeypatch.setattr(
+        "zoo.runtime.usable_memory", lambda: 16 * count + 4 * 2 * 16 * SHORT["batch"] * 16 - 1
+    )
     with pytest.raises(RecipeError, match="the layers' outputs for 32 tokens a step"):
         run(mixed, tmp_path / "out")
     numbers = dict(pocket_config(REGISTRY.architecture("llama")), intermediate_size=16_000_000)
@@ -179,7 +181,7 @@ def test_a_model_that_memory_cannot_hold_is_refused_by_the_sum(mixed, run, tmp_p
 
 def test_random_weights_beyond_memory_are_not_made(monkeypatch):
     recipe = subject("llama").recipe
-    monkeypatch.setattr("zoo.runtime.total_memory", lambda: 4 * recipe.parameters(recipe.dim))
+    monkeypatch.setattr("zoo.runtime.usable_memory", lambda: 4 * recipe.parameters(recipe.dim))
     assert assemble(recipe, REGISTRY, copies=1)
     with pytest.raises(RecipeError, match="the model does not fit"):
         assemble(recipe, REGISTRY, copies=2)

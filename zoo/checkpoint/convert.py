@@ -32,6 +32,7 @@ from zoo.checkpoint.requantized import requantizations
 from zoo.checkpoint.shards import LAYOUTS, SHARD, Read, SaveOptions, write
 from zoo.checkpoint.source import suffixes_of
 from zoo.errors import PluginError, SourceError, ZooError, deferred_warnings
+from zoo.files.reading import names_in
 from zoo.files.writing import new_folder
 from zoo.frozen import frozen
 from zoo.host.registry import Registry, default_registry
@@ -240,7 +241,7 @@ def _check_folder(out: Path, registry: Registry) -> None:
     if out.name.endswith(suffixes_of(registry)):
         kind = out.suffix[1:].upper()
         raise SourceError(f"{out}: {kind} files are read, not written; give the name of a folder to write")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and (not out.is_dir() or names_in(out)):
         raise SourceError(f"{out}: exists already")
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from zoo.errors import CheckpointError
-from zoo.files.reading import file_in_folder
+from zoo.files.reading import file_in_folder, names_in
 
 WHOLE = 2**26  # bytes that are read from the beginning: headers of weights, and whole configs
 BLOCKS, BLOCK = 256, 2**14  # of a longer file, how many blocks are read beside them, and the bytes of each
@@ -23,7 +22,7 @@ def digest(path: Path) -> str:
     from hashlib import sha256
 
     try:
-        names = sorted(os.listdir(path)) if path.is_dir() else [path.name]
+        names = names_in(path) if path.is_dir() else [path.name]
         folder = path if path.is_dir() else path.parent
         found = sha256()
         for name in names:

@@ -22,7 +22,7 @@ from zoo.checkpoint.safetensors import Tensors, load_file, open_tensors, weight_
 from zoo.checkpoint.sentence_vectors import module_files, pooling_of
 from zoo.config import Origin
 from zoo.errors import ConfigError
-from zoo.files.reading import file_in_folder, read_object
+from zoo.files.reading import file_in_folder, is_system_name, read_object
 from zoo.tokenizer import Tokenizer, load_tokenizer
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
@@ -75,7 +75,7 @@ class FolderCheckpoint(Checkpoint):
         for pattern in (*AUXILIARY_FILES, *module_files(self.path)):
             for path in self.path.glob(pattern):
                 name = str(path.relative_to(self.path))
-                if any(fnmatchcase(name, other) for other in NOT_COPIED):
+                if is_system_name(path.name) or any(fnmatchcase(name, other) for other in NOT_COPIED):
                     continue
                 if file_in_folder(self.path, name) is not None:
                     target = folder / name

@@ -17,7 +17,7 @@ from reprlib import repr
 from typing import Any
 
 from zoo.errors import CheckpointError
-from zoo.files.reading import file_in_folder, parse_json, read_json
+from zoo.files.reading import file_in_folder, is_system_name, parse_json, read_json
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -77,7 +77,11 @@ def weight_names(folder: Path, names: Collection[str], where: object) -> list[st
         return _shards(index, f"{where}: {INDEX}")
     if SINGLE in names:
         return [SINGLE]
-    found = sorted(name for name in names if name.endswith(".safetensors") and "/" not in name)
+    found = sorted(
+        name
+        for name in names
+        if name.endswith(".safetensors") and "/" not in name and not is_system_name(name)
+    )
     if len(found) == 1:
         return found
     if found:

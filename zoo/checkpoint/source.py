@@ -13,7 +13,7 @@ from pathlib import Path
 from zoo.architecture import Architecture, CheckpointFormat
 from zoo.architecture.architecture import Alias
 from zoo.errors import SourceError
-from zoo.files.reading import file_in_folder
+from zoo.files.reading import file_in_folder, names_in
 from zoo.frozen import Frozen, frozen
 from zoo.host.registry import Registry
 
@@ -37,7 +37,7 @@ def detect_format(path: Path, registry: Registry) -> tuple[Path, CheckpointForma
     found = _chosen(registry, path, lambda format: format is not default and _has(path, format.files))
     if found is None and not _has(path, default.files):
         suffixes = suffixes_of(registry)
-        names = sorted(entry.name for entry in path.glob("*") if entry.name.endswith(suffixes))
+        names = [name for name in names_in(path) if name.endswith(suffixes)] if path.is_dir() else []
         names = [name for name in names if not _LATER_SHARD.search(name)]
         if len(names) > 1:
             kinds = " and ".join(sorted({Path(name).suffix[1:].upper() for name in names}))

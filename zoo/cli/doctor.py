@@ -46,6 +46,10 @@ def _packed(memory: int | None) -> str:
     return f"kept as floats, too, up to {memory / 2**31:.1f} GiB of these: they multiply faster here"
 
 
+def _gib(nbytes: int | None) -> str:
+    return f"{nbytes / 2**30:.1f} GiB" if nbytes else "unknown"
+
+
 def diagnose() -> dict[str, Any]:
     """Everything that `zoo doctor` prints, as a dictionary for JSON."""
     from huggingface_hub.constants import HF_HUB_CACHE
@@ -56,7 +60,8 @@ def diagnose() -> dict[str, Any]:
     memory = runtime.total_memory()
     return {
         "machine": runtime.machine(),
-        "memory": f"{memory / 2**30:.1f} GiB" if memory else "unknown",
+        "memory": _gib(memory),
+        "usable memory": _gib(runtime.usable_memory()),
         "backend": runtime.backend(),
         "blas": runtime.blas(),
         "packed matrices": _packed(memory),
@@ -87,7 +92,7 @@ def rank_diagnosis() -> dict[str, Any]:
     own = {
         "host": platform.node(),
         "machine": runtime.machine(),
-        "memory": runtime.total_memory(),
+        "memory": runtime.usable_memory(),
         "backend": runtime.backend(),
         "blas": runtime.blas(),
         "versions": {package: _version(package) for package in PACKAGES[:2]},

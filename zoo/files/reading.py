@@ -24,6 +24,24 @@ MAX_JSON_DEPTH = 64
 _KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 _SHARED_BLOB = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+SYSTEM_NAMES = frozenset({".DS_Store", "Icon\r", "__MACOSX", ".localized", "Thumbs.db", "desktop.ini"})
+
+
+def is_system_name(name: str) -> bool:
+    """Whether a file or folder of this name was added by a system rather than by a user or a program.
+
+    macOS writes `._NAME` beside NAME on drives of other systems and in archives. Finder and Windows' Explorer keep in a folder how
+    they show it.
+    """
+    return name.startswith("._") or name in SYSTEM_NAMES
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names of the files and folders in `folder`, sorted, without files that a system added. OSError as `os.scandir`."""
+    with os.scandir(folder) as entries:
+        return sorted(
+            e.name for e in entries if not is_system_name(e.name) or e.is_dir(follow_symlinks=False)
+        )
 
 
 def file_in_folder(folder: Path, name: str) -> Path | None:

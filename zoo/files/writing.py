@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import SourceError
+from zoo.files.reading import is_system_name, names_in
 from zoo.machine import launched_rank
 
 GENERATOR = "generator: mlx-zoo"  # marks a file that the zoo wrote and may replace
@@ -180,9 +181,12 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         make_folder(path.parent)
         with locked(path), temporary_folder(path.parent) as part:
-            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            if path.exists() and (not path.is_dir() or names_in(path)):
                 raise SourceError(f"{path}: exists already")
             yield part
+            for name in os.listdir(path) if path.is_dir() else ():
+                if is_system_name(name):
+                    (path / name).unlink()  # a folder in which Finder has been
             os.rename(part, path)  # takes the place of an empty folder and of nothing else
     except OSError as error:
         raise SourceError(f"{path}: cannot be written ({error.strerror or error})") from error

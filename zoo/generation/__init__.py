@@ -145,18 +145,21 @@ def _released(steps: Iterator[Any], label: str | None = None) -> Iterator[Any]:
     runtime.check_not_forked()
     last = None
     try:
-        for step in steps:
+        with runtime.wired_memory():
+            for step in steps:
+                if label is not None:
+                    check_step(step, last, label)
+                last = step
+                yield step
+                runtime.check_not_forked()
             if label is not None:
-                check_step(step, last, label)
-            last = step
-            yield step
-            runtime.check_not_forked()
-        if label is not None:
-            if last is None:
-                raise PluginError(f"{label} yielded no step: the last of at least one has a finish_reason")
-            if last.finish_reason is None:
-                raise PluginError(f"{label} ended with a step that has no finish_reason")
-        runtime.synchronize()  # for the pass that was begun before the last token was known to be the last
+                if last is None:
+                    raise PluginError(
+                        f"{label} yielded no step: the last of at least one has a finish_reason"
+                    )
+                if last.finish_reason is None:
+                    raise PluginError(f"{label} ended with a step that has no finish_reason")
+            runtime.synchronize()  # for the pass that was begun before the last token was known to be the last
     finally:
         if isinstance(steps, Generator):
             steps.close()

@@ -28,8 +28,9 @@ from zoo.runtime.device import (
     set_up_device,
     speed_advice,
     synchronize,
-    unwire_memory,
+    usable_memory,
     versions,
+    wired_memory,
 )
 from zoo.runtime.operations import (
     QuantizeArguments,

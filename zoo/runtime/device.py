@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.errors import ZooError
+from zoo.machine import total_memory
 
 MOST_JOINED = 2**30  # bytes of a model; in larger ones reading a matrix dominates its product
 
@@ -34,7 +37,7 @@ def backend() -> str:
     """ "Metal", "CUDA" or "CPU"."""
     if not on_gpu():
         return "CPU"
-    return "Metal" if mx.metal.is_available() else "CUDA"
+    return "Metal" if on_metal() else "CUDA"
 
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -135,17 +138,48 @@ def evaluates_by_layer() -> bool:
 
 
 def set_up_device() -> None:
-    """Prepare the device and this process for a model: on Metal, wire as much memory as the system recommends."""
+    """Note that this process computes: no process that is forked from it may."""
     global _process
     _process = os.getpid()
-    if on_gpu() and mx.metal.is_available():
-        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
 
 
-def unwire_memory() -> None:
-    """On Metal, wire no memory: for a process that runs beside others for long."""
-    if on_gpu() and mx.metal.is_available():
-        mx.set_wired_limit(0)
+_wiring = 0  # generations under way
+
+
+@contextmanager
+def wired_memory() -> Iterator[None]:
+    """On Metal, keep as much memory as the system recommends from being swapped out, while a text is generated.
+
+    Wired memory that no generation uses is taken from other programs.
+    """
+    global _wiring
+    if not on_metal():
+        yield
+        return
+    _wiring += 1
+    mx.set_wired_limit(_recommended())
+    try:
+        yield
+    finally:
+        _wiring -= 1
+        if _wiring == 0:
+            mx.synchronize()
+            mx.set_wired_limit(0)
+
+
+def on_metal() -> bool:
+    """Whether MLX's default device is a GPU of a Mac."""
+    return on_gpu() and mx.metal.is_available()
+
+
+def _recommended() -> int:
+    """Bytes: the most that Metal recommends to use, two thirds to three quarters of a Mac's memory."""
+    return int(mx.device_info()["max_recommended_working_set_size"])
+
+
+def usable_memory() -> int | None:
+    """The bytes that a model and its caches may take: on Metal what it recommends, else the machine's memory."""
+    return _recommended() if on_metal() else total_memory()
 
 
 def active_memory() -> int:

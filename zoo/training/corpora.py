@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from zoo.architecture import Corpus, import_target
 from zoo.errors import PluginError, ZooError, pluralize
-from zoo.files.reading import read_object
+from zoo.files.reading import is_system_name, read_object
 from zoo.host.registry import Registry, default_registry
 from zoo.training.json_lines import json_lines, read_text, text_at
 from zoo.training.record import TRAINING
@@ -220,7 +220,11 @@ def _files(path: Path, parallel: bool) -> list[Path]:
     suffixes = SUFFIXES[-1:] if parallel else SUFFIXES
     if path.is_dir():
         inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in suffixes)
-        visible = [f for f in inside if not any(p.startswith(".") for p in f.relative_to(path).parts)]
+        visible = [
+            f
+            for f in inside
+            if not any(p.startswith(".") or is_system_name(p) for p in f.relative_to(path).parts)
+        ]
         if not visible:
             raise ZooError(f"{path}: holds no {' or '.join(suffixes)} file")
         return visible

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from zoo.checkpoint.hub import DATA, download_dataset
 from zoo.errors import ZooError
+from zoo.files.reading import is_system_name
 from zoo.training.corpora import divided, read_documents
 from zoo.training.example_lines import examples_of, keys_of
 from zoo.training.examples import Example, TextExample
@@ -79,7 +80,8 @@ def read_examples(path: str | Path) -> Data:
 def _files(place: Path) -> dict[str, Path]:
     """The file of each split at a path; none for text files. ZooError for a path that holds no data."""
     if place.is_dir():
-        inside = sorted(file.relative_to(place).as_posix() for file in place.rglob("*") if file.is_file())
+        files = (file.relative_to(place) for file in place.rglob("*") if file.is_file())
+        inside = sorted(file.as_posix() for file in files if not any(map(is_system_name, file.parts)))
         texts = any(name.lower().endswith(TEXT) for name in inside)
         return {split: place / name for split, name in _splits(str(place), inside, not texts).items()}
     if not place.exists():

@@ -25,7 +25,7 @@ def check_step(loaded: Loaded, rows: int, length: int, settings: TrainingSetting
     sum_in_words = shortage(parts)
     if sum_in_words is None:
         return
-    room = runtime.total_memory() or 0
+    room = runtime.usable_memory() or 0
     if parts["model"] + parts["gradients"] + parts["optimizer"] > room:
         advice = "train fewer `layers` or `parts`, or an adapter"
     elif rows > 1:

@@ -23,7 +23,7 @@ from zoo import runtime
 from zoo.checkpoint.adapter import CONFIG as ADAPTER_CONFIG
 from zoo.checkpoint.safetensors import INDEX
 from zoo.errors import CheckpointError, ConfigError, SourceError, ZooError, warn
-from zoo.files.reading import parse_json, read_object
+from zoo.files.reading import is_system_name, names_in, parse_json, read_object
 from zoo.files.writing import (
     is_temporary_name,
     locked,
@@ -106,8 +106,8 @@ def check_new(out: Path, overwrite: bool, config: str = MODEL_CONFIG) -> None:
             raise SourceError(f"{out}: is a link to a folder that does not exist")
         return
     try:
-        names = sorted(os.listdir(out))
-        if (out / "run").is_dir() and all(map(is_temporary_name, os.listdir(out / "run"))):
+        names = names_in(out)
+        if (out / "run").is_dir() and all(map(is_temporary_name, names_in(out / "run"))):
             names = [name for name in names if name != "run"]  # it holds only what a killed run leaves
     except OSError as error:
         raise SourceError(f"{out}: cannot be read ({error.strerror})") from error
@@ -174,7 +174,7 @@ def publishing(out: Path, stale: Collection[str]) -> Iterator[Path]:
             old = {path.name for path in place.glob("model*.safetensors")}
             old |= {INDEX, "accuracy.json", "generation_config.json", *stale}
             for entry in os.scandir(place):
-                if entry.name not in new | old:
+                if entry.name not in new | old and not is_system_name(entry.name):
                     _link(entry.path, part / entry.name)
             try:
                 swap(part, place)

@@ -194,7 +194,7 @@ def test_a_model_that_does_not_fit_is_refused_unread(tmp_path, monkeypatch):
     path = gguf_files.write(
         tmp_path / "model.gguf", default_registry().architecture("llama").preset("pocket").folder
     )
-    monkeypatch.setattr("zoo.runtime.total_memory", lambda: 10**6)
+    monkeypatch.setattr("zoo.runtime.usable_memory", lambda: 10**6)
     monkeypatch.setattr(gguf_tensors, "read_tensor", None)
     with pytest.raises(SourceError, match="does not fit"):
         load(path)

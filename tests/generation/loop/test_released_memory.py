@@ -1,4 +1,4 @@
-"""What is left behind when models and texts are dropped: neither threads nor memory."""
+"""What is left behind when models and texts are dropped: no threads, and no memory that is not used again."""
 
 import subprocess
 import sys
@@ -20,20 +20,20 @@ threads, before = now("Threads:"), now("VmRSS:")
 for _ in range(4):
     zoo.load("llama", dtype="float16")
 print(now("Threads:") - threads)
-streams = []
-for _ in range(200):
-    streams.append(zoo.stream(loaded, "The capital city of China is", max_tokens=500))
-    next(streams[-1])
-print((now("VmRSS:") - before) // 1024)
-del streams
-print((now("VmRSS:") - before) // 1024)
+for _ in range(3):
+    streams = []
+    for _ in range(200):
+        streams.append(zoo.stream(loaded, "The capital city of China is", max_tokens=500))
+        next(streams[-1])
+    print((now("VmRSS:") - before) // 1024)
+    del streams
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_loads_leave_no_threads_and_streams_no_memory():
+def test_loads_leave_no_threads_and_the_memory_of_streams_is_used_again():
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=PATIENCE)
-    threads, opened, dropped = map(int, done.stdout.split())
-    assert threads <= 4, done.stderr  # those of the casts, once
-    assert opened > 150 and dropped < 110
+    threads, first, *later = map(int, done.stdout.split())
+    assert threads == 0, done.stderr
+    assert first > 150 and max(later) < first + 50

@@ -230,7 +230,7 @@ def test_what_can_never_fit_is_refused_and_what_fits_later_waits(monkeypatch):
 
 
 def test_the_prompt_caches_of_all_models_share_one_budget(monkeypatch):
-    monkeypatch.setattr(runtime, "total_memory", lambda: 2**34)
+    monkeypatch.setattr(runtime, "usable_memory", lambda: 2**34)
     for given, budget in ((None, 2**32), (2**20, 2**20)):
         with serving(MODELS, most=8, prompt_cache=given) as made:
             assert made.text({**LONG, "model": "qwen3"}) == alone(model="qwen3").text

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
+from zoo import runtime
 from zoo.blocks.model import Model
 from zoo.cache import merged_caches
 from zoo.generation.loop.prompt import MOST_RESERVED, OnHidden, Prefill, Report, ShortPrefill, start_token
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from zoo.compiled_step import CompiledStep
 
 DEFAULT = Settings()
+RELEASED_AFTER = 256  # steps, in which caches have grown and their earlier arrays are free
 
 
 class DecodeStep:
@@ -30,8 +32,12 @@ class DecodeStep:
 
         self._model, self._translates = model, model.translates
         self._step: CompiledStep | None = compiled_step(model)
+        self._count = 0
 
     def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:  # (B, 1) -> (B, V)
+        self._count += 1
+        if self._count % RELEASED_AFTER == 0:
+            runtime.release_memory()
         if self._step is not None:
             return self._step(tokens, cache)
         if self._translates:

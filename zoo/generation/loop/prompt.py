@@ -345,6 +345,7 @@ class Prefill:
         if not last or stop - start >= LONG:
             report, total = self.report, len(self.ids)
             evaluate_caches(self.cache, stop - start, report and (lambda done: report(start + done, total)))
+            runtime.release_memory()
         self.read, self.at_checkpoint = stop, stop in self.checkpoints
         return self.model.head(hidden[:, -1:])[:, -1] if last else None
 

@@ -61,7 +61,7 @@ class Match(Frozen):
 
 def default_budget() -> int:
     """The bytes of a prompt cache where nothing else is asked for."""
-    return (runtime.total_memory() or DEFAULT_MEMORY) // MEMORY_SHARE
+    return (runtime.usable_memory() or DEFAULT_MEMORY) // MEMORY_SHARE
 
 
 class PromptCache:
