@@ -5,7 +5,6 @@ import copy
 import pytest
 
 import zoo
-
 from zoo import runtime
 from zoo.errors import ZooError
 from zoo.loading import shortage
