@@ -39,7 +39,7 @@ def address(served, language="en", **settings):
 
 def ran(page):
     """Wait until the run that was asked for is shown."""
-    page.wait_for_function("document.querySelector('.zoo-live .status').textContent.match(/ms|毫秒/)")
+    page.wait_for_function("document.querySelector('.zoo-live .status')?.textContent.match(/ms|毫秒/)")
     return page
 
 
