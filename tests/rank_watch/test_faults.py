@@ -53,7 +53,7 @@ SAID = {
     "stopped": r"zoo: error: rank {0} has not answered for 3 s; all ranks end",
     "ended": r"zoo: rank {0}: error: ended by SIGTERM",
     "disk": r"zoo: rank {0}: error: \[Errno 28\] No space left on device",
-    "start": r"zoo: error: a rank ended while MLX connected the ranks; all ranks end",
+    "start": r"zoo: error: (a rank ended while MLX connected the ranks|rank {0} ended unexpectedly); all ranks end",
     "absent": r"zoo: error: rank {0} did not come; all ranks end",
     "version": r"zoo: rank {0}: error: the zoo version is 9.9, rank 0 has .*; all ranks must have the same",
     "checkpoint": r"zoo: error: rank {0} has the checkpoint b, rank 0 has a; all ranks must have the same",
@@ -70,6 +70,11 @@ def fails(tmp_path):
         rank = size - 1 if rank is None else rank
         finished = launch(size, script, fault, rank, env=SOON, backend=backend)
         lines = zoo_lines(finished)
+        if (
+            not lines and backend == "mpi" and fault == "start"
+        ):  # Open MPI may end the ranks before they say it
+            assert f"process rank {rank}" in finished.stderr
+            return
         assert len(lines) == 1 and re.fullmatch(SAID[fault].format(rank), lines[0]), finished.stderr
         if backend == "ring":  # whose launcher says how each rank ended, and prints no more
             assert finished.stdout == ""

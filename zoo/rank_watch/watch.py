@@ -51,7 +51,7 @@ class Watch:
         )
         self._released: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._connecting = False
-        self._beating, self.ending = threading.Lock(), threading.Lock()
+        self._beating, self._feeding, self.ending = threading.Lock(), threading.Lock(), threading.Lock()
         self._watchdog = subprocess.Popen(
             [sys.executable, "-I", "-S", watchdog.__file__],
             stdin=subprocess.PIPE,
@@ -61,17 +61,23 @@ class Watch:
         )
         threading.Thread(target=self._run, name="zoo-ranks", daemon=True).start()
 
-    def _feed(self, seconds: float, if_silent: str = "", if_ended: str = "") -> None:
-        """Tell the process beside this rank how long it may be silent, and what to say then or when it ends before."""
+    def _feed(self, seconds: float, if_silent: str = "", if_ended: str = "", *, last: bool = False) -> None:
+        """Tell the process beside this rank how long it may be silent, and what to say then or when it ends before.
+
+        Once this rank ends, only the `last` call counts: nothing more is to be said.
+        """
         assert self._watchdog.stdin is not None
-        try:
-            os.write(
-                self._watchdog.stdin.fileno(), json.dumps([seconds, if_silent, if_ended]).encode() + b"\n"
-            )
-        except OSError:
-            if self.ending.locked():
+        order = json.dumps([seconds, if_silent, if_ended]).encode() + b"\n"
+        with self._feeding:
+            if self.ending.locked() and not last:
                 return
-            self._end(f"error: the process that watches over rank {self.rank} has ended; all ranks end")
+            try:
+                os.write(self._watchdog.stdin.fileno(), order)
+                return
+            except OSError:
+                if last:
+                    return
+        self._end(f"error: the process that watches over rank {self.rank} has ended; all ranks end")
 
     def _beat(self) -> None:
         with self._beating:
@@ -258,7 +264,7 @@ class Watch:
         """Print a line, if there is one, and end all ranks from rank 0, or this one."""
         if not self.ending.acquire(blocking=False):
             time.sleep(4 * GRACE)  # another thread does it
-        self._feed(2 * GRACE)
+        self._feed(2 * GRACE, last=True)
         if line:
             say(line)
         if self.rank == 0:
