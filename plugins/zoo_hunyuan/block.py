@@ -26,9 +26,7 @@ class LateNormAttention(Attention):
         queries, keys, values = self.project(x)
         queries = self.query_norm(self.rotate(queries, offset))  # (B, H, T, K)
         keys = self.key_norm(self.rotate(keys, offset))  # (B, G, T, K)
-        if cache is not None:
-            keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
-        return self.output(self.merge(self.mix(queries, keys, values, mask)))
+        return self.output(self.merge(self.mix_cached(queries, keys, values, mask, cache)))
 
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """The queries (B, H, T, K), keys and values (B, G, T, K) of x (B, T, D), none of them normalised."""

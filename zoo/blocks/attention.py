@@ -89,11 +89,23 @@ class Attention(MultiHeadAttention):
         places = cache.key_positions(x.shape[1]) if late else 0
         angles = {"least_length": cache.least_length} if late else {}
         queries, keys = self.rotate(queries, offset, **angles), keys if late else self.rotate(keys, offset)
-        if cache is not None:
-            keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
-        if late:
-            keys = self.rotate(keys, places, **angles)
-        return self.merge(self.mix(queries, keys, values, mask))
+        if not late:
+            return self.merge(self.mix_cached(queries, keys, values, mask, cache))
+        keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
+        return self.merge(self.mix(queries, self.rotate(keys, places, **angles), values, mask))
+
+    def mix_cached(
+        self, queries: mx.array, keys: mx.array, values: mx.array, mask: Mask, cache: Any
+    ) -> mx.array:  # (B, H, T, K), two of (B, G, T, K) -> (B, H, T, K)
+        """`mix` with all keys and values that the tokens may see: the cache's, if there is one, and these."""
+        if cache is None:
+            return self.mix(queries, keys, values, mask)
+        plain = type(self).mix is MultiHeadAttention.mix
+        if plain and queries.shape[2] == 1 and getattr(cache, "attends_packed", False):
+            mixed: mx.array = cache.attend(queries, keys, values, self.scale, mask)
+            return mixed
+        keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
+        return self.mix(queries, keys, values, mask)
 
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """The queries (B, H, T, K), keys and values (B, G, T, K) of x (B, T, D); queries and keys are normalised."""

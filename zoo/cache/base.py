@@ -12,6 +12,7 @@ import mlx.core as mx
 from mlx.utils import tree_map
 
 from zoo.cache.columns import Columns
+from zoo.cache.packed import PackedColumns
 from zoo.frozen import Frozen, frozen
 from zoo.recipe.policy import CachePolicy
 
@@ -41,12 +42,14 @@ class Cache:
     What a cache can do is declared. `by_column`: it keeps one column a token, cut on axis 2. `trims`: `trim` can drop the
     last columns. `restores`: it has `snapshot` and `restore`. `mergeable`: `merge` can put its rows in a batch with
     others'; never so while it is empty. `obeys`: the parts of a policy that it follows, "max_size" and "bits"; one whose
-    `constant` is true keeps the same for any text, and there is nothing in it to bound.
+    `constant` is true keeps the same for any text, and there is nothing in it to bound. `attends_packed`: it has `attend`, by
+    which one token reads packed keys and values as they are.
     """
 
     by_column: bool = False
     trims: bool = False
     constant: bool = False
+    attends_packed: bool = False
     obeys: frozenset[str] = frozenset()
     # The attributes that hold what `snapshot`, `restore` and `joined` take.
     handled: frozenset[str] = frozenset({"_padding"})
@@ -128,7 +131,7 @@ class Cache:
     def held(self) -> int:
         """How many numbers it keeps of one row of the batch, without those of `spare`: what `Spec.kv_cache_size` counts.
 
-        Of packed numbers, words are counted.
+        Of packed numbers, words, scales and biases are counted.
         """
         arrays = {name: value for name, value in vars(self).items() if name not in ("padding", "_padding")}
         return numbers(arrays) - self.spare
@@ -209,6 +212,6 @@ def numbers(value: object) -> int:
         return sum(map(numbers, value.values()))
     if isinstance(value, list | tuple):
         return sum(map(numbers, value))
-    if isinstance(value, Columns):
+    if isinstance(value, Columns | PackedColumns):
         return numbers(value.state)
     return value.held if isinstance(value, Cache) else 0

@@ -1,48 +1,13 @@
-"""The columns of keys, or of values, that a cache keeps: in a buffer that grows, packed in words, each row's first apart.
+"""The columns of keys, or of values, that a cache keeps: in a buffer that grows, each row's first tokens apart.
 
-Axes: B batch, G key/value heads, T new, S given back, K width of a head, W words of 32 bits.
+Axes: B batch, G key/value heads, T new, S given back, K width of a head.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import mlx.core as mx
-
-from zoo.errors import PromptError
-from zoo.recipe.policy import CachePolicy
-
-
-class KVQuantizer:
-    """Vectors of numbers as words: groups of `bits` bits, then their scales and biases in the vectors' own dtype.
-
-    Each vector becomes one row of words, of 4 or 8 bits a number. x ≈ scale · q + bias for the numbers of a group, q a whole number of `bits` bits (`mx.quantize`, mode "affine").
-    """
-
-    def __init__(self, bits: int, policy: CachePolicy) -> None:
-        self.bits, self.policy = bits, policy
-        self.group = policy.group_size
-        self.width = 0
-        self.dtype = mx.float32
-
-    def quantize(self, x: mx.array) -> mx.array:  # (B, G, T, K) -> (B, G, T, W)
-        """PromptError if no group size divides the width."""
-        self.width, self.dtype = x.shape[-1], x.dtype
-        group = self.policy.group(self.width)
-        if group is None:
-            raise PromptError(
-                f"`kv_bits`: vectors of {self.width} numbers are no groups of 32, 64 or 128 that share a scale"
-            )
-        self.group = group
-        words, scales, biases = mx.quantize(x, group_size=group, bits=self.bits)
-        return mx.concatenate([words, mx.view(mx.concatenate([scales, biases], axis=-1), mx.uint32)], axis=-1)
-
-    def dequantize(self, words: mx.array) -> mx.array:  # (B, G, T, W) -> (B, G, T, K)
-        """The numbers that `quantize` left of those that it was given, in their dtype."""
-        quantized, rest = mx.split(words, [self.width * self.bits // 32], axis=-1)
-        scales, biases = mx.split(mx.view(rest, self.dtype), 2, axis=-1)
-        return mx.dequantize(quantized, scales, biases, group_size=self.group, bits=self.bits)
 
 
 class FirstTokens:
@@ -101,36 +66,21 @@ class Columns:
     when it is full: a token copies its own column, and every so often all are copied.
 
     `keep`: each row's first tokens are kept, too, and stand before the newest columns when others between were dropped.
-    `quantizer`: the buffer holds packed columns. `exact`: the first tokens that are given back as they came nevertheless.
     """
 
-    def __init__(
-        self,
-        recent: int | None = None,
-        reserve: int = 0,
-        *,
-        keep: int = 0,
-        quantizer: KVQuantizer | None = None,
-        exact: int = 0,
-    ) -> None:
-        self.recent, self.reserve, self.quantizer = recent, reserve, quantizer
+    def __init__(self, recent: int | None = None, reserve: int = 0, *, keep: int = 0) -> None:
+        self.recent, self.reserve = recent, reserve
         self.slack = 0 if recent is None else max(8, recent // 32)
         self.buffer: mx.array | None = None  # (B, G, room, K)
         self.front = keep  # columns at the head of the buffer where the first tokens find room
         self.used = keep  # its columns that are filled, the last with the newest token's
         self.kept = FirstTokens(keep) if keep else None
-        self.exact = FirstTokens(exact) if exact and quantizer else None
-        self._all = recent is None and quantizer is None and not keep  # every column is kept as it came
-
-    @property
-    def firsts(self) -> list[FirstTokens]:
-        """The stores of first tokens."""
-        return [first for first in (self.kept, self.exact) if first is not None]
+        self._all = recent is None and not keep  # every column is kept
 
     @property
     def state(self) -> list[mx.array]:
         """The arrays to evaluate."""
-        arrays = (self.buffer, *(first.array for first in self.firsts))
+        arrays = (self.buffer, None if self.kept is None else self.kept.array)
         return [array for array in arrays if array is not None]
 
     def needed(self, length: int) -> int:
@@ -152,10 +102,6 @@ class Columns:
             self.buffer[:, :, self.used : end] = new  # Python's thread takes longer for an ellipsis
             self.used = end
             return self.buffer[:, :, :end]
-        if self.exact is not None:
-            self.exact.add(new, length, padding, most_padding)
-        if self.quantizer is not None:
-            new = self.quantizer.quantize(new)
         if self.kept is not None:
             self.kept.add(new, length, padding, most_padding)
         kept = self.needed(length)
@@ -169,9 +115,7 @@ class Columns:
         view = self.buffer[..., begin : self.used, :]
         if self.recent is not None and new.shape[2] > self.slack + 1:
             self._move(new, self.needed(length + new.shape[2]))  # what was a long piece is not kept
-        if self.quantizer is not None:
-            view = self.quantizer.dequantize(view)
-        return view if self.exact is None else self._exact(view, dropped, padding, most_padding)
+        return view
 
     def _append(self, new: mx.array, kept: int) -> int:
         """Write the new columns behind the last `kept`, and return the index of the first of these in the buffer."""
@@ -183,19 +127,6 @@ class Columns:
         self.buffer[..., self.used : end, :] = new
         self.used = end
         return end - count - kept
-
-    def _exact(
-        self, view: mx.array, dropped: int, padding: mx.array | None, most_padding: int
-    ) -> mx.array:  # (B, G, S, K)
-        """The columns with the first tokens as they came."""
-        assert self.exact is not None and self.exact.array is not None
-        if self.kept is None or not dropped:
-            return self.exact.put(view, dropped, padding, most_padding)
-        shared = min(self.front, self.exact.count)
-        parts = [self.exact.array[..., :shared, :], view[..., shared : self.front, :]]
-        return mx.concatenate(
-            [*parts, self.exact.put(view[..., self.front :, :], dropped, padding, most_padding)], axis=2
-        )
 
     def _move(self, like: mx.array, kept: int, more: int = 0) -> None:
         """Take the last `kept` columns to a new buffer, with room for `more` and those to come."""
@@ -226,21 +157,26 @@ class Columns:
     def select(self, rows: mx.array) -> None:
         """Keep these rows, (B,), in this order."""
         self.buffer = None if self.buffer is None else self.buffer[rows]
-        for first in self.firsts:
-            first.array = None if first.array is None else first.array[rows]
+        if self.kept is not None and self.kept.array is not None:
+            self.kept.array = self.kept.array[rows]
+
+    @property
+    def count(self) -> int:
+        """How many arrays `row` returns."""
+        return 1 + (self.kept is not None)
 
     def row(self, row: int, length: int) -> list[mx.array]:
         """The arrays of one row of `length` tokens: its newest columns (1, G, S, K), and its first tokens."""
         count = self.needed(length)
-        found = [self.last(count), *(first.array for first in self.firsts)]
+        found = [self.last(count), None if self.kept is None else self.kept.array]
         # Multiplied by one: a slice would hold the whole buffer.
         return [a[row : row + 1] * mx.array(1, dtype=a.dtype) for a in found if a is not None]
 
     def fill(self, arrays: Sequence[mx.array]) -> None:
         """Hold the arrays that `row` returned, of one row or of several."""
-        newest, *first = arrays
-        for own, array in zip(self.firsts, first, strict=True):
-            own.array = array
+        newest = arrays[0]
+        if self.kept is not None:
+            self.kept.array = arrays[1]
         if self.front:
             newest = mx.pad(newest, [(0, 0), (0, 0), (self.front, 0), (0, 0)])
         self.buffer, self.used = newest, newest.shape[2]
@@ -264,8 +200,6 @@ class Columns:
             last = other.last(count)
             assert last is not None
             newest.append(mx.pad(last, [(0, 0), (0, 0), (most - count, 0), (0, 0)]))
-        groups: list[Any] = [
-            newest,
-            *zip(*([first.array for first in o.firsts] for o in others), strict=True),
-        ]
-        self.fill([mx.concatenate(list(arrays)) for arrays in groups])
+        firsts = [other.kept.array for other in others if other.kept is not None]
+        groups = [newest] if self.kept is None else [newest, firsts]
+        self.fill([mx.concatenate([array for array in group if array is not None]) for group in groups])

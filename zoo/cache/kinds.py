@@ -11,7 +11,8 @@ from typing import Any, Self
 import mlx.core as mx
 
 from zoo.cache.base import Cache, Snapshot
-from zoo.cache.columns import Columns, KVQuantizer
+from zoo.cache.columns import Columns
+from zoo.cache.packed import PackedColumns, attend_packed
 from zoo.recipe.policy import CachePolicy
 
 
@@ -36,13 +37,15 @@ class KVCache(Cache):
             self.bound = policy.keep, policy.recent
         self.recent = self.window if self.bound is None else self.bound[1]
         self.keys, self.values = self.columns(policy.key_bits), self.columns(policy.value_bits)
+        own = type(self).update_and_fetch is not KVCache.update_and_fetch
+        self.attends_packed = policy.quantizes and not policy.start and not own
 
-    def columns(self, bits: int | None) -> Columns:
+    def columns(self, bits: int | None) -> Columns | PackedColumns:
         """Empty columns, packed in `bits`."""
-        policy = self.policy
         keep = self.bound[0] if self.bound else 0
-        quantizer = None if bits is None else KVQuantizer(bits, policy)
-        return Columns(self.recent, policy.reserve, keep=keep, quantizer=quantizer, exact=policy.start)
+        if bits is None:
+            return Columns(self.recent, self.policy.reserve, keep=keep)
+        return PackedColumns(bits, self.policy, self.recent, keep)
 
     @property
     def kind(self) -> str:
@@ -100,9 +103,29 @@ class KVCache(Cache):
 
         After the first `keep` tokens, where columns were dropped, they are in order up to the newest.
         """
-        before, self.length = self.length, self.length + keys.shape[2]
-        rows = (before,) if self._padding is None else (before, self._padding, self.most_padding)
-        return self.keys.add(keys, *rows), self.values.add(values, *rows)
+        before = self._advance(keys.shape[2])
+        return self.keys.add(keys, *before), self.values.add(values, *before)
+
+    def attend(
+        self, queries: mx.array, keys: mx.array, values: mx.array, scale: float, mask: mx.array | str | None
+    ) -> mx.array:
+        """Append one token's, two of (B, G, 1, K), and mix what it may see: softmax(Q Kᵀ · scale + mask) V, (B, H, 1, K).
+
+        Where it `attends_packed`: as after `update_and_fetch`, but nothing is dequantized.
+        """
+        before = self._advance(1)
+        packed_keys, packed_values = (
+            columns.add_packed(new, *before)
+            if isinstance(columns, PackedColumns)
+            else columns.add(new, *before)
+            for columns, new in ((self.keys, keys), (self.values, values))
+        )
+        return attend_packed(queries, packed_keys, packed_values, scale, mask)
+
+    def _advance(self, tokens: int) -> tuple[int] | tuple[int, mx.array, int]:
+        """Count new tokens; returns the columns before, and the padding, as `Columns.add` takes them."""
+        before, self.length = self.length, self.length + tokens
+        return (before,) if self._padding is None else (before, self._padding, self.most_padding)
 
     @property
     def mergeable(self) -> bool:
@@ -125,7 +148,7 @@ class KVCache(Cache):
         policy = self.policy
         self.keys, self.values = self.columns(policy.key_bits), self.columns(policy.value_bits)
         if snapshot.arrays:
-            count = 1 + len(self.keys.firsts)
+            count = self.keys.count
             self.keys.fill(snapshot.arrays[:count])
             self.values.fill(snapshot.arrays[count:])
         self.length, self.padding = snapshot.length, None
@@ -143,8 +166,8 @@ class KVCache(Cache):
     @classmethod
     def joined(cls, caches: Sequence[Self]) -> Self:
         made, lengths = caches[0].empty(), [cache.length for cache in caches]
-        made.keys.join([cache.keys for cache in caches], lengths)
-        made.values.join([cache.values for cache in caches], lengths)
+        for own, others in ((made.keys, [c.keys for c in caches]), (made.values, [c.values for c in caches])):
+            own.join(others, lengths)  # type: ignore[arg-type]  # all are of one kind: they have one policy
         return made
 
     def empty(self) -> Self:

@@ -28,13 +28,17 @@ def attention(compiler: StepCompiler, block: Attention) -> Function | None:
     if isinstance(block.rope, RoPE) and block.rope.depends_on_length:
         return None
     output, mix, heads_of = compiler.compile(block.output), mix_of(block), _heads_of(compiler, block)
-    positions, width = compiler.positions, block.heads * block.head_dim
+    positions, width, scale = compiler.positions, block.heads * block.head_dim, block.scale
+    plain = has_methods_of(block, MultiHeadAttention, "mix")
 
     def attend(x: mx.array, mask: Mask, cache: Any) -> mx.array:  # (B, D) -> (B, H·K)
         queries, keys, values = heads_of(x, positions.next)  # (B, H, 1, K), two of (B, G, 1, K)
-        keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
+        if plain and getattr(cache, "attends_packed", False):
+            mixed = cache.attend(queries, keys, values, scale, mask)
+        else:
+            mixed = mix(queries, *cache.update_and_fetch(keys, values), mask)  # of two (B, G, S, K)
         # No −1 in the shape: with it MLX adds an operation even to an array that has the shape.
-        return mix(queries, keys, values, mask).reshape(x.shape[0], width)
+        return mixed.reshape(x.shape[0], width)
 
     return chained(attend, output)
 
