@@ -53,8 +53,8 @@ def compute_dtype(asked: str | None = None) -> Any:
 
 
 def dequantized_dtype() -> Any:
-    """The dtype of matrices dequantized because MLX lacks their format: float16 on a GPU, float32 on a CPU."""
-    return mx.float16 if on_gpu() else mx.float32
+    """The dtype of a quantized file's floats: float32 on a CPU; on a GPU bfloat16, whose range no activation exceeds."""
+    return mx.bfloat16 if on_gpu() else mx.float32
 
 
 def has_fused_kernels() -> bool:

@@ -9,14 +9,12 @@ from mlx.utils import tree_flatten
 
 import zoo
 from tests.helpers import gguf_files
-from zoo import runtime
 from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf import tensors as gguf_tensors
 from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
 from zoo.checkpoint.open import OpenOptions, open_model
 from zoo.errors import CheckpointError, SourceError, ZooError
 from zoo.loading import load
-from zoo.runtime import device
 
 WIDE = dict(hidden_size=256, intermediate_size=512, num_hidden_layers=3, vocab_size=64)
 KINDS = {"blk.0.ffn_down.weight": "Q6_K", "blk.2.attn_v.weight": "Q6_K", "token_embd.weight": "Q6_K"}
@@ -77,20 +75,6 @@ def test_what_is_promised_is_what_is_read(mixed):
             assert held == sum(array.nbytes for array in arrays.values())
             for name, promised in checkpoint.tensors(dtype).arrays.items():
                 assert promised.shape == arrays[name].shape and promised.dtype == arrays[name].dtype
-
-
-def test_without_it_they_are_of_half_precision_on_a_gpu_and_float32_on_a_cpu(mixed, monkeypatch, tmp_path):
-    monkeypatch.setattr(runtime, "dequantized_dtype", device.dequantized_dtype)
-    path, folder = mixed
-    opened = open_model(path)
-    for name, wanted in (("F32", mx.float32), ("F16", mx.float16)):
-        monkeypatch.setattr(device, "on_gpu", lambda name=name: name == "F16")
-        assert gguf_tensors.own_dtype(opened.checkpoint.header.tensors.values()) == wanted
-    other = gguf_files.write(tmp_path / "b.gguf", folder, "BF16", {"blk.0.ffn_down.weight": "Q6_K"})
-    assert gguf_tensors.own_dtype(open_model(other).checkpoint.header.tensors.values()) == mx.bfloat16
-    # A file without them keeps the float that holds its scales.
-    plain = gguf_files.write(tmp_path / "c.gguf", folder, "Q4_K")
-    assert gguf_tensors.own_dtype(open_model(plain).checkpoint.header.tensors.values()) == mx.float32
 
 
 def test_only_a_gguf_file_is_packed_anew(mixed):

@@ -9,6 +9,7 @@ import pytest
 
 import zoo
 from tests.helpers import gguf_files, gguf_packers
+from zoo import runtime
 from zoo.checkpoint.gguf import tensors as gguf_tensors
 from zoo.checkpoint.gguf.header import read_header
 from zoo.checkpoint.gguf.tensors import fives
@@ -17,6 +18,7 @@ from zoo.checkpoint.quantized_matrix import QuantizedMatrix
 from zoo.errors import CheckpointError, SourceError
 from zoo.host.registry import default_registry
 from zoo.loading import load
+from zoo.runtime import device
 
 PACKED = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "MXFP4"]
 PLAIN = ["F32", "F16", "BF16"]
@@ -100,13 +102,39 @@ def test_the_packers_of_these_tests_are_near_what_they_pack(kind, error):
     assert np.abs(found - array).max() < error * np.abs(array).max() * 2
 
 
-def test_the_smallest_float_that_holds_all_is_the_files_own(tmp_path):
+@pytest.fixture
+def gpu(monkeypatch):
+    monkeypatch.setattr(device, "on_gpu", lambda: True)
+    monkeypatch.setattr(runtime, "dequantized_dtype", device.dequantized_dtype)
+
+
+def own_dtype(tmp_path, *kinds, array=None):
+    folders = [tmp_path / kind for kind in kinds]
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+    array = matrices() if array is None else array
+    return gguf_tensors.own_dtype(entry_of(folder, array, folder.name) for folder in folders)
+
+
+def test_the_smallest_float_that_holds_all_is_the_files_own_on_a_cpu(tmp_path, cpu):
     def own(*kinds):
-        return gguf_tensors.own_dtype(entry_of(tmp_path, matrices(), kind) for kind in kinds)
+        return own_dtype(tmp_path, *kinds)
 
     assert own("Q4_0", "Q8_0", "F16") == mx.float16
     assert own("BF16") == mx.bfloat16
     assert own("BF16", "Q8_0") == own("Q4_K") == own("Q4_0", "Q6_K") == own("F32") == mx.float32
+
+
+@pytest.mark.parametrize("kinds", ["Q4_0", "Q8_0", "Q4_K Q6_K", "Q4_K", "Q8_0 F32", "Q4_0 F16", "MXFP4 BF16"])
+def test_a_gpu_computes_in_bfloat16_with_a_quantized_file(tmp_path, gpu, kinds):
+    assert own_dtype(tmp_path, *kinds.split()) == mx.bfloat16
+
+
+def test_a_gpu_computes_in_float16_only_where_a_file_of_float16_needs_it(tmp_path, gpu):
+    published = np.array(mx.array(matrices()).astype(mx.bfloat16).astype(mx.float32))
+    assert own_dtype(tmp_path, "F16") == own_dtype(tmp_path, "F16", "F32") == mx.float16
+    assert own_dtype(tmp_path, "F16", array=published) == mx.bfloat16
+    assert own_dtype(tmp_path, "F32") == mx.float32
 
 
 @pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4"])

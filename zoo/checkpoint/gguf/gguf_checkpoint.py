@@ -99,8 +99,12 @@ class GGUFCheckpoint(Checkpoint):
     def origin(self) -> Origin:
         return origin_of(self.header, gguf_of(self.architecture, self.header))
 
+    @cached_property
+    def _own_dtype(self) -> mx.Dtype:
+        return own_dtype(self._entries)
+
     def tensors(self, dtype: mx.Dtype | None = None) -> Tensors:
-        dtype = dtype or own_dtype(self._entries)
+        dtype = dtype or self._own_dtype
         return self._named({entry.name: unread(entry, dtype, self._repack) for entry in self._entries})
 
     def _named(self, arrays: dict[str, Any]) -> Tensors:
@@ -111,7 +115,7 @@ class GGUFCheckpoint(Checkpoint):
         return layer_groups(self.header.tensors)
 
     def read(self, dtype: mx.Dtype | None, names: Collection[str] | None = None) -> Tensors:
-        dtype = dtype or own_dtype(self._entries)
+        dtype = dtype or self._own_dtype
         with reading_pool() as pool:
             arrays = {
                 entry.name: read_requantized(entry, dtype, self._repack, self._losses, pool)
@@ -121,7 +125,7 @@ class GGUFCheckpoint(Checkpoint):
         return self._named(arrays)
 
     def warn_of_losses(self, dtype: mx.Dtype | None) -> None:
-        warn_of_dequantized(self._entries, dtype or own_dtype(self._entries), self._repack)
+        warn_of_dequantized(self._entries, dtype or self._own_dtype, self._repack)
         self._losses.warn()
 
     def weight_files(self) -> list[Path]:

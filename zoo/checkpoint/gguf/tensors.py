@@ -264,7 +264,7 @@ LAYER = re.compile(r"(?:\w+\.)?blk\.\d+\.")  # begins the names of a layer's ten
 # The kinds whose numbers, or scales and biases, a smaller float than float32 holds as they are.
 SMALLER = {"BF16": mx.bfloat16}
 SMALLER |= dict.fromkeys(("F16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4"), mx.float16)
-WIDER = ("F32", "F64", "Q4_K", "Q5_K")  # that only float32 holds so
+SAMPLE = 1024  # numbers of a tensor
 
 
 @dataclass
@@ -337,16 +337,29 @@ def layer_groups(names: Iterable[str]) -> list[list[str]]:
 
 
 def own_dtype(entries: Iterable[TensorInfo]) -> mx.Dtype:
-    """The smallest float that holds the numbers, scales and biases of all matrices as they are.
+    """On a CPU the smallest float that holds the numbers, scales and biases of all matrices as they are.
 
-    Where some tensors are not quantized a device may prefer another dtype. It is then used for all, since a product of two
-    float dtypes casts one of them each time.
+    On a GPU, where a product of two float dtypes would cast one of them each time: float32 for a file of such matrices,
+    float16 for one whose float16 numbers need it, else `runtime.dequantized_dtype`. Nearly all families since 2023 are
+    published in bfloat16, and the activations of some exceed float16's range.
     """
-    kinds = {entry.kind for entry in entries if len(entry.shape) > 1}
-    if kinds - {*SMALLER, *WIDER} and runtime.dequantized_dtype() != mx.float32:
-        return mx.bfloat16 if "BF16" in kinds else runtime.dequantized_dtype()
+    matrices = [entry for entry in entries if len(entry.shape) > 1]
+    kinds = {entry.kind for entry in matrices}
+    smaller = kinds - {"F32", "F64"}
+    if smaller and runtime.dequantized_dtype() != mx.float32:
+        halves = (entry for entry in matrices if entry.kind == "F16")
+        needs_half = smaller == {"F16"} and not all(map(fits_bfloat16, halves))
+        return mx.float16 if needs_half else runtime.dequantized_dtype()
     wanted = {SMALLER.get(kind, mx.float32) for kind in kinds}
     return wanted.pop() if len(wanted) == 1 else mx.float32
+
+
+def fits_bfloat16(entry: TensorInfo) -> bool:
+    """Whether bfloat16 holds the first numbers of a float16 tensor as they are: it was made of bfloat16 then."""
+    with entry.path.open("rb") as file:
+        file.seek(entry.offset)
+        numbers = mx.array(np.frombuffer(file.read(min(entry.size, 2 * SAMPLE)), np.float16))
+    return bool((numbers.astype(mx.bfloat16) == numbers).all().item())
 
 
 def quantization_of(entry: TensorInfo, repack: int | None = None) -> QuantizationSpec | None:
