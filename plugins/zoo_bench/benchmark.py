@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,12 +15,18 @@ from zoo.errors import PromptError, SourceError, ZooError
 from zoo.files.reading import read_object_at
 from zoo.host.registry import default_registry
 from zoo.inspect.timing import alternating, run_in_subprocess
-from zoo.runtime import versions
-from zoo_bench.engine import Job, Lengths, check_installed
+from zoo.machine import total_memory
+from zoo.runtime import machine, versions
+from zoo_bench.engine import PACKAGES, Job, Lengths, check_installed
 from zoo_bench.limits import NEEDS
 from zoo_bench.workloads import METRICS, ON_REQUEST, WORKLOADS, BenchmarkMetric
 
 WHAT = "benchmark"  # what a record says that it is
+# The suite by which machines are compared.
+SUITE = ("load", "prefill", "decode", "batch", "context")
+SUITE_ENGINES = ("mlx-lm",)
+SUITE_SECONDS = 540.0  # of its rounds; ten minutes with what else is measured
+SUITE_MODEL = "mlx-community/Llama-3.2-1B-Instruct-4bit"
 
 
 def benchmark(
@@ -31,14 +39,16 @@ def benchmark(
     dtype: str | None = None,
     unpack: bool | None = None,
     profile: bool = False,
+    seconds: float | None = None,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
     """Measure a checkpoint in the zoo and in the engines `against`, such as "mlx-lm"; gives a record.
 
     The arguments are the options of `zoo bench`. `only` names works of `workloads.WORKLOADS`; by default all are done but
     those of `workloads.ON_REQUEST`. `dtype` and `unpack` are `zoo.load`'s. `profile` adds where the zoo's time goes, by
-    the kind of block. `report` is called with the runs that are done and those in all. The first run of each engine is
-    not counted: it brings the files into the system's memory.
+    the kind of block. Fewer `runs` are done where they would take more than `seconds`, but one at least. `report` is called
+    with the runs that are done and those in all. The first run of each engine is not counted: it brings the files into the
+    system's memory.
 
     The record has `limits`, what the machine does at most, and `needs`, what a token of the zoo takes of it; `share`
     divides them.
@@ -75,19 +85,21 @@ def benchmark(
         done += 1
         return values
 
-    taken = alternating(engines, runs, lambda engine: run("workloads", engine, job), warm_up=1)
+    taken = alternating(engines, runs, lambda engine: run("workloads", engine, job), 1, seconds)
+    packages = {package for name in against for package in PACKAGES[name].values()}
     record = {
         "what": WHAT,
-        "source": str(source),
+        "source": Path(source).name if Path(source).expanduser().exists() else str(source),
         **asdict(lengths),
-        "runs": runs,
+        "runs": len(taken["zoo"]),
         "dtype": dtype,
         "unpack": unpack,
         "engines": {engine: _medians(rows) for engine, rows in taken.items()},
         "limits": run("limits") if bounded else {},
         "needs": taken["zoo"][0][NEEDS],
         **({"profile": run("profile", job)} if profile else {}),
-        "versions": versions(),
+        "versions": {**versions(), **{package: version(package) for package in sorted(packages)}},
+        "memory": total_memory(),
     }
     report(total, total)
     return record
@@ -108,6 +120,12 @@ def share(record: dict[str, Any], one: BenchmarkMetric) -> float | None:
     limit, need = record.get("limits", {}).get(one.bound), record.get("needs", {}).get(one.name)
     rate = record["engines"]["zoo"].get(one.name)
     return rate * need / limit if limit and need and rate else None
+
+
+def record_name(source: str | Path) -> str:
+    """The file name of a suite's record: the machine's last part, its GPU if it has one, and the model."""
+    words = f"{machine().rpartition(', ')[2]} {Path(source).name}".lower()
+    return re.sub(r"[^a-z0-9.]+", "-", words).strip("-") + ".json"
 
 
 def is_record(value: Any) -> bool:

@@ -22,7 +22,13 @@ from zoo.cli.terminal import columns, facts, table
 
 
 @click.command()
-@click.argument("source", shell_complete=complete_source)
+@click.argument("source", required=False, shell_complete=complete_source)
+@click.option(
+    "--suite",
+    is_flag=True,
+    help="Measure what machines are compared by, beside mlx-lm, in some ten minutes, and write a record; SOURCE may be left "
+    "out, and a small model is downloaded then.",
+)
 @click.option(
     "--against",
     multiple=True,
@@ -58,7 +64,8 @@ from zoo.cli.terminal import columns, facts, table
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
 def bench(
-    source: str,
+    source: str | None,
+    suite: bool,
     against: tuple[str, ...],
     only: tuple[str, ...],
     prompt: int,
@@ -82,14 +89,31 @@ def bench(
     else meanwhile.
     """
     from zoo.files.writing import check_outputs, write_record
-    from zoo_bench.benchmark import benchmark, compared, read_record
+    from zoo_bench.benchmark import (
+        SUITE,
+        SUITE_ENGINES,
+        SUITE_MODEL,
+        SUITE_SECONDS,
+        benchmark,
+        compared,
+        read_record,
+        record_name,
+    )
     from zoo_bench.engine import Lengths
 
+    if source is None and not suite:
+        raise click.UsageError("Missing argument 'SOURCE'.")
+    name = source or SUITE_MODEL
+    if suite:
+        against, only = against or SUITE_ENGINES, only or SUITE
+        record = record or Path(record_name(name))
     check_outputs((record,), overwrite)
     old = read_record(compare) if compare is not None else None
+    if source is None:
+        _download(name)
     with Progress("measuring", waits=True) as report:
         measured = benchmark(
-            source,
+            name,
             against,
             lengths=Lengths(prompt, new, texts, context, chat),
             only=only,
@@ -97,6 +121,7 @@ def bench(
             dtype=dtype,
             unpack=unpack,
             profile=profile,
+            seconds=SUITE_SECONDS if suite else None,
             report=report,
         )
     if as_json:
@@ -112,6 +137,18 @@ def bench(
         click.echo("\n" + _about(measured))
     if record is not None:
         write_record(record, measured, overwrite, indent=2)
+    if suite:
+        click.echo(f"\nThe record is in {record}.", err=as_json)
+
+
+def _download(hub_id: str) -> None:
+    """Fetch a model that nobody named: it is asked for however small."""
+    from zoo.checkpoint.hub import download
+    from zoo.checkpoint.source import suffixes_of
+    from zoo.host.registry import default_registry
+
+    registry = default_registry()
+    download(hub_id, None, registry, suffixes_of(registry), always_ask=True)
 
 
 def rows(found: dict[str, Any]) -> list[list[str]]:
@@ -177,7 +214,9 @@ def _about(found: dict[str, Any]) -> str:
         *([f"memory read at {limits['reading'] / 1e9:.3g} GB/s"] if limits else []),
         *([f"products at {limits['products'] / 1e9:,.0f} GFLOP/s"] if limits else []),
         f"{versions['backend']}, {versions['blas']}",
+        *([f"{found['memory'] / 1e9:.0f} GB of memory"] if found.get("memory") else []),
         f"mlx {versions['mlx']}",
+        *([f"mlx-lm {versions['mlx-lm']}"] if "mlx-lm" in versions else []),
         *([found["dtype"]] if found["dtype"] else []),
         *({None: [], True: ["unpacked"], False: ["packed"]}[found.get("unpack")]),
     ]

@@ -84,10 +84,16 @@ def alternating(
     runs: int,
     run: Callable[[str], dict[str, Any]],
     warm_up: int = 0,
+    seconds: float | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
     """Call `run` on each name `runs` times, the names in turn, so that a busy moment of the machine meets all.
 
-    The first `warm_up` rounds are not kept.
+    The first `warm_up` rounds are not kept. After one that is, no round begins that is likely to end after `seconds`.
     """
-    rounds = [{name: run(name) for name in names} for _ in range(warm_up + runs)]
+    began, rounds = time.perf_counter(), []
+    for number in range(warm_up + runs):
+        taken = time.perf_counter() - began
+        if seconds is not None and number > warm_up and taken * (number + 1) / number > seconds:
+            break
+        rounds.append({name: run(name) for name in names})
     return {name: [values[name] for values in rounds[warm_up:]] for name in names}
