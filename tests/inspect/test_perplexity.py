@@ -33,7 +33,7 @@ def loaded():
 
 def cross_entropy(model, ids):
     """−ln p of each id but the first, from one full forward: (T − 1,)."""
-    logits = model(mx.array([ids]))[0, :-1]  # (T − 1, V)
+    logits = model(mx.array([ids]))[0, :-1].astype(mx.float32)  # (T − 1, V)
     return -(logits - mx.logsumexp(logits, axis=-1, keepdims=True))[
         mx.arange(len(ids) - 1), mx.array(ids[1:])
     ]

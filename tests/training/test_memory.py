@@ -18,7 +18,7 @@ CHECKPOINTED = TrainingSettings(checkpoint=True)
 
 @pytest.fixture
 def loaded():
-    return zoo.load("llama")
+    return zoo.load("llama", dtype="float32")
 
 
 @pytest.mark.parametrize(("rows", "length"), [(4, 64), (1, 128), (2, 128)])

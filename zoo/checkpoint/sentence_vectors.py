@@ -91,7 +91,8 @@ class LayerNorm(Frozen):
 
 
 def unit(vectors: mx.array) -> mx.array:
-    """Vectors scaled to length 1, (N, D) -> (N, D)."""
+    """Vectors scaled to length 1, in float32: (…, D) -> (…, D)."""
+    vectors = vectors.astype(mx.float32)  # 16 bits could not hold the sum of their squares
     return vectors / mx.maximum(mx.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 

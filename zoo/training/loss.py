@@ -11,9 +11,9 @@ SMALLEST = 1e-37  # smaller probabilities are raised to this, about the smallest
 
 
 def token_losses(logits, targets):  # (B, T, V), (B, T) -> (B, T)
-    """−log p(target) in nats, 0 where the target is ignored."""
+    """−log p(target) in nats, in float32: 0 where the target is ignored."""
     # Through the softmax, whose gradient needs no second exp: on the CPU exp is what training waits for.
-    probabilities = mx.softmax(logits, axis=-1)
+    probabilities = mx.softmax(logits.astype(mx.float32), axis=-1)
     chosen = mx.take_along_axis(probabilities, mx.maximum(targets, 0)[..., None], axis=-1)[..., 0]  # (B, T)
     return -mx.log(mx.maximum(chosen, SMALLEST)) * (targets != IGNORED)
 

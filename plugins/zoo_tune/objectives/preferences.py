@@ -65,7 +65,7 @@ def pairs(batch: Batch) -> int:
 
 def answer_logprobs(model: nn.Module, inputs: mx.array, targets: mx.array) -> mx.array:
     """The log-probability of each answer, the sum over its tokens: (2B, T) -> (B, 2)."""
-    return -token_losses(model(inputs).astype(mx.float32), targets).sum(-1).reshape(-1, 2)
+    return -token_losses(model(inputs), targets).sum(-1).reshape(-1, 2)
 
 
 def answer_lengths(targets: mx.array) -> mx.array:

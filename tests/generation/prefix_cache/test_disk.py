@@ -191,7 +191,7 @@ def forged(path, change):
 FORGERIES = {
     "integers": lambda array: array.astype(mx.int32),
     "booleans": lambda array: array > 0,
-    "halves": lambda array: array.astype(mx.float16),
+    "another dtype": lambda array: array.astype(mx.float16 if array.dtype == mx.float32 else mx.float32),
     "fewer columns": lambda array: array[:, :, :-1],
     "more columns": lambda array: mx.concatenate([array, array], axis=2),
     "fewer heads": lambda array: array[:, :-1],

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import zoo
+from tests.helpers.closeness import close
 from tests.helpers.parameters import ordinary
 from zoo.errors import PromptError
 from zoo.inspect.tracing.probe import Recorder, hooked
@@ -67,11 +68,11 @@ def test_latent_attention_has_one_pattern_in_either_order(traced):
         seen[order] = recorder.passes[0].values
     at = "layers.1.mixer."
     absorbed, expanded = seen[True], seen[False]
-    assert np.allclose(absorbed[at + "pattern"], expanded[at + "pattern"], atol=1e-5)
-    assert np.allclose(np.array(expanded[at + "pattern"]).sum(-1), 1, atol=1e-5)
+    assert close(absorbed[at + "pattern"], expanded[at + "pattern"], atol=1e-5)
+    assert close(np.array(expanded[at + "pattern"]).sum(-1), 1, atol=1e-5)
     expected = expanded[at + "pattern"] @ mixer.value_up(expanded[at + "latents"])
     for values in seen.values():
-        assert np.allclose(values[at + "heads"], expected, atol=1e-4)
+        assert close(values[at + "heads"], expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["mixtral", "deepseek-v3", "qwen3-moe"])
@@ -85,13 +86,13 @@ def test_gates_are_the_weights_by_expert(traced, name):
     routed = (experts * weights[..., None]).sum(axis=-2)
     if "layers.1.feedforward.shared" in trace:
         routed = routed + trace["layers.1.feedforward.shared"]
-    assert np.allclose(routed, trace["layers.1.feedforward"], atol=1e-4)
+    assert close(routed, trace["layers.1.feedforward"], atol=1e-4)
 
 
 def test_router_tells_the_probability_of_every_expert(traced):
     trace = traced("mixtral")
     probabilities = trace["layers.0.feedforward.router.probabilities"]
-    assert np.allclose(probabilities.sum(axis=-1), 1, atol=1e-5)
+    assert close(probabilities.sum(axis=-1), 1, atol=1e-5)
     chosen = np.sort(trace["layers.0.feedforward.router.indices"], axis=-1)
     best = np.sort(np.argsort(-probabilities, axis=-1)[:, : chosen.shape[-1]], axis=-1)
     assert np.array_equal(chosen, best)
@@ -114,7 +115,7 @@ def test_expert_set_to_zero_leaves_the_weights_of_the_others(traced):
             plain["layers.0.feedforward.router.weights"][:length],
         )[..., None]
     )
-    assert np.allclose(changed["layers.0.feedforward"][:length], without.sum(axis=-2), atol=1e-5)
+    assert close(changed["layers.0.feedforward"][:length], without.sum(axis=-2), atol=1e-5)
 
 
 def test_what_nothing_is_computed_from_cannot_be_changed(traced):
@@ -129,21 +130,21 @@ def test_what_nothing_is_computed_from_cannot_be_changed(traced):
 def test_sink_takes_what_the_tokens_leave(traced):
     trace = traced("gpt-oss")
     pattern, sink = trace["layers.1.mixer.pattern"], trace["layers.1.mixer.sink"]
-    assert np.allclose(pattern.sum(axis=-1) + sink, 1, atol=1e-5)
+    assert close(pattern.sum(axis=-1) + sink, 1, atol=1e-5)
     assert sink.min() > 0
 
 
 def test_residual_stream_between_mixer_and_feedforward(traced):
     trace = traced("gpt2")
     middle = trace["layers.2.resid_mid"]
-    assert np.allclose(trace["layers.1"] + trace["layers.2.mixer"], middle, atol=1e-5)
-    assert np.allclose(middle + trace["layers.2.feedforward"], trace["layers.2"], atol=1e-5)
+    assert close(trace["layers.1"] + trace["layers.2.mixer"], middle, atol=1e-5)
+    assert close(middle + trace["layers.2.feedforward"], trace["layers.2"], atol=1e-5)
 
 
 def test_embedding_is_the_sum_of_vectors_and_positions(traced):
     trace = traced("gpt2")
     total = trace["embedding.vectors"] + trace["embedding.positions"]
-    assert np.allclose(total, trace["embedding"], atol=1e-6)
+    assert close(total, trace["embedding"], atol=1e-6)
     assert trace["embedding.positions"].shape == trace["embedding"].shape
 
 
@@ -153,8 +154,8 @@ def test_lstm_gates_make_cell_and_hidden_state(traced):
     i, f, g, o = (trace[at + name] for name in ("input_gate", "forget_gate", "candidate", "output_gate"))
     cell = trace[at + "cell"]
     before = np.concatenate([np.zeros_like(cell[:1]), cell[:-1]])
-    assert np.allclose(f * before + i * g, cell, atol=1e-5)
-    assert np.allclose(o * np.tanh(cell), trace[at + "hidden"], atol=1e-5)
+    assert close(f * before + i * g, cell, atol=1e-5)
+    assert close(o * np.tanh(cell), trace[at + "hidden"], atol=1e-5)
     assert np.array_equal(trace[at + "hidden"], trace["layers.1"])
 
 
@@ -162,7 +163,7 @@ def test_gru_gates_make_the_hidden_state(traced):
     trace = traced("gru")
     z, n, h = (trace[f"layers.0.mixer.{name}"] for name in ("update_gate", "candidate", "hidden"))
     before = np.concatenate([np.zeros_like(h[:1]), h[:-1]])
-    assert np.allclose((1 - z) * n + z * before, h, atol=1e-5)
+    assert close((1 - z) * n + z * before, h, atol=1e-5)
 
 
 def test_closed_gate_keeps_a_cell_empty(traced):
@@ -183,7 +184,7 @@ def test_state_spaces_state_follows_its_recurrence(traced):
         h = np.exp(dt[t] * A) * h + B[t][:, None] * (dt[t] * x[t])
         assert norm[t] == pytest.approx(np.linalg.norm(h), rel=1e-3)
         read = C[t] @ h + np.array(mixer.D) * x[t]
-        assert np.allclose(read, trace["layers.2.mixer.scanned"][t], atol=1e-3)
+        assert close(read, trace["layers.2.mixer.scanned"][t], atol=1e-3)
 
 
 def test_cross_attention_looks_at_the_source(traced):
@@ -192,7 +193,7 @@ def test_cross_attention_looks_at_the_source(traced):
     source = next(p for p in trace.passes if p.kind == "encode")
     written = sum(len(p.tokens) for p in trace.passes if p.kind == "decode")
     assert pattern.shape[1:] == (written, len(source.tokens))
-    assert np.allclose(pattern.sum(axis=-1), 1, atol=1e-5)
+    assert close(pattern.sum(axis=-1), 1, atol=1e-5)
     assert trace["encoder.embedding.vectors"].shape[0] == len(source.tokens)
     assert trace["decoder.embedding.vectors"].shape[0] == written
     assert trace.choices(3)[0].token == trace.tokens[0]

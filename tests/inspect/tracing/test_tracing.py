@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import zoo
+from tests.helpers.closeness import close
 from zoo import runtime
 from zoo.blocks.decoder import Decoder
 from zoo.errors import PromptError
@@ -41,14 +42,14 @@ def test_every_module_has_its_own_class_again(llama, trace):
 def test_pattern_weighs_values_to_what_heads_give(trace):
     pattern, values = trace["layers.1.mixer.pattern"], trace["layers.1.mixer.values"]
     shared = np.repeat(values, pattern.shape[0] // values.shape[0], axis=0)
-    assert np.allclose(pattern @ shared, trace["layers.1.mixer.heads"], atol=1e-5)
-    assert np.allclose(pattern.sum(axis=-1), 1, atol=1e-5)
+    assert close(pattern @ shared, trace["layers.1.mixer.heads"], atol=1e-5)
+    assert close(pattern.sum(axis=-1), 1, atol=1e-5)
     assert not np.triu(pattern, 1).any()  # causal
 
 
 def test_residual_stream_is_the_sum_of_its_parts(trace):
     before, after = trace["layers.0"], trace["layers.1"]
-    assert np.allclose(before + trace["layers.1.mixer"] + trace["layers.1.feedforward"], after, atol=1e-4)
+    assert close(before + trace["layers.1.mixer"] + trace["layers.1.feedforward"], after, atol=1e-4)
 
 
 def test_lens_of_the_last_layer_is_the_models_prediction(trace):
@@ -67,7 +68,7 @@ def test_choice_tells_each_step_of_sampling(llama):
     assert choice.stages[2].kept == 5 and choice.stages[3].kept <= 5
     assert sum(choice.stages[2].probabilities) == pytest.approx(1, abs=1e-5)
     own = np.exp(np.array(choice.logits) - choice.logsumexp)
-    assert np.allclose(own, choice.stages[0].probabilities, atol=1e-5)
+    assert close(own, choice.stages[0].probabilities, atol=1e-5)
 
 
 def test_head_set_to_zero_changes_what_follows_and_nothing_before(llama, trace):
@@ -97,7 +98,7 @@ def test_pattern_can_be_replaced(llama):
     with zoo.intervene(llama, {"layers.0.mixer.pattern": first_only}):
         trace = zoo.trace(llama, PROMPT, max_tokens=1)
     heads, values = trace["layers.0.mixer.heads"], trace["layers.0.mixer.values"]
-    assert np.allclose(heads[:, 4], np.repeat(values[:, 0], 2, axis=0), atol=1e-6)
+    assert close(heads[:, 4], np.repeat(values[:, 0], 2, axis=0), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -149,4 +150,4 @@ def test_long_prompt_read_in_chunks_gives_the_same_values(llama):
         "layers.3",
         "layers.1.feedforward.hidden",
     ):
-        assert np.allclose(whole[address], pieces[address], atol=1e-4), address
+        assert close(whole[address], pieces[address], atol=1e-4), address

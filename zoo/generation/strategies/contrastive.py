@@ -11,6 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo.checkpoint.sentence_vectors import unit
 from zoo.generation.loop.batch import sequence_of
 from zoo.generation.loop.batch_decoder import BatchDecoder
 from zoo.generation.loop.prompt import Report
@@ -101,9 +102,3 @@ class HiddenStates:
         """The largest cosine similarity of each candidate to the tokens so far."""
         assert self.text is not None and self.candidates is not None
         return (self.candidates @ self.text.T).max(axis=-1)
-
-
-def unit(vectors: mx.array) -> mx.array:  # (…, D) -> (…, D)
-    """Vectors of length 1 in the same directions, in float32."""
-    vectors = vectors.astype(mx.float32)
-    return vectors / mx.linalg.norm(vectors, axis=-1, keepdims=True)
