@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS := $(if $(filter Darwin,$(shell uname)),1,auto)  # processes that read the docs: by fork, which macOS' libraries do not bear
 
-.PHONY: help run test slow lint types parity clients pages nightly docs pockets wheel clean
+.PHONY: help run test slow gpu lint types parity clients pages nightly docs pockets wheel clean
 
 run: $(VENV)/.installed  ## set up .venv, then ask the embedded LLaMA for the capital of China
 	$(BIN)/zoo run llama "The capital city of China is"
@@ -17,6 +17,12 @@ test: $(VENV)/.test  ## the ordinary tests: under two minutes on two cores
 # The tests that take long: other suites run whole, trainings, thousands of random cases.
 slow: $(VENV)/.test  ## the tests that take long: trainings, other suites, thousands of cases
 	$(BIN)/pytest -n auto --dist worksteal -m 'slow and not nightly'
+
+# What a Mac runs, as far as MLX's CPU can: the GPU's ways through the program and 16 bits (tests/helpers/pretended_gpu.py).
+GPU_MARK := slow or not slow
+gpu: $(VENV)/.test  ## a pretended GPU: every architecture in 16 bits, commands as on a Mac
+	ZOO_PRETEND_GPU=1 $(BIN)/pytest -n auto --dist worksteal -m '$(GPU_MARK)' tests/gpu \
+		tests/compiled_step tests/cache tests/blocks tests/generation tests/inspect tests/training
 
 lint: $(VENV)/.test  ## ruff, and the layers that imports may cross
 	$(BIN)/ruff check .
@@ -43,6 +49,7 @@ pages: $(VENV)/.pages docs/_build/html/index.html  ## the built docs in a browse
 
 # What takes too long for each change: every page in both themes and widths, every combination of a grid, more random cases.
 nightly: $(VENV)/.test $(VENV)/.pages $(VENV)-parity/.installed docs/_build/html/index.html  ## the longest tests
+	$(MAKE) gpu
 	ZOO_FUZZ=1000 ZOO_KILLS=30 ZOO_SCHEMAS=300 ZOO_SEEDS=5 $(BIN)/pytest -n auto --dist worksteal -m 'slow or not slow'
 	$(VENV)-parity/bin/pytest -n auto --dist loadgroup --no-loadscope-reorder -m nightly tests/parity
 	$(BIN)/pytest -n auto --dist worksteal -m nightly tests/pages

@@ -7,10 +7,29 @@ imported, which ask the device as they are. No kernel of Metal runs.
 import os
 import pkgutil
 import sys
+from pathlib import Path
 
 PRETENDED = os.environ.get("ZOO_PRETEND_GPU") == "1"
 if PRETENDED:
     os.environ["MLX_DISABLE_COMPILE"] = "1"  # MLX would call a C++ compiler for each function
+
+
+def with_wide_sums(multiply):
+    """A product of MLX that adds in float32, as Metal does: the CPU adds packed products in 16 bits, or has no such product."""
+    import mlx.core as mx
+
+    def wide(array):
+        return (
+            array.astype(mx.float32)
+            if array is not None and mx.issubdtype(array.dtype, mx.floating)
+            else array
+        )
+
+    def multiplied(x, *arrays, **how):
+        names = {name: wide(each) if name in ("scales", "biases") else each for name, each in how.items()}
+        return multiply(wide(x), *map(wide, arrays), **names).astype(x.dtype)
+
+    return multiplied
 
 
 def pretend():
@@ -26,14 +45,8 @@ def pretend():
     device.on_metal = lambda: True
     device._recommended = machine.total_memory
     mx.set_wired_limit = lambda limit: 0
-    gather_mm = mx.gather_mm
-
-    def gather_mm_of_float32(a, b, *args, **how):
-        """`mx.gather_mm`, which MLX's CPU has in float32 alone."""
-        wide = (array.astype(mx.float32) for array in (a, b))
-        return gather_mm(*wide, *args, **how).astype(a.dtype)
-
-    mx.gather_mm = gather_mm_of_float32
-    for means in pkgutil.iter_modules(zoo.cpu.__path__):
+    for name in ("gather_mm", "quantized_matmul", "gather_qmm"):
+        setattr(mx, name, with_wide_sums(getattr(mx, name)))
+    for means in pkgutil.iter_modules([str(Path(zoo.__file__).parent / "cpu")]):
         if means.name != "blas":  # whose name is shown
             sys.modules[f"zoo.cpu.{means.name}"] = None  # an import fails

@@ -10,12 +10,12 @@ ADDRESS = re.compile(r"serving .* at (http://[\d.:]+)/")
 
 
 class Server:
-    """`zoo serve ARGUMENTS…` at a free port. `url` is its address, `lines` what it has printed."""
+    """`zoo serve ARGUMENTS…` at a free port. `url` is its address, `lines` what it has printed; Python runs `program`."""
 
-    def __init__(self, *arguments, key=None):
+    def __init__(self, *arguments, key=None, program=("-m", "zoo")):
         self.lines, self._printed = [], threading.Event()
         environment = {**os.environ, "HF_HUB_OFFLINE": "1"} | ({"ZOO_API_KEY": key} if key else {})
-        command = [sys.executable, "-m", "zoo", "serve", "--port", "0", *map(str, arguments)]
+        command = [sys.executable, *program, "serve", "--port", "0", *map(str, arguments)]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -28,6 +28,7 @@ from zoo.loading import Loaded, load
 from zoo.recipe import Model
 
 TOLERANCE = 1e-4  # of the range of the logits, in float32
+TOLERANCE_16_BITS = 2e-2
 LENGTH = 24  # tokens of a test text: more than any window of the small presets
 MOST_PARAMETERS = 50_000_000  # of a model that is built only to be tested
 MOST_SAVED = 2**30  # bytes of a checkpoint that a check may write to disk
@@ -228,9 +229,14 @@ def randomise(model: nn.Module, seed: int = 0) -> None:
     mx.eval(model.parameters())
 
 
-def same(found: mx.array, expected: mx.array, what: str, tolerance: float = TOLERANCE) -> None:
-    """Raise AssertionError, saying where and by how much, unless the two agree to `tolerance` of the expected range."""
+def same(found: mx.array, expected: mx.array, what: str, tolerance: float | None = None) -> None:
+    """Raise AssertionError, saying where and by how much, unless the two agree to `tolerance` of the expected range.
+
+    By default that is `TOLERANCE`, or `TOLERANCE_16_BITS` where one of the two has 16 bits.
+    """
     assert found.shape == expected.shape, f"{what}: shape {found.shape}, expected {expected.shape}"
+    if tolerance is None:
+        tolerance = TOLERANCE if found.dtype == expected.dtype == mx.float32 else TOLERANCE_16_BITS
     found, expected = found.astype(mx.float32), expected.astype(mx.float32)
     scale = (expected.max() - expected.min()).item()
     difference = mx.abs(found - expected)
