@@ -1,5 +1,7 @@
 """Several adapters of one model: each text uses the one that it names, or none."""
 
+from functools import partial
+
 import mlx.core as mx
 import pytest
 
@@ -45,10 +47,11 @@ def test_texts_side_by_side_are_those_of_models_with_one_adapter_each(source, tm
         "a": write(source, tmp_path / "a", parts=("all", "embedding.tokens")),
         "b": write(source, tmp_path / "b", "dora" if source in ("llama", "mamba") else "lora"),
     }
-    expected = {name: texts(zoo.load(source, adapter=folder)) for name, folder in folders.items()}
-    expected[None] = texts(zoo.load(source))
+    load = partial(zoo.load, source, dtype="float32")  # random changes make near ties
+    expected = {name: texts(load(adapter=folder)) for name, folder in folders.items()}
+    expected[None] = texts(load())
     assert len({tuple(found) for found in expected.values()}) == 3
-    loaded = zoo.load(source, adapters=folders)
+    loaded = load(adapters=folders)
     engine = zoo.Engine(loaded, prompt_cache=zoo.PromptCache(loaded))
     for _ in range(2):  # the second time, the prompt cache has all prompts
         handles = {

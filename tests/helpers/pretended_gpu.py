@@ -19,11 +19,8 @@ def with_wide_sums(multiply):
     import mlx.core as mx
 
     def wide(array):
-        return (
-            array.astype(mx.float32)
-            if array is not None and mx.issubdtype(array.dtype, mx.floating)
-            else array
-        )
+        floats = isinstance(array, mx.array) and mx.issubdtype(array.dtype, mx.floating)
+        return array.astype(mx.float32) if floats else array
 
     def multiplied(x, *arrays, **how):
         names = {name: wide(each) if name in ("scales", "biases") else each for name, each in how.items()}

@@ -4,6 +4,7 @@ from itertools import cycle
 
 import mlx.core as mx
 import mlx.nn as nn
+import mlx.optimizers as optim
 import pytest
 from mlx.utils import tree_flatten
 
@@ -105,6 +106,19 @@ def test_full_tuning_of_parts_leaves_the_others_frozen():
     assert sorted(trained(model)) == [f"{path}.weight" for path in paths]
     whole, _, _ = chosen("llama", kind="full")
     assert trained(whole).keys() == dict(tree_flatten(whole.parameters())).keys()
+
+
+def test_full_tuning_learns_where_the_weights_are_halves():
+    about = subject("llama")
+    model, texts, losses = about.model, about.tokens, []
+    model.set_dtype(mx.float16)
+    add_adapters(model, AdapterSettings(kind="full"))
+    optimizer, step = optim.AdamW(1e-3), nn.value_and_grad(model, next_token_loss)
+    for _ in range(5):
+        loss, gradients = step(model, texts[:, :-1], texts[:, 1:])
+        optimizer.update(model, gradients)
+        losses.append(loss.item())
+    assert losses[-1] < 0.9 * losses[0], losses
 
 
 def test_packed_matrices_are_not_trained_themselves():

@@ -21,6 +21,15 @@ END, MASK, VOCAB = 0, 2, 60
 SETTINGS = TrainingSettings(batch=16, length=32)
 
 
+def test_the_loss_of_halves_is_that_of_floats():
+    logits = mx.array([[[0.0, 30.0], [2.0, 1.0]]])
+    targets = mx.array([[0, 0]])  # the first has a probability below what float16 can hold
+    found, expected = (
+        cross_entropy(logits.astype(dtype), targets).item() for dtype in (mx.float16, mx.float32)
+    )
+    assert found == expected and expected == pytest.approx((30 + 0.3133) / 2, rel=1e-4)
+
+
 class Words:
     """A tokenizer of one id a letter: 5 and on."""
 

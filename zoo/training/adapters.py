@@ -129,7 +129,10 @@ def _chosen(paths: set[str], settings: AdapterSettings) -> list[str]:
 
 
 def _unfreeze(model: nn.Module, settings: AdapterSettings) -> list[str]:
-    """Make the modules trainable that the settings name, everything for `ALL` of all layers."""
+    """Make the modules trainable that the settings name, everything for `ALL` of all layers.
+
+    Their float16 becomes float32: squares of gradients, which AdamW divides by, are 0 in float16.
+    """
     layers: dict[str, nn.Module] = dict(model.named_modules())
     whole = settings.parts == (ALL,) and settings.layers is None
     holders = {path for path, layer in layers.items() if any(isinstance(v, mx.array) for v in layer.values())}
@@ -140,6 +143,12 @@ def _unfreeze(model: nn.Module, settings: AdapterSettings) -> list[str]:
                 f"`type` full: {path} holds packed numbers, which are not trained; `type` lora trains an adapter beside "
                 "them, `zoo convert -q none` unpacks them"
             )
+        halves = {
+            name: array.astype(mx.float32)
+            for name, array in layers[path].items()
+            if isinstance(array, mx.array) and array.dtype == mx.float16
+        }
+        layers[path].update(halves)
         layers[path].unfreeze(recurse=False)
     return chosen
 
