@@ -20,9 +20,9 @@ slow: $(VENV)/.test  ## the tests that take long: trainings, other suites, thous
 
 # What a Mac runs, as far as MLX's CPU can: the GPU's ways through the program and 16 bits (tests/helpers/pretended_gpu.py).
 GPU_MARK := slow or not slow
+GPU_TESTS := $(addprefix tests/,gpu compiled_step cache blocks generation inspect training)
 gpu: $(VENV)/.test  ## a pretended GPU: every architecture in 16 bits, commands as on a Mac
-	ZOO_PRETEND_GPU=1 $(BIN)/pytest -n auto --dist worksteal -m '$(GPU_MARK)' tests/gpu \
-		tests/compiled_step tests/cache tests/blocks tests/generation tests/inspect tests/training
+	ZOO_PRETEND_GPU=1 $(BIN)/pytest -n auto --dist worksteal -m '$(GPU_MARK)' $(GPU_TESTS)
 
 lint: $(VENV)/.test  ## ruff, and the layers that imports may cross
 	$(BIN)/ruff check .
