@@ -70,7 +70,10 @@ pockets: $(VENV)/.fast  ## every embedded checkpoint, trained again
 wheel: $(VENV)/.test  ## build the wheel and use it in an environment of its own
 	PYTHON=$(NEWEST) sh tools/check_wheel.sh $(BIN)/python
 
+# A Mac's own python3 is 3.9.
+OLD = $(PYTHON) is Python %d.%d, the zoo needs 3.11 or later: `brew install python`, or `make PYTHON=$$(uv python find 3.13)`
 $(VENV)/bin/pip:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v >= (3, 11) else "$(OLD)" % v)'
 	$(PYTHON) -m venv $(VENV)
 
 # Here and below without compiling thousands of modules that are never imported: Python compiles one when it first imports it.
