@@ -30,4 +30,6 @@ def test_an_old_python_is_named_with_ways_to_a_newer_one(tmp_path):
     )
     assert done.returncode != 0 and not (tmp_path / ".venv").exists()
     said, _ = done.stderr.splitlines()  # the second is make's
-    assert said.startswith("python3 is Python 3.9, the zoo needs 3.11 or later: `brew install python`, or `make PYTHON=")
+    assert said.startswith(
+        "python3 is Python 3.9, the zoo needs 3.11 or later: `brew install python`, or `make PYTHON="
+    )

@@ -1,6 +1,9 @@
 """The device: its dtypes and its memory."""
 
 import copy
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -24,6 +27,20 @@ def test_dtypes():
         assert runtime.compute_dtype() == mx.float32
     with pytest.raises(ZooError, match="int4"):
         runtime.compute_dtype("int4")
+
+
+def test_a_gpu_joins_projections_at_any_size(monkeypatch):
+    assert runtime.joins_projections(2**30)
+    for gpu in (False, True):
+        monkeypatch.setattr(device, "on_gpu", lambda gpu=gpu: gpu)
+        assert runtime.joins_projections(2**40) == gpu
+
+
+@pytest.mark.parametrize(("given", "kept"), [({}, "0"), ({"MLX_ENABLE_TF32": "1"}, "1")])
+def test_float32_products_are_not_rounded_unless_asked_for(given, kept):
+    code = "import zoo, os; print(os.environ['MLX_ENABLE_TF32'])"
+    environment = {name: value for name, value in os.environ.items() if name != "MLX_ENABLE_TF32"} | given
+    assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).strip() == kept
 
 
 def test_memory_is_measured():

@@ -3,12 +3,13 @@
 `zoo.load(source)` loads a model, `zoo.stream` and `zoo.generate` run it, `zoo.batch` on several
 prompts at once, `zoo.chat` answers messages, `zoo.Engine` takes texts while others run, `zoo.PromptCache` holds what
 was computed of texts before, `zoo.embed` makes vectors of texts, `zoo.trace` keeps what a run computes,
-`zoo.intervene` changes it. The names are imported when first used. The
-one act of this file is to load a fast BLAS on Linux, which must happen before `mlx.core` is.
+`zoo.intervene` changes it. The names are imported when first used. The two
+acts of this file are to set `MLX_ENABLE_TF32=0` unless it is set, and to load a fast BLAS on Linux, before `mlx.core` is loaded.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,8 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
+# MLX reads this at its first product: without it some GPUs round the inputs of float32 products to 10 bits (TF32).
+os.environ.setdefault("MLX_ENABLE_TF32", "0")
 if sys.platform == "linux":
     from zoo.cpu.blas import preload_blas
 

@@ -34,7 +34,8 @@ _ENDS = 4096  # bytes at a file's start and at its end where the mark may stand
 
 _TEMPORARY = re.compile(r"\.part-[0-9a-f]{16}(\.\w{1,20})?")
 _STREAMS = (stat.S_ISFIFO, stat.S_ISCHR, stat.S_ISBLK, stat.S_ISSOCK)
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EBADF)  # what file systems without locks answer
+# What file systems without locks answer. The second and the third differ on a Mac.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
 
 
 def has_mark(path: Path) -> bool:

@@ -15,7 +15,7 @@ import mlx.core as mx
 from zoo.errors import ZooError
 from zoo.machine import total_memory
 
-MOST_JOINED = 2**30  # bytes of a model; in larger ones reading a matrix dominates its product
+MOST_JOINED = 2**30  # bytes of a model; in larger ones reading a matrix dominates its product on a CPU
 
 
 @cache
@@ -68,8 +68,11 @@ def evaluates_in_background() -> bool:
 
 
 def joins_projections(nbytes: int) -> bool:
-    """Whether a model of `nbytes` decodes faster if projections of the same vector are joined in one product."""
-    return nbytes <= MOST_JOINED
+    """Whether a model of `nbytes` decodes faster if projections of the same vector are joined in one product.
+
+    A GPU saves kernels at any size. The layers' own matrices become parts of the joined one: no memory is needed twice.
+    """
+    return on_gpu() or nbytes <= MOST_JOINED
 
 
 def keeps_floats(nbytes: int) -> bool:

@@ -10,7 +10,6 @@ V vocabulary.
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -54,9 +53,6 @@ __all__ = [
     "subject_of",
 ]
 
-
-# MLX reads this at its first product. Without it some GPUs multiply float32 as TF32, whose precision is below `TOLERANCE`.
-os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
 # Every check by its function, and the models that it applies to. All need the first to pass.
 APPLIES: dict[Callable[[Subject], None], Callable[[Subject], bool]] = {
