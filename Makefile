@@ -52,6 +52,7 @@ nightly: $(VENV)/.test $(VENV)/.pages $(VENV)-parity/.installed docs/_build/html
 	$(MAKE) gpu
 	ZOO_FUZZ=1000 ZOO_KILLS=30 ZOO_SCHEMAS=300 ZOO_SEEDS=5 $(BIN)/pytest -n auto --dist worksteal -m 'slow or not slow'
 	$(VENV)-parity/bin/pytest -n auto --dist loadgroup --no-loadscope-reorder -m nightly tests/parity
+	ZOO_PRETEND_GPU=1 ZOO_BLAS=MKL $(VENV)-parity/bin/pytest -n auto -m nightly tests/parity/test_16_bits.py
 	$(BIN)/pytest -n auto --dist worksteal -m nightly tests/pages
 
 docs: $(VENV)/.docs  ## the site, in English and Chinese, with every example executed
