@@ -10,13 +10,17 @@ import pytest
 import zoo
 from tests.helpers.parameters import ordinary
 from zoo.checkpoint.checkpoint import Pooling
-from zoo.checkpoint.sentence_vectors import pooling_of
+from zoo.checkpoint.sentence_vectors import pooling_of, unit
 from zoo.errors import CheckpointError, ConfigError, PromptError
 from zoo.loading import Loaded
 from zoo.testing import same, subject
 from zoo.tokenizer import load_tokenizer
 
 TEXTS = ["Paris", "The capital city of China is Beijing.", "法国的首都是巴黎。", "a"]
+
+
+def test_vectors_of_halves_whose_squares_no_half_can_hold_get_length_1():
+    same(unit(mx.full((1, 64), 300, mx.float16)), mx.full((1, 64), 1 / 8), "the vector", 1e-6)
 
 
 @pytest.fixture
