@@ -67,6 +67,8 @@ def benchmark(
         raise PromptError(f"`runs` must be a number of at least 1, got {runs!r:.60}")
     if unknown := [work for work in only if work not in WORKLOADS]:
         raise ZooError(f"nothing called {unknown[0]!r} is measured; there is {', '.join(WORKLOADS)}")
+    if "graph" in only and set(only) != {"graph"}:
+        raise ZooError("`graph` is counted alone: its processes may pretend to have a GPU")
     for name in against:
         check_installed(name)
     place = find(source, default_registry())

@@ -41,7 +41,7 @@ from zoo.cli.terminal import columns, facts, table
     multiple=True,
     metavar="WORK",
     help="load, start, text (the first after loading), prefill, decode, batch, texts (reading included), translate or host; "
-    "context, draft and turn, which are done only if asked for.",
+    "context, draft, turn and graph (operations, kernels and host time of a step as on a GPU), which are done only if asked for.",
 )
 @click.option("--prompt", type=int, default=512, show_default=True, help="Tokens that are read.")
 @click.option("--new", type=int, default=64, show_default=True, help="Tokens that are written after them.")

@@ -24,6 +24,7 @@ from zoo.errors import SourceError
 from zoo.inspect.timing import answer, timed_tokens
 from zoo_bench.engine import BenchmarkEngine, Job, Lengths
 from zoo_bench.engines import ENGINES
+from zoo_bench.graph import graph, pretend_gpu
 from zoo_bench.limits import NEEDS
 
 
@@ -68,10 +69,18 @@ METRICS = (
     BenchmarkMetric("translations_rate", "translate", "translation, all rows", "tokens/s", more=True),
     BenchmarkMetric("host_seconds", "host", "host time a step", "s"),
     BenchmarkMetric("primitives", "host", "primitives a step", ""),
+    BenchmarkMetric("graph_seconds", "graph", "host time a step, as on a GPU", "s"),
+    BenchmarkMetric("operations", "graph", "operations a step, as on a GPU", ""),
+    BenchmarkMetric("kernels", "graph", "kernels a step, as on a GPU", ""),
     BenchmarkMetric("peak_bytes", "load", "peak memory", "bytes"),
 )
 WORKLOADS = tuple(dict.fromkeys(one.work for one in METRICS))
-ON_REQUEST = ("context", "draft", "turn")  # long works, which are done only on request
+ON_REQUEST = (
+    "context",
+    "draft",
+    "turn",
+    "graph",
+)  # long works, and one of its own, which are done only on request
 
 
 def metric_named(name: str) -> BenchmarkMetric:
@@ -233,6 +242,7 @@ WORKLOAD_FUNCTIONS: dict[tuple[str, ...], tuple[Callable[[Workload], Metrics], s
     ("turn",): (chat, "turns"),
     ("translate",): (translation, "translate"),
     ("host",): (host, "step"),
+    ("graph",): (lambda task: graph(task.engine), "step"),
 }
 
 
@@ -253,6 +263,8 @@ def one_run(engine: str, asked: str) -> dict[str, Any]:
     """The metrics of the works that the engine does; SourceError where it does none of them."""
     job = Job.from_json(asked)
     works = set(job.works)
+    if works == {"graph"}:
+        pretend_gpu()
     metrics: dict[str, Any] = {}
     if "start" in works and (taken := started(engine, job.path)):
         metrics["start_seconds"] = taken

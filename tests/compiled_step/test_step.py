@@ -16,6 +16,7 @@ from tests.helpers.decoded import both
 from zoo import runtime
 from zoo.compiled_step import compiled_step
 from zoo.compiled_step.compiler import StepCompiler
+from zoo.host.registry import default_registry
 from zoo.inspect.tracing import trace
 from zoo.testing import same, subject
 
@@ -31,6 +32,23 @@ PREPARED = (
     "mamba",
     "lstm",
 )
+
+# By the reason, the decoders whose step is the model itself.
+UNCOMPILED = {
+    "falcon-h1": "a layer of two caches",
+}
+
+
+DECODERS = [
+    name
+    for name, architecture in default_registry().architectures.items()
+    if architecture.causality and architecture.task != "fill-mask"
+]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_decoder_has_a_compiled_step_unless_a_reason_is_known(name):
+    assert (compiled_step(subject(name).model) is None) == (name in UNCOMPILED)
 
 
 @pytest.mark.parametrize("joins", [True, pytest.param(False, marks=pytest.mark.slow)])
