@@ -5,28 +5,34 @@ Axes: B batch, T query length, S key length, D width, H heads, G key/value heads
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 
 import zoo_gemma as specs
+from zoo import runtime
 from zoo.blocks.attention import Attention
 from zoo.blocks.head import Head
 from zoo.blocks.layer import CachedLayer
 from zoo.blocks.mask import Mask, dense
+from zoo.blocks.norm import RMSNorm
+from zoo.compiled_step.blocks import head
+from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles
 
 
-class OffsetRMSNorm(nn.Module):
+class OffsetRMSNorm(RMSNorm):
     """x / √(mean(x²) + eps) · (1 + weight); a weight of zero leaves the normalised features as they are."""
 
     def __init__(self, spec: specs.OffsetRMSNorm, *, dim: int, index: int = 0) -> None:
-        super().__init__()
+        super().__init__(spec, dim=dim, index=index)
         self.weight = mx.zeros((dim,))
-        self.eps = spec.eps
 
-    def __call__(self, x: mx.array) -> mx.array:  # (…, D) -> (…, D)
-        return mx.fast.rms_norm(x, 1.0 + self.weight, self.eps)
+    @property
+    def factor(self) -> mx.array:  # (D,)
+        """1 + weight."""
+        return 1.0 + super().factor
 
 
 class SandwichLayer(CachedLayer):
@@ -74,13 +80,17 @@ class CappedAttention(Attention):
 
     spec: specs.CappedAttention
 
+    def __init__(self, spec: specs.CappedAttention, *, dim: int, index: int = 0, **parts: Any) -> None:
+        super().__init__(spec, dim=dim, index=index, **parts)
+        self.cap_scores = runtime.fused(partial(soft_cap, cap=spec.cap))
+
     def mix(self, queries: mx.array, keys: mx.array, values: mx.array, mask: Mask) -> mx.array:
         """(B, H, T, K), two of (B, G, S, K) -> (B, H, T, K)."""
         batch, heads, length, width = queries.shape
         groups, seen = keys.shape[1], keys.shape[2]
         # The H/G queries that share a key stand in one long row: no key is repeated in memory.
         grouped = (queries * self.scale).reshape(batch, groups, -1, width)  # (B, G, H/G·T, K)
-        scores = soft_cap(grouped @ keys.swapaxes(-1, -2), self.spec.cap)  # (B, G, H/G·T, S)
+        scores = self.cap_scores(grouped @ keys.swapaxes(-1, -2))  # (B, G, H/G·T, S)
         scores = scores.reshape(batch, heads, length, seen)  # (B, H, T, S)
         visible = dense(mask, length, seen)
         if visible is not None:
@@ -96,3 +106,24 @@ class CappedHead(Head):
 
     def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, V)
         return soft_cap(super().__call__(x), self.spec.cap)
+
+
+@compiles(SandwichLayer, "__call__", "add")
+def step_of_sandwich(compiler: StepCompiler, block: SandwichLayer) -> Function:
+    """(B, D), mask, cache -> (B, D)."""
+
+    def compile_sum(name: str) -> Function:
+        norm, part, output_norm = (
+            compiler.compile(block[key]) for key in (f"{name}_norm", name, f"{name}_output_norm")
+        )
+        return lambda x, *inputs: x + output_norm(part(norm(x), *inputs))
+
+    mixer, feedforward = compile_sum("mixer"), compile_sum("feedforward")
+    return lambda x, mask, cache: feedforward(mixer(x, mask, cache))
+
+
+@compiles(CappedHead, "__call__")
+def step_of_head(compiler: StepCompiler, block: CappedHead) -> Function | None:
+    """(B, D) -> (B, V)."""
+    logits, limit = head(compiler, block), runtime.fused(partial(soft_cap, cap=block.spec.cap))
+    return None if logits is None else chained(logits, limit)

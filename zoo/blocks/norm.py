@@ -32,9 +32,15 @@ class RMSNorm(nn.Module):
         self.weight = mx.ones((dim,))
         self.eps = spec.eps
 
+    @property
+    def factor(self) -> mx.array:  # (D,)
+        """What normalised features are multiplied by."""
+        weight: mx.array = self.weight
+        return weight
+
     def __call__(self, x: mx.array) -> mx.array:  # (…, D) -> (…, D)
         # A residual stream may be kept in float32: what reads it works in the model's own dtype.
-        return runtime.rms_norm(x, self.weight, self.eps).astype(self.weight.dtype)
+        return runtime.rms_norm(x, self.factor, self.eps).astype(self.weight.dtype)
 
 
 class JointRMSNorm(nn.Module):

@@ -84,7 +84,9 @@ def _norm_of_both(compiler: StepCompiler, block: Attention) -> tuple[Function | 
     plain = all(has_methods_of(norm, RMSNorm, "__call__") for norm in norms)
     if len(norms) < 2 or not plain or norms[0].eps != norms[1].eps:
         return None, False
-    weights = [compiler.take(norm, "weight") for norm in norms]
+    for norm in norms:
+        compiler.take(norm, "weight")
+    weights = [norm.factor for norm in norms]
     if any(weight.shape != (block.head_dim,) or weight.dtype != weights[0].dtype for weight in weights):
         return None, False
     weight = mx.concatenate(

@@ -27,7 +27,8 @@ from zoo.compiled_step.compiler import Function, StepCompiler, adding, chained, 
 @compiles(RMSNorm, "__call__")
 def rms_norm(compiler: StepCompiler, norm: RMSNorm) -> Function:
     """(…, D) -> (…, D)."""
-    return runtime.step.rms_norm(compiler.take(norm, "weight"), norm.eps)
+    compiler.take(norm, "weight")
+    return runtime.step.rms_norm(norm.factor, norm.eps)
 
 
 @compiles(LayerNorm, "__call__")
