@@ -11,11 +11,14 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
+from zoo import runtime
 from zoo.blocks.feedforward import top_k
 from zoo.blocks.mask import Mask, attention_mask, dense
 from zoo.blocks.model import Model
+from zoo.blocks.position import RoPE
 from zoo.blocks.quantized import QuantizedStack, quantize_arguments
 from zoo.cache import CachePolicy, KVCache
+from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles, has_methods_of
 from zoo_deepseek import spec as specs
 
 
@@ -73,13 +76,19 @@ class LatentAttention(nn.Module):
         rotated, keys = self.rope(rotated, offset), self.rope(keys, offset)  # (B, H, T, P), (B, 1, T, P)
         if cache is not None:
             latents, keys = cache.update_and_fetch(latents, keys)  # (B, 1, S, R), (B, 1, S, P)
+        mixed = self.read(queries, rotated, latents, keys, mask)  # (B, H, T, V)
+        return self.output(mixed.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
+
+    def read(
+        self, queries: mx.array, rotated: mx.array, latents: mx.array, keys: mx.array, mask: Mask
+    ) -> mx.array:
+        """(B, H, T, N), (B, H, T, P), cached (B, 1, S, R) and (B, 1, S, P) -> (B, H, T, V)."""
         # The rotated parts' share of each score is given as an additive mask.
         scores = (rotated * self.scale) @ keys.swapaxes(-1, -2)  # (B, H, T, S)
         visible = dense(mask, *scores.shape[-2:])
         if visible is not None:
             scores = mx.where(visible, scores, mx.finfo(scores.dtype).min)
-        mixed = self.mix(queries, latents, scores)  # (B, H, T, V)
-        return self.output(mixed.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
+        return self.mix(queries, latents, scores)
 
     def mix(self, queries: mx.array, latents: mx.array, scores: mx.array) -> mx.array:
         """Queries (B, H, T, N), latents (B, 1, S, R), scores of the rotated parts (B, H, T, S) -> (B, H, T, V)."""
@@ -101,6 +110,35 @@ class LatentAttention(nn.Module):
         absorbed = queries * rank * widths + queries * keys * 2 * rank
         expanded = keys * rank * widths + queries * keys * widths
         return absorbed < expanded
+
+
+@compiles(LatentAttention, "__call__", "queries")
+def step_of_attention(compiler: StepCompiler, block: LatentAttention) -> Function | None:
+    """(B, D), mask, cache -> (B, D)."""
+    if isinstance(block.rope, RoPE) and block.rope.depends_on_length:
+        return None
+    spec, positions = block.spec, compiler.positions
+    first = "query" if "query" in block else "query_down"
+    ends = [block[first].weight.shape[0]]
+    down = compiler.joined(block[first], block.kv_down)
+    query, kv = compiler.compile(block[first]), compiler.compile(block.kv_down)
+    more = (
+        None
+        if "query" in block
+        else chained(compiler.compile(block.query_norm), compiler.compile(block.query_up))
+    )
+    norm, rotate = compiler.compile(block.kv_norm), compiler.compile_if_known(block.rope) or block.rope
+
+    def attend(x: mx.array, mask: Mask, cache: Any) -> mx.array:  # (B, D) -> (B, H·V)
+        rows, offset = x.shape[0], positions.next
+        flat, both = (query(x), kv(x)) if down is None else mx.split(down(x), ends, axis=-1)
+        heads = (flat if more is None else more(flat)).reshape(rows, spec.heads, 1, -1)
+        queries, rotated = mx.split(heads, [spec.nope_dim], axis=-1)  # (B, H, 1, N), (B, H, 1, P)
+        latents, keys = mx.split(both.reshape(rows, 1, 1, -1), [spec.kv_rank], axis=-1)
+        latents, keys = cache.update_and_fetch(norm(latents), rotate(keys, offset))
+        return block.read(queries, rotate(rotated, offset), latents, keys, mask).reshape(rows, -1)
+
+    return chained(attend, compiler.compile(block.output))
 
 
 class HeadLinear(nn.Module):
@@ -198,6 +236,29 @@ class GroupRouter(SigmoidRouter):
         chosen = top_k(mx.topk(grouped, 2, axis=-1).sum(axis=-1), kept)
         inside = (chosen[..., None] == mx.arange(groups)).any(axis=-2)  # (B, T, G)
         return mx.where(inside[..., None], grouped, -mx.inf).reshape(scores.shape)
+
+
+@compiles(SigmoidRouter, "__call__", "score", "choose", "weigh")
+def step_of_router(compiler: StepCompiler, block: SigmoidRouter) -> Function | None:
+    """(B, D) -> (B, k), (B, k); not where experts are chosen in another way than by groups."""
+    grouped = has_methods_of(block, GroupRouter, "corrected")
+    if not grouped and not has_methods_of(block, SigmoidRouter, "corrected"):
+        return None
+    spec, weight = block.spec, compiler.take(block, "weight")
+    matrix, bias = weight.T.astype(mx.float32), compiler.take(block, "correction_bias")
+    mx.eval(matrix)  # in float32 once
+    correct = runtime.fused(lambda logits: ((scores := mx.sigmoid(logits)), scores + bias))
+    divide = runtime.fused(lambda chosen, total: (chosen / (total + 1e-20) * spec.scale).astype(weight.dtype))
+
+    def choose(x: mx.array) -> tuple[mx.array, mx.array]:
+        scores, merits = correct(x.astype(mx.float32) @ matrix)  # (B, E)
+        indices = top_k(block.mask_groups(merits) if grouped else merits, spec.top_k)
+        if not spec.normalised:
+            return indices, block.weigh(scores, indices).astype(x.dtype)
+        chosen = mx.take_along_axis(scores, indices, axis=-1)
+        return indices, divide(chosen, chosen.sum(axis=-1, keepdims=True))
+
+    return choose
 
 
 class PredictionLayer(Model, nn.Module):

@@ -10,6 +10,7 @@ import mlx.nn as nn
 import zoo_olmo as specs
 from zoo.blocks.layer import CachedLayer
 from zoo.blocks.mask import Mask
+from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles
 
 
 class OutputNormLayer(CachedLayer):
@@ -42,3 +43,15 @@ class OutputNormLayer(CachedLayer):
     def add(self, name: str, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
         """One residual sum: x plus the normalised output of the part of that name, called with `inputs`."""
         return x + self[f"{name}_norm"](self[name](x, *inputs))
+
+
+@compiles(OutputNormLayer, "__call__", "add")
+def step_of_layer(compiler: StepCompiler, block: OutputNormLayer) -> Function:
+    """(B, D), mask, cache -> (B, D)."""
+
+    def compile_sum(name: str) -> Function:
+        part = chained(compiler.compile(block[name]), compiler.compile(block[f"{name}_norm"]))
+        return lambda x, *inputs: x + part(x, *inputs)
+
+    mixer, feedforward = compile_sum("mixer"), compile_sum("feedforward")
+    return lambda x, mask, cache: feedforward(mixer(x, mask, cache))
