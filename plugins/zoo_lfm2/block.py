@@ -7,6 +7,8 @@ import mlx.nn as nn
 
 from zoo.blocks.convolution import Convolution, tokens_only
 from zoo.cache import CachePolicy, StateCache
+from zoo.compiled_step.compiler import Function, StepCompiler, compiles
+from zoo.compiled_step.convolution import convolution, stepping
 from zoo_lfm2 import specs
 
 
@@ -49,3 +51,17 @@ class ShortConvolution(nn.Module):
     ) -> tuple[mx.array, mx.array]:  # (B, T, E) -> (B, T, E), (B, K − 1, E)
         """The convolution, and the values before it that the next call needs."""
         return self.convolution(x, before, mask)
+
+
+@compiles(ShortConvolution, "__call__", "project", "convolve")
+def step_of_mixer(compiler: StepCompiler, block: ShortConvolution) -> Function:
+    """(B, D), mask, cache -> (B, D)."""
+    project, output = compiler.compile(block.input), compiler.compile(block.output)
+    convolve = convolution(compiler, block.convolution)
+
+    def step(x: mx.array, before: mx.array) -> tuple[mx.array, mx.array]:
+        B, C, h = mx.split(project(x), 3, axis=-1)
+        mixed, before = convolve(B * h, before)
+        return output(C * mixed), before
+
+    return stepping(block, step)

@@ -12,10 +12,13 @@ import mlx.core as mx
 import mlx.nn as nn
 
 import zoo_mamba as specs
+from zoo import runtime
 from zoo.blocks.activation import activation
 from zoo.blocks.convolution import Convolution, step_bias, tokens_only
 from zoo.blocks.layer import CachedLayer
 from zoo.cache import CachePolicy, StateCache
+from zoo.compiled_step.compiler import Function, StepCompiler, compiles
+from zoo.compiled_step.convolution import convolution, stepping
 from zoo_mamba import CHUNK, SEGMENT
 
 LOG2_E = math.log2(math.e)
@@ -191,3 +194,42 @@ def _beginnings(local: mx.array, decay: mx.array, state: mx.array) -> tuple[mx.a
     for h, factor in zip(mx.split(local, chunks, axis=1), mx.split(decay, chunks, axis=1), strict=True):
         begin.append(factor * begin[-1] + h)
     return mx.concatenate(begin[:-1], axis=1), begin[-1][:, 0]
+
+
+@compiles(SelectiveStateSpace, "__call__", "convolve", "select", "decay", "scan", "activate_gate")
+def step_of_mixer(compiler: StepCompiler, block: SelectiveStateSpace) -> Function:
+    """(B, D), mask, cache -> (B, D): A and D are read once, and what is elementwise is one kernel."""
+    project_in, project_dt, output = (
+        compiler.compile(block[name]) for name in ("input", "dt_proj", "output")
+    )
+    convolve, activate = convolution(compiler, block.convolution, block.activation), block.gate_activation
+    compiler.take(block, "A_log")
+    A, D = block.decay(), compiler.take(block, "D")  # (N, E), (E,)
+    mx.eval(A)
+
+    def advance(x: mx.array, dt: mx.array, B: mx.array, h: mx.array) -> mx.array:
+        dt = mx.logaddexp(dt.astype(mx.float32), 0.0)  # (B, 1, E)
+        return mx.power(2.0, dt * A) * h + B.astype(mx.float32) * (dt * x.astype(mx.float32))  # (B, N, E)
+
+    def gated(y: mx.array, x: mx.array, gate: mx.array) -> mx.array:  # (B, E) each
+        return ((y + D * x.astype(mx.float32)) * activate(gate)).astype(x.dtype)
+
+    advance, gated = runtime.fused(advance), runtime.fused(gated)
+
+    def step(x: mx.array, before: mx.array, h: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        x, gate = mx.split(project_in(x), 2, axis=-1)  # (B, E) each
+        x, before = convolve(x, before)
+        dt, B, C = block.project(x)
+        h = advance(x[:, None], project_dt(dt)[:, None], B[..., None], h)
+        y = mx.squeeze(C[:, None].astype(mx.float32) @ h, 1)
+        return output(gated(y, x, gate)), before, h
+
+    return stepping(block, step)
+
+
+@compiles(MixerLayer, "__call__")
+def step_of_layer(compiler: StepCompiler, block: MixerLayer) -> Function:
+    """(B, D), mask, cache -> (B, D)."""
+    mixer, norm = compiler.compile(block.mixer), compiler.compile(block.mixer_norm)
+    add = runtime.fused(lambda x, y: (x.astype(mx.float32) if block.float32_residual else x) + y)
+    return lambda x, mask, cache: add(x, mixer(norm(x), mask, cache))

@@ -20,14 +20,20 @@ from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles
 
 @compiles(Attention, "__call__", "attend", "project", "split", "merge", "rotate")
 def attention(compiler: StepCompiler, block: Attention) -> Function | None:
-    """(B, D), mask, cache -> (B, D); not where the angles of keys change with the length of the text.
+    """(B, D), mask, cache -> (B, D); not where the angles of keys change with the length of the text."""
+    attend = attend_of(compiler, block)
+    return None if attend is None else chained(attend, compiler.compile(block.output))
+
+
+def attend_of(compiler: StepCompiler, block: Attention) -> Function | None:
+    """(B, D), mask, cache -> (B, H·K), which the output projection reads.
 
     The heads of one token need no transposition: (B, H·K) is (B, H, 1, K). Queries and keys are rotated together where
     nothing is done to either before. A subclass may have a `mix` of its own.
     """
     if isinstance(block.rope, RoPE) and block.rope.depends_on_length:
         return None
-    output, mix, heads_of = compiler.compile(block.output), mix_of(block), _heads_of(compiler, block)
+    mix, heads_of = mix_of(block), _heads_of(compiler, block)
     positions, width, scale = compiler.positions, block.heads * block.head_dim, block.scale
     plain = has_methods_of(block, MultiHeadAttention, "mix")
 
@@ -40,7 +46,7 @@ def attention(compiler: StepCompiler, block: Attention) -> Function | None:
         # No −1 in the shape: with it MLX adds an operation even to an array that has the shape.
         return mixed.reshape(x.shape[0], width)
 
-    return chained(attend, output)
+    return attend
 
 
 def _heads_of(compiler: StepCompiler, block: Attention) -> Function:
