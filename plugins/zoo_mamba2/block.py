@@ -10,9 +10,12 @@ import mlx.core as mx
 import mlx.nn as nn
 
 import zoo_mamba2 as specs
+from zoo import runtime
 from zoo.blocks.activation import activation
 from zoo.blocks.convolution import Convolution, step_bias, tokens_only
 from zoo.cache import CachePolicy, StateCache
+from zoo.compiled_step.compiler import Function, StepCompiler, compiles, has_methods_of
+from zoo.compiled_step.convolution import convolution, stepping
 
 
 class StateSpace(nn.Module):
@@ -136,3 +139,53 @@ def scan(
         left = mx.exp(total[..., -1:] - total)[..., None]  # (B, H, L, 1): of each token's, at the end
         state = mx.exp(total[..., -1])[..., None, None] * state + (xc * left).swapaxes(-1, -2) @ Bc
     return outputs[0] if len(outputs) == 1 else mx.concatenate(outputs, axis=2), state
+
+
+@compiles(StateSpace, "__call__", "convolve", "select", "step", "scan", "shared", "norm", "activate_gate")
+def step_of_mixer(compiler: StepCompiler, block: StateSpace) -> Function:
+    """(B, D), mask, cache -> (B, D): A is computed once, and what is elementwise is one kernel. e: heads of a group."""
+    spec, output = block.spec, compiler.compile(block.output)
+    groups, each, ends = spec.groups, spec.heads // spec.groups, spec.inner + spec.groups * spec.state
+    convolve, silu = convolution(compiler, block.convolution, block.activation), block.silu
+    bias, A_log, D = (
+        compiler.take(block, name).reshape(groups, each, 1, 1) for name in ("dt_bias", "A_log", "D")
+    )
+    A = -mx.exp(A_log.astype(mx.float32))
+    mx.eval(A, bias, D)
+    gain = compiler.take(block, "gain") if "gain" in block else None
+    gate_first = has_methods_of(block, StateSpace, "gated")
+    plain = has_methods_of(block, StateSpace, "project")
+    project = compiler.compile(block.input) if plain else block.project
+
+    def advance(x: mx.array, dt: mx.array, B: mx.array, h: mx.array) -> mx.array:
+        dt = mx.logaddexp(dt.astype(mx.float32) + bias, 0.0)  # (B, G, e, 1, 1)
+        return mx.exp(dt * A) * h + x.astype(mx.float32) * dt * B.astype(mx.float32)  # (B, G, e, P, N)
+
+    def read(y: mx.array, x: mx.array, gate: mx.array) -> mx.array:  # (B, G, e, P, 1) each
+        y = y + D * x.astype(mx.float32)
+        return y * silu(gate.astype(mx.float32)) if gate_first else y
+
+    advance, read = runtime.fused(advance), runtime.fused(read)
+    scale = runtime.fused(lambda y, like: (y if gain is None else y * gain).astype(like.dtype))
+
+    def step(x: mx.array, before: mx.array, h: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        rows, heads = x.shape[0], (x.shape[0], groups, each, -1, 1)
+        gate, mixed, dt = (
+            mx.split(project(x), [spec.inner, spec.inner + spec.channels], axis=-1) if plain else project(x)
+        )
+        mixed, before = convolve(mixed, before)
+        x, B, C = mx.split(mixed, [spec.inner, ends], axis=-1)
+        x = x.reshape(heads)
+        state = advance(
+            x, dt.reshape(heads), B.reshape(rows, groups, 1, 1, -1), h.reshape(*heads[:3], *h.shape[2:])
+        )
+        y = state @ C.reshape(rows, groups, 1, -1, 1).astype(mx.float32)  # (B, G, e, P, 1)
+        y = read(y, x, gate.reshape(heads)).reshape(rows, -1)
+        if not gate_first:
+            y = mx.squeeze(block.gated(y[:, None], gate[:, None].astype(mx.float32)), 1)
+            return output(y.astype(mixed.dtype)), before, state.reshape(h.shape)
+        if gain is not None:
+            y = mx.fast.rms_norm(y.reshape(rows, groups, -1), None, spec.eps).reshape(rows, -1)
+        return output(scale(y, mixed)), before, state.reshape(h.shape)
+
+    return stepping(block, step)

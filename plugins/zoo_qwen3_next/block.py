@@ -11,11 +11,15 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
+from zoo import runtime
 from zoo.blocks.activation import activation
 from zoo.blocks.attention import Attention
 from zoo.blocks.convolution import Convolution, step_bias, tokens_only
 from zoo.blocks.mask import Mask
 from zoo.cache import CachePolicy, StateCache
+from zoo.compiled_step.attention import attend_of
+from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles
+from zoo.compiled_step.convolution import convolution, stepping
 from zoo_qwen3_next import specs
 
 
@@ -173,3 +177,65 @@ def inverse(system: mx.array) -> mx.array:
         inverted = inverted - inverted @ mx.where(below, system, 0) @ inverted
         size *= 2
     return inverted
+
+
+@compiles(GatedAttention, "__call__", "attend", "project", "split", "merge", "rotate", "activate_gate")
+def step_of_attention(compiler: StepCompiler, block: GatedAttention) -> Function | None:
+    """(B, D), mask, cache -> (B, D)."""
+    attend, gate = attend_of(compiler, block), compiler.compile(block.gate)
+    if attend is None:
+        return None
+    apply_gate = runtime.fused(lambda y, gate: y * mx.sigmoid(gate))
+    return chained(
+        lambda x, mask, cache: apply_gate(attend(x, mask, cache), gate(x)), compiler.compile(block.output)
+    )
+
+
+@compiles(GatedDeltaNet, "__call__", "convolve", "select", "split", "scan", "activate_gate")
+def step_of_delta_net(compiler: StepCompiler, block: GatedDeltaNet) -> Function:
+    """(B, D), mask, cache -> (B, D): the delta rule of one token. G key heads, e value heads of each."""
+    spec, silu, output = block.spec, block.silu, compiler.compile(block.output)
+    layers = [block[name] for name in block.joins]
+    joined = compiler.joined(*layers)
+    projections = [] if joined else [compiler.compile(layer) for layer in layers]
+    convolve = convolution(compiler, block.convolution, block.activation)
+    groups, each, keys = spec.key_heads, spec.heads // spec.key_heads, spec.key_heads * spec.key_dim
+    ends = [spec.channels, spec.channels + spec.heads * spec.value_dim]
+    bias, A_log = (compiler.take(block, name).reshape(groups, each, 1, 1) for name in ("dt_bias", "A_log"))
+    A, gain = -mx.exp(A_log.astype(mx.float32)), compiler.take(block, "gain").astype(mx.float32)
+    to_unit = mx.full((spec.key_dim,), spec.key_dim**-0.5)
+    mx.eval(A, bias, gain, to_unit)
+
+    def advance(
+        k: mx.array, v: mx.array, read: mx.array, alpha: mx.array, beta: mx.array, state: mx.array
+    ) -> mx.array:
+        """(B, G, 1, K, 1), two of (B, G, e, 1, V), two of (B, G, e, 1, 1), (B, G, e, K, V) -> (B, G, e, K, V)."""
+        left = mx.exp(A * mx.logaddexp(alpha.astype(mx.float32) + bias, 0.0))
+        new = mx.sigmoid(beta.astype(mx.float32)) * (v.astype(mx.float32) - left * read)
+        return left * state + k * new
+
+    def apply_gate(y: mx.array, gate: mx.array) -> mx.array:
+        return (y * silu(gate.astype(mx.float32))).astype(gate.dtype)
+
+    advance, apply_gate = runtime.fused(advance), runtime.fused(apply_gate)
+
+    def step(x: mx.array, before: mx.array, state: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        rows, shape, heads = x.shape[0], state.shape, (x.shape[0], groups, each, 1, -1)
+        both = joined(x) if joined else mx.concatenate([project(x) for project in projections], axis=-1)
+        mixed, z, rates = mx.split(both, ends, axis=-1)
+        beta, alpha = mx.split(rates, 2, axis=-1)  # (B, H) each
+        mixed, before = convolve(mixed, before)
+        pair, v = mx.split(mixed, [2 * keys], axis=-1)
+        pair = pair.reshape(rows, 2, groups, 1, 1, -1).astype(mx.float32)
+        # x / √(Σ x² + ε) is an RMSNorm with ε / K, times 1 / √K.
+        q, k = (
+            part[:, 0] for part in mx.split(mx.fast.rms_norm(pair, to_unit, 1e-6 / spec.key_dim), 2, axis=1)
+        )
+        state = state.reshape(*heads[:3], *shape[2:])
+        rates = (alpha.reshape(heads), beta.reshape(heads))
+        state = advance(k.swapaxes(-1, -2), v.reshape(heads), k @ state, *rates, state)
+        # Queries are not divided by √K: the norm's ε is multiplied by K instead.
+        y = mx.fast.rms_norm(q @ state, gain, spec.eps * spec.key_dim)  # (B, G, e, 1, V)
+        return output(apply_gate(y.reshape(rows, -1), z)), before, state.reshape(shape)
+
+    return stepping(block, step)
