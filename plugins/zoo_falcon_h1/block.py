@@ -7,8 +7,10 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
+from zoo import runtime
 from zoo.blocks.feedforward import GatedMLP
 from zoo.blocks.layer import CachedLayer
+from zoo.compiled_step.compiler import Function, StepCompiler, adding, compiles
 from zoo_falcon_h1 import specs
 from zoo_mamba2.block import StateSpace
 
@@ -75,3 +77,38 @@ class ScaledMLP(GatedMLP):
     def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, D)
         hidden = self.activation(self.gate(x) * self.scales[0]) * self.up(x)
         return self.down(hidden) * self.scales[1]
+
+
+@compiles(ParallelMixers, "__call__", "add", "mixed")
+def step_of_layer(compiler: StepCompiler, block: ParallelMixers) -> Function:
+    """(B, D), masks and caches by part -> (B, D)."""
+    mixer, memory, feedforward, first, second = (
+        compiler.compile(block[name])
+        for name in ("mixer", "memory", "feedforward", "mixer_norm", "feedforward_norm")
+    )
+    (mixer_in, mixer_out), (memory_in, memory_out) = block.spec.mixer_scales, block.spec.memory_scales
+    scale = runtime.fused(lambda h: (h * mixer_in, h * memory_in))
+    add = runtime.fused(lambda x, seen, kept: x + (seen * mixer_out + kept * memory_out))
+    add_feedforward = adding(feedforward)
+
+    def step(x: mx.array, mask: Any, cache: Any) -> mx.array:
+        seen, kept = scale(first(x))
+        x = add(x, mixer(seen, mask["mixer"], cache["mixer"]), memory(kept, mask["memory"], cache["memory"]))
+        return add_feedforward(x, second(x))  # type: ignore[no-any-return]
+
+    return step
+
+
+@compiles(ScaledMLP, "__call__")
+def step_of_feedforward(compiler: StepCompiler, block: ScaledMLP) -> Function:
+    """(B, D) -> (B, D)."""
+    both, down = compiler.joined(block.gate, block.up), compiler.compile(block.down)
+    gate, up = compiler.compile(block.gate), compiler.compile(block.up)
+    activation, (gate_scale, scale) = block.activation, block.scales
+    join = runtime.fused(lambda gate, up: activation(gate * gate_scale) * up)
+
+    def step(x: mx.array) -> mx.array:
+        halves = (gate(x), up(x)) if both is None else mx.split(both(x), 2, axis=-1)
+        return down(join(*halves)) * scale  # type: ignore[no-any-return]
+
+    return step

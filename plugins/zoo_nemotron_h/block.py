@@ -10,6 +10,7 @@ import mlx.nn as nn
 import zoo_nemotron_h as specs
 from zoo.blocks.layer import CachedLayer
 from zoo.cache import CachePolicy, StateCache
+from zoo.compiled_step.compiler import Function, StepCompiler, adding, compiles
 
 
 class FeedForwardLayer(CachedLayer):
@@ -38,3 +39,17 @@ class FeedForwardLayer(CachedLayer):
             cache[0] = mx.zeros((x.shape[0], 0))
             cache.advance(x.shape[1])
         return x + self.feedforward(self.feedforward_norm(x))
+
+
+@compiles(FeedForwardLayer, "__call__")
+def step_of_layer(compiler: StepCompiler, block: FeedForwardLayer) -> Function:
+    """(B, D), mask, cache -> (B, D)."""
+    norm, add = compiler.compile(block.feedforward_norm), adding(compiler.compile(block.feedforward))
+
+    def step(x: mx.array, mask: Any, cache: StateCache) -> mx.array:
+        if cache[0] is None:
+            cache[0] = mx.zeros((x.shape[0], 0))
+        cache.advance(1)
+        return add(x, norm(x))  # type: ignore[no-any-return]
+
+    return step

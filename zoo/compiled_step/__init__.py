@@ -23,7 +23,7 @@ from zoo.blocks.model import Model
 from zoo.blocks.ranked import Elsewhere
 from zoo.compiled_step import attention, blocks  # noqa: F401 (their forms are registered)
 from zoo.compiled_step.compiler import StepCompiler, has_methods_of
-from zoo.recipe.models import Needs
+from zoo.recipe.models import Memory, Needs
 
 NO_CACHE = "no cache"  # the kind of a layer that another rank has
 _KEPT = "_compiled_step"  # the attribute of a model that holds its step
@@ -43,13 +43,20 @@ class CompiledStep:
             lambda tokens, offset: mx.squeeze(decoder.embedding(tokens, offset), 1)
         )
         self._norm = made.compile(decoder.norm) if "norm" in decoder else None
+        # Of each layer, the kind of mask of its part that has a cache; by part, pairs of a part and its kind.
         kinds = [
-            (RECURRENT if one.recurrent else one.window) if need.caches else NO_CACHE
+            tuple((memory.path, _kind(need, memory)) for memory in need.memories)
+            if need.by_part
+            else _kind(need, need.memories[0])
             for need in decoder.needs
-            for one in need.memories
         ]
-        # By the first layer of each kind.
-        self._masks = {kind: kinds.index(kind) for kind in kinds if kind != NO_CACHE}
+        self._by_part = {kind for kind in kinds if isinstance(kind, tuple)}
+        # By the first cache of each kind.
+        self._masks: dict[Any, tuple[int, str | None]] = {}
+        for index, kind in enumerate(kinds):
+            for part, one in kind if isinstance(kind, tuple) else [(None, kind)]:
+                if one != NO_CACHE:
+                    self._masks.setdefault(one, (index, part))
         self._layers = [
             (made.compile(layer), kind) for layer, kind in zip(decoder.layers, kinds, strict=True)
         ]
@@ -63,7 +70,12 @@ class CompiledStep:
         decoder = self._decoder
         offset = self._made.positions.next = decoder.offset(cache, None)
         x = self._embedding(tokens, offset)  # (B, D)
-        masks = {kind: decoder.mask(1, kind, cache[first], None, None) for kind, first in self._masks.items()}
+        masks = {
+            kind: decoder.mask(1, kind, cache[index] if part is None else cache[index][part], None, None)
+            for kind, (index, part) in self._masks.items()
+        }
+        for parts in self._by_part:
+            masks[parts] = {part: masks[kind] for part, kind in parts}
         for (layer, kind), kept in zip(self._layers, cache, strict=True):
             x = layer(x, masks.get(kind), kept)
         return self._head(x if self._norm is None else self._norm(x))  # type: ignore[no-any-return]
@@ -77,14 +89,14 @@ def compiled_step(model: Model) -> CompiledStep | None:
     """The compiled decode step of a decoder or encoder-decoder; None for a model that cannot be compiled.
 
     The step is made once. The caches of an encoder-decoder must hold the source. A model cannot be compiled if it
-    overrides a method of the decoder, or if its layers pass values to each other, or have several caches or none.
+    overrides a method of the decoder, or if its layers pass values to each other or have no cache.
     """
     decoder = model.decoder if has_methods_of(model, EncoderDecoder, "decode") else model
     if not has_methods_of(decoder, Decoder, "__call__", "backbone", "embed", "offset", "mask"):
         return None
     layers = zip(decoder.layers, decoder.needs, strict=True)
     if decoder.spec.embedding.gives or not all(
-        isinstance(layer, Elsewhere) or _alone(need) for layer, need in layers
+        isinstance(layer, Elsewhere) or _compilable(need) for layer, need in layers
     ):
         return None
     kept: CompiledStep | None = vars(model).get(_KEPT)
@@ -94,7 +106,19 @@ def compiled_step(model: Model) -> CompiledStep | None:
     return kept
 
 
-def _alone(need: Needs) -> bool:
-    """Whether a layer is called with the mask and the cache of its one mixer, or its own, and nothing else."""
+def _kind(need: Needs, memory: Memory) -> Any:
+    """The window of a part's mask, `RECURRENT`, or `NO_CACHE`."""
+    if not need.caches:
+        return NO_CACHE
+    return RECURRENT if memory.recurrent else memory.window
+
+
+def _compilable(need: Needs) -> bool:
+    """Whether a layer is called with the masks and caches of its parts, or of its one mixer, and nothing else."""
     cached = bool(need.caches) or any(memory.recurrent for memory in need.memories)
-    return len(need.memories) == 1 and cached and not (need.by_part or need.gives or need.takes)
+    several = need.by_part and len(need.caches) == len(need.memories)
+    return (
+        cached
+        and (several or (len(need.memories) == 1 and not need.by_part))
+        and not (need.gives or need.takes)
+    )
