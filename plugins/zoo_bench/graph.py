@@ -1,8 +1,8 @@
 """The graph of one decode step, counted as a GPU would run it: operations, kernels, and the host's time to build it.
 
 On a machine without a GPU the process pretends to have one: the zoo takes its forms for a GPU, dtypes stay as they are in the
-files, and each function of `mx.fast` is one kernel. Nothing of a counted step is computed. Kernels that mlx-lm wrote for
-Metal alone (the states of Mamba-2 and of the gated delta rule) are counted as the operations that it has in their place.
+files, and each function of `mx.fast` is one kernel, as are the two that mlx-lm wrote for Metal (the states of Mamba-2 and of the
+gated delta rule). Nothing of a counted step is computed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import mlx.core as mx
@@ -104,6 +107,16 @@ def pretend_gpu() -> None:
     for name in ("rms_norm", "layer_norm", "rope"):
         setattr(mx.fast, name, _one_kernel)
     mx.fast.scaled_dot_product_attention = _attention
+    if find_spec("mlx_lm"):
+        from mlx_lm.models import gated_delta, ssm
+
+        metal = SimpleNamespace(is_available=lambda: True)
+        on_metal = SimpleNamespace(**vars(mx) | {"default_device": lambda: mx.gpu, "metal": metal})
+        for module in (gated_delta, ssm):
+            vars(module)["mx"] = on_metal
+            for name in vars(module):
+                if name.startswith(("_gated_delta_kernel", "_ssm_kernel")) and getattr(module, name) is None:
+                    setattr(module, name, _metal_kernel)
 
 
 def _one_kernel(x: mx.array, *inputs: Any, **settings: Any) -> mx.array:
@@ -117,3 +130,18 @@ def _attention(queries: mx.array, keys: mx.array, values: mx.array, **settings: 
     y = _one_kernel(queries, keys, values, **settings)
     shape = (*queries.shape[:-1], values.shape[-1])
     return y if y.shape == shape else mx.broadcast_to(y[..., :1], shape)
+
+
+def _metal_kernel(
+    inputs: list[Any], output_shapes: list[Any], output_dtypes: list[Any], **settings: Any
+) -> list[mx.array]:
+    """One kernel that reads the inputs and gives arrays of these shapes."""
+    arrays = [_zeros(tuple(shape), dtype) for shape, dtype in zip(output_shapes, output_dtypes, strict=True)]
+    return mx.depends(arrays, [_one_kernel(*inputs)])
+
+
+@cache
+def _zeros(shape: tuple[int, ...], dtype: mx.Dtype) -> mx.array:
+    zeros = mx.zeros(shape, dtype)
+    mx.eval(zeros)
+    return zeros

@@ -146,11 +146,11 @@ def step_of_mixer(compiler: StepCompiler, block: StateSpace) -> Function:
     """(B, D), mask, cache -> (B, D): A is computed once, and what is elementwise is one kernel. e: heads of a group."""
     spec, output = block.spec, compiler.compile(block.output)
     groups, each, ends = spec.groups, spec.heads // spec.groups, spec.inner + spec.groups * spec.state
-    convolve, silu = convolution(compiler, block.convolution, block.activation), block.silu
+    convolve, silu = convolution(compiler, block.convolution, block.activation, wide=True), block.silu
     bias, A_log, D = (
         compiler.take(block, name).reshape(groups, each, 1, 1) for name in ("dt_bias", "A_log", "D")
     )
-    A = -mx.exp(A_log.astype(mx.float32))
+    A, bias = -mx.exp(A_log.astype(mx.float32)), bias.astype(mx.float32)
     mx.eval(A, bias, D)
     gain = compiler.take(block, "gain") if "gain" in block else None
     gate_first = has_methods_of(block, StateSpace, "gated")
@@ -158,17 +158,17 @@ def step_of_mixer(compiler: StepCompiler, block: StateSpace) -> Function:
     project = compiler.compile(block.input) if plain else block.project
 
     def advance(x: mx.array, dt: mx.array, B: mx.array, h: mx.array) -> mx.array:
-        dt = mx.logaddexp(dt.astype(mx.float32) + bias, 0.0)  # (B, G, e, 1, 1)
-        return mx.exp(dt * A) * h + x.astype(mx.float32) * dt * B.astype(mx.float32)  # (B, G, e, P, N)
+        dt = mx.logaddexp(dt.astype(mx.float32) + bias, 0.0)  # (B, G, e, P, N)
+        return mx.exp(dt * A) * h + x * dt * B  # (B, G, e, P, N)
 
     def read(y: mx.array, x: mx.array, gate: mx.array) -> mx.array:  # (B, G, e, P, 1) each
-        y = y + D * x.astype(mx.float32)
+        y = y + D * x
         return y * silu(gate.astype(mx.float32)) if gate_first else y
 
     advance, read = runtime.fused(advance), runtime.fused(read)
     scale = runtime.fused(lambda y, like: (y if gain is None else y * gain).astype(like.dtype))
 
-    def step(x: mx.array, before: mx.array, h: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+    def step(x: mx.array, before: mx.array, last: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         rows, heads = x.shape[0], (x.shape[0], groups, each, -1, 1)
         gate, mixed, dt = (
             mx.split(project(x), [spec.inner, spec.inner + spec.channels], axis=-1) if plain else project(x)
@@ -176,16 +176,18 @@ def step_of_mixer(compiler: StepCompiler, block: StateSpace) -> Function:
         mixed, before = convolve(mixed, before)
         x, B, C = mx.split(mixed, [spec.inner, ends], axis=-1)
         x = x.reshape(heads)
-        state = advance(
-            x, dt.reshape(heads), B.reshape(rows, groups, 1, 1, -1), h.reshape(*heads[:3], *h.shape[2:])
-        )
-        y = state @ C.reshape(rows, groups, 1, -1, 1).astype(mx.float32)  # (B, G, e, P, 1)
+        h = last.reshape(*heads[:3], *last.shape[2:])
+        dt = mx.broadcast_to(
+            dt.reshape(heads), h.shape
+        )  # a cast in another shape would be a kernel of its own
+        state = advance(x, dt, B.reshape(rows, groups, 1, 1, -1), h)
+        y = state @ C.reshape(rows, groups, 1, -1, 1)  # (B, G, e, P, 1)
         y = read(y, x, gate.reshape(heads)).reshape(rows, -1)
         if not gate_first:
             y = mx.squeeze(block.gated(y[:, None], gate[:, None].astype(mx.float32)), 1)
-            return output(y.astype(mixed.dtype)), before, state.reshape(h.shape)
+            return output(y.astype(gate.dtype)), before, state.reshape(last.shape)
         if gain is not None:
             y = mx.fast.rms_norm(y.reshape(rows, groups, -1), None, spec.eps).reshape(rows, -1)
-        return output(scale(y, mixed)), before, state.reshape(h.shape)
+        return output(scale(y, gate)), before, state.reshape(last.shape)
 
     return stepping(block, step)

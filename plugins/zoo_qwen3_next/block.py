@@ -198,12 +198,13 @@ def step_of_delta_net(compiler: StepCompiler, block: GatedDeltaNet) -> Function:
     layers = [block[name] for name in block.joins]
     joined = compiler.joined(*layers)
     projections = [] if joined else [compiler.compile(layer) for layer in layers]
-    convolve = convolution(compiler, block.convolution, block.activation)
+    convolve = convolution(compiler, block.convolution, block.activation, wide=True)
     groups, each, keys = spec.key_heads, spec.heads // spec.key_heads, spec.key_heads * spec.key_dim
     ends = [spec.channels, spec.channels + spec.heads * spec.value_dim]
     bias, A_log = (compiler.take(block, name).reshape(groups, each, 1, 1) for name in ("dt_bias", "A_log"))
     A, gain = -mx.exp(A_log.astype(mx.float32)), compiler.take(block, "gain").astype(mx.float32)
     to_unit = mx.full((spec.key_dim,), spec.key_dim**-0.5)
+    bias = bias.astype(mx.float32)
     mx.eval(A, bias, gain, to_unit)
 
     def advance(
@@ -211,7 +212,7 @@ def step_of_delta_net(compiler: StepCompiler, block: GatedDeltaNet) -> Function:
     ) -> mx.array:
         """(B, G, 1, K, 1), two of (B, G, e, 1, V), two of (B, G, e, 1, 1), (B, G, e, K, V) -> (B, G, e, K, V)."""
         left = mx.exp(A * mx.logaddexp(alpha.astype(mx.float32) + bias, 0.0))
-        new = mx.sigmoid(beta.astype(mx.float32)) * (v.astype(mx.float32) - left * read)
+        new = mx.sigmoid(beta.astype(mx.float32)) * (v - left * read)
         return left * state + k * new
 
     def apply_gate(y: mx.array, gate: mx.array) -> mx.array:
@@ -226,7 +227,7 @@ def step_of_delta_net(compiler: StepCompiler, block: GatedDeltaNet) -> Function:
         beta, alpha = mx.split(rates, 2, axis=-1)  # (B, H) each
         mixed, before = convolve(mixed, before)
         pair, v = mx.split(mixed, [2 * keys], axis=-1)
-        pair = pair.reshape(rows, 2, groups, 1, 1, -1).astype(mx.float32)
+        pair = pair.reshape(rows, 2, groups, 1, 1, -1)
         # x / √(Σ x² + ε) is an RMSNorm with ε / K, times 1 / √K.
         q, k = (
             part[:, 0] for part in mx.split(mx.fast.rms_norm(pair, to_unit, 1e-6 / spec.key_dim), 2, axis=1)

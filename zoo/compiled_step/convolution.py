@@ -11,10 +11,12 @@ from zoo.cache import StateCache
 from zoo.compiled_step.compiler import Function, StepCompiler
 
 
-def convolution(compiler: StepCompiler, block: Convolution, activation: Function | None = None) -> Function:
+def convolution(
+    compiler: StepCompiler, block: Convolution, activation: Function | None = None, wide: bool = False
+) -> Function:
     """(B, E), its values before, (B, K − 1, E) -> (B, E) and the values before the next token.
 
-    The products, their sum and the activation are one kernel on a GPU.
+    The products, their sum and the activation are one kernel on a GPU. What comes out is in float32 if `wide`.
     """
     weight = compiler.take(block, "weight")
     bias = compiler.take(block, "bias") if "bias" in block else 0
@@ -23,7 +25,8 @@ def convolution(compiler: StepCompiler, block: Convolution, activation: Function
 
     def add(*columns: mx.array) -> mx.array:  # (B, 1, E) each
         y = sum((row * column for row, column in zip(rows, columns, strict=True)), bias)
-        return y if activation is None else activation(y)
+        y = y if activation is None else activation(y)
+        return y.astype(mx.float32) if wide else y
 
     add_columns = runtime.fused(add)
 
