@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import mlx.core as mx
@@ -52,19 +53,22 @@ class ScaledStateSpace(StateSpace):
 
     spec: specs.ScaledStateSpace
 
-    def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
-        """The gate (B, T, H·P), what is convolved (B, T, E), and dt before its softplus (B, T, H): (B, T, D) ->."""
-        gate, mixed, dt = super().project(x)
+    def scaled(self, projections: mx.array) -> mx.array:  # (…, H·P + E + H) -> (…, H·P + E + H)
+        """Each projection times its number."""
         spec, shared = self.spec, self.spec.groups * self.spec.state
-        ends = [spec.inner, spec.inner + shared]
-        parts = zip(mx.split(mixed, ends, axis=-1), spec.scales[1:4], strict=True)
-        mixed = mx.concatenate([part * scale for part, scale in parts], axis=-1)
-        return gate * spec.scales[0], mixed, dt * spec.scales[4]
+        factors = repeat(tuple(spec.scales), (spec.inner, spec.inner, shared, shared, spec.heads))
+        return projections * factors.astype(projections.dtype)
 
-    def gated(self, y: mx.array, gate: mx.array) -> mx.array:  # (B, T, H·P) twice -> (B, T, H·P)
-        if self.spec.eps is not None and self.spec.norm_first:
-            return self.norm(y) * self.activate_gate(gate)
-        return super().gated(y, gate)
+    @property
+    def norm_first(self) -> bool:
+        """Whether the norm comes before the gate, as the spec says."""
+        return self.spec.eps is not None and self.spec.norm_first
+
+
+@cache
+def repeat(numbers: tuple[float, ...], counts: tuple[int, ...]) -> mx.array:
+    """Each number so many times, in one vector."""
+    return mx.array([number for number, count in zip(numbers, counts, strict=True) for _ in range(count)])
 
 
 class ScaledMLP(GatedMLP):

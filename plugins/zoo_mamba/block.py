@@ -204,8 +204,8 @@ def step_of_mixer(compiler: StepCompiler, block: SelectiveStateSpace) -> Functio
     )
     convolve, activate = convolution(compiler, block.convolution, block.activation), block.gate_activation
     compiler.take(block, "A_log")
-    A, D = block.decay(), compiler.take(block, "D")  # (N, E), (E,)
-    mx.eval(A)
+    A, D = block.decay(), compiler.take(block, "D").astype(mx.float32)  # (N, E), (E,)
+    mx.eval(A, D)
 
     def advance(x: mx.array, dt: mx.array, B: mx.array, h: mx.array) -> mx.array:
         dt = mx.logaddexp(dt.astype(mx.float32), 0.0)  # (B, 1, E)

@@ -14,7 +14,7 @@ from zoo import runtime
 from zoo.blocks.activation import activation
 from zoo.blocks.convolution import Convolution, step_bias, tokens_only
 from zoo.cache import CachePolicy, StateCache
-from zoo.compiled_step.compiler import Function, StepCompiler, compiles, has_methods_of
+from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles
 from zoo.compiled_step.convolution import convolution, stepping
 
 
@@ -31,6 +31,11 @@ class StateSpace(nn.Module):
             self.gain = mx.ones(spec.inner)
         self.output = nn.Linear(spec.inner, dim, bias=spec.output_bias)
         self.activation, self.silu = activation(spec.activation), activation("silu")
+
+    @property
+    def norm_first(self) -> bool:
+        """Whether the norm comes before the gate."""
+        return False
 
     def make_cache(self, policy: CachePolicy | None = None) -> StateCache:
         """A cache of the last K − 1 values before the convolution, and of the state."""
@@ -63,8 +68,13 @@ class StateSpace(nn.Module):
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """The gate (B, T, H·P), what is convolved (B, T, E), and dt before its softplus (B, T, H): (B, T, D) ->."""
         spec = self.spec
-        gate, mixed, dt = mx.split(self.input(x), [spec.inner, spec.inner + spec.channels], axis=-1)
+        ends = [spec.inner, spec.inner + spec.channels]
+        gate, mixed, dt = mx.split(self.scaled(self.input(x)), ends, axis=-1)
         return gate, mixed, dt
+
+    def scaled(self, projections: mx.array) -> mx.array:  # (…, H·P + E + H) -> (…, H·P + E + H)
+        """The projections of a token side by side, as the mixer uses them."""
+        return projections
 
     def convolve(
         self, x: mx.array, before: mx.array | None, mask: mx.array | None
@@ -105,7 +115,9 @@ class StateSpace(nn.Module):
         return dt, rate, mx.repeat(B, each, axis=1), mx.repeat(C, each, axis=1)
 
     def gated(self, y: mx.array, gate: mx.array) -> mx.array:  # (B, T, H·P) twice -> (B, T, H·P)
-        """The norm of what the gate lets through; without a norm, that alone."""
+        """The norm of what the gate lets through, or the other way round; without a norm, what the gate lets through."""
+        if self.norm_first:
+            return self.norm(y) * self.activate_gate(gate)
         opened = y * self.activate_gate(gate)
         return opened if self.spec.eps is None else self.norm(opened)
 
@@ -141,7 +153,19 @@ def scan(
     return outputs[0] if len(outputs) == 1 else mx.concatenate(outputs, axis=2), state
 
 
-@compiles(StateSpace, "__call__", "convolve", "select", "step", "scan", "shared", "norm", "activate_gate")
+@compiles(
+    StateSpace,
+    "__call__",
+    "project",
+    "convolve",
+    "select",
+    "step",
+    "scan",
+    "shared",
+    "norm",
+    "gated",
+    "activate_gate",
+)
 def step_of_mixer(compiler: StepCompiler, block: StateSpace) -> Function:
     """(B, D), mask, cache -> (B, D): A is computed once, and what is elementwise is one kernel. e: heads of a group."""
     spec, output = block.spec, compiler.compile(block.output)
@@ -150,12 +174,12 @@ def step_of_mixer(compiler: StepCompiler, block: StateSpace) -> Function:
     bias, A_log, D = (
         compiler.take(block, name).reshape(groups, each, 1, 1) for name in ("dt_bias", "A_log", "D")
     )
-    A, bias = -mx.exp(A_log.astype(mx.float32)), bias.astype(mx.float32)
-    mx.eval(A, bias, D)
-    gain = compiler.take(block, "gain") if "gain" in block else None
-    gate_first = has_methods_of(block, StateSpace, "gated")
-    plain = has_methods_of(block, StateSpace, "project")
-    project = compiler.compile(block.input) if plain else block.project
+    A = -mx.exp(A_log.astype(mx.float32))
+    bias, D = bias.astype(mx.float32), D.astype(mx.float32)
+    gain = compiler.take(block, "gain").astype(mx.float32) if "gain" in block else None
+    mx.eval(A, bias, D, gain)
+    norm_first = block.norm_first
+    project = chained(compiler.compile(block.input), block.scaled)
 
     def advance(x: mx.array, dt: mx.array, B: mx.array, h: mx.array) -> mx.array:
         dt = mx.logaddexp(dt.astype(mx.float32) + bias, 0.0)  # (B, G, e, P, N)
@@ -163,16 +187,17 @@ def step_of_mixer(compiler: StepCompiler, block: StateSpace) -> Function:
 
     def read(y: mx.array, x: mx.array, gate: mx.array) -> mx.array:  # (B, G, e, P, 1) each
         y = y + D * x
-        return y * silu(gate.astype(mx.float32)) if gate_first else y
+        return y if norm_first else y * silu(gate.astype(mx.float32))
 
-    advance, read = runtime.fused(advance), runtime.fused(read)
-    scale = runtime.fused(lambda y, like: (y if gain is None else y * gain).astype(like.dtype))
+    def finish(y: mx.array, gate: mx.array) -> mx.array:  # (B, H·P) each
+        y = y if gain is None else y * gain
+        return (y * silu(gate.astype(mx.float32)) if norm_first else y).astype(gate.dtype)
+
+    advance, read, finish = (runtime.fused(function) for function in (advance, read, finish))
 
     def step(x: mx.array, before: mx.array, last: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         rows, heads = x.shape[0], (x.shape[0], groups, each, -1, 1)
-        gate, mixed, dt = (
-            mx.split(project(x), [spec.inner, spec.inner + spec.channels], axis=-1) if plain else project(x)
-        )
+        gate, mixed, dt = mx.split(project(x), [spec.inner, spec.inner + spec.channels], axis=-1)
         mixed, before = convolve(mixed, before)
         x, B, C = mx.split(mixed, [spec.inner, ends], axis=-1)
         x = x.reshape(heads)
@@ -183,11 +208,8 @@ def step_of_mixer(compiler: StepCompiler, block: StateSpace) -> Function:
         state = advance(x, dt, B.reshape(rows, groups, 1, 1, -1), h)
         y = state @ C.reshape(rows, groups, 1, -1, 1)  # (B, G, e, P, 1)
         y = read(y, x, gate.reshape(heads)).reshape(rows, -1)
-        if not gate_first:
-            y = mx.squeeze(block.gated(y[:, None], gate[:, None].astype(mx.float32)), 1)
-            return output(y.astype(gate.dtype)), before, state.reshape(last.shape)
         if gain is not None:
             y = mx.fast.rms_norm(y.reshape(rows, groups, -1), None, spec.eps).reshape(rows, -1)
-        return output(scale(y, gate)), before, state.reshape(last.shape)
+        return output(finish(y, gate)), before, state.reshape(last.shape)
 
     return stepping(block, step)
