@@ -119,8 +119,8 @@ def step_of_attention(compiler: StepCompiler, block: LatentAttention) -> Functio
         return None
     spec, positions = block.spec, compiler.positions
     first = "query" if "query" in block else "query_down"
-    ends = [block[first].weight.shape[0]]
     down = compiler.joined(block[first], block.kv_down)
+    ends = [] if down is None else [block[first].weight.shape[0]]  # an adapted layer is not joined
     query, kv = compiler.compile(block[first]), compiler.compile(block.kv_down)
     more = (
         None
