@@ -114,7 +114,7 @@ class LatentAttention(nn.Module):
 
 @compiles(LatentAttention, "__call__", "queries")
 def step_of_attention(compiler: StepCompiler, block: LatentAttention) -> Function | None:
-    """(B, D), mask, cache -> (B, D)."""
+    """One token of latent attention: (B, D), mask, cache -> (B, D)."""
     if isinstance(block.rope, RoPE) and block.rope.depends_on_length:
         return None
     spec, positions = block.spec, compiler.positions

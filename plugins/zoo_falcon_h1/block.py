@@ -54,7 +54,7 @@ class ScaledStateSpace(StateSpace):
     spec: specs.ScaledStateSpace
 
     def scaled(self, projections: mx.array) -> mx.array:  # (…, H·P + E + H) -> (…, H·P + E + H)
-        """Each projection times its number."""
+        """Multiply each projection by its scale from the spec."""
         spec, shared = self.spec, self.spec.groups * self.spec.state
         factors = repeat(tuple(spec.scales), (spec.inner, spec.inner, shared, shared, spec.heads))
         return projections * factors.astype(projections.dtype)
@@ -67,7 +67,7 @@ class ScaledStateSpace(StateSpace):
 
 @cache
 def repeat(numbers: tuple[float, ...], counts: tuple[int, ...]) -> mx.array:
-    """Each number so many times, in one vector."""
+    """A vector in which each number is repeated as often as its count says."""
     return mx.array([number for number, count in zip(numbers, counts, strict=True) for _ in range(count)])
 
 
@@ -85,7 +85,7 @@ class ScaledMLP(GatedMLP):
 
 @compiles(ParallelMixers, "__call__", "add", "mixed")
 def step_of_layer(compiler: StepCompiler, block: ParallelMixers) -> Function:
-    """(B, D), masks and caches by part -> (B, D)."""
+    """One token of a layer with two mixers: (B, D), masks and caches by part -> (B, D)."""
     mixer, memory, feedforward, first, second = (
         compiler.compile(block[name])
         for name in ("mixer", "memory", "feedforward", "mixer_norm", "feedforward_norm")
@@ -105,7 +105,7 @@ def step_of_layer(compiler: StepCompiler, block: ParallelMixers) -> Function:
 
 @compiles(ScaledMLP, "__call__")
 def step_of_feedforward(compiler: StepCompiler, block: ScaledMLP) -> Function:
-    """(B, D) -> (B, D)."""
+    """One token of the scaled feed-forward: (B, D) -> (B, D)."""
     both, down = compiler.joined(block.gate, block.up), compiler.compile(block.down)
     gate, up = compiler.compile(block.gate), compiler.compile(block.up)
     activation, (gate_scale, scale) = block.activation, block.scales

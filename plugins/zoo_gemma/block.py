@@ -110,7 +110,7 @@ class CappedHead(Head):
 
 @compiles(SandwichLayer, "__call__", "add")
 def step_of_sandwich(compiler: StepCompiler, block: SandwichLayer) -> Function:
-    """(B, D), mask, cache -> (B, D)."""
+    """One token of a layer with norms before and after each part: (B, D), mask, cache -> (B, D)."""
 
     def compile_sum(name: str) -> Function:
         norm, part, output_norm = (
@@ -124,6 +124,6 @@ def step_of_sandwich(compiler: StepCompiler, block: SandwichLayer) -> Function:
 
 @compiles(CappedHead, "__call__")
 def step_of_head(compiler: StepCompiler, block: CappedHead) -> Function | None:
-    """(B, D) -> (B, V)."""
+    """Logits of one token, capped: (B, D) -> (B, V)."""
     logits, limit = head(compiler, block), runtime.fused(partial(soft_cap, cap=block.spec.cap))
     return None if logits is None else chained(logits, limit)

@@ -73,7 +73,7 @@ class StateSpace(nn.Module):
         return gate, mixed, dt
 
     def scaled(self, projections: mx.array) -> mx.array:  # (…, H·P + E + H) -> (…, H·P + E + H)
-        """The projections of a token side by side, as the mixer uses them."""
+        """Scale the outputs of the input projection: gate, convolved channels and dt. Mamba-2 scales none."""
         return projections
 
     def convolve(
@@ -115,7 +115,7 @@ class StateSpace(nn.Module):
         return dt, rate, mx.repeat(B, each, axis=1), mx.repeat(C, each, axis=1)
 
     def gated(self, y: mx.array, gate: mx.array) -> mx.array:  # (B, T, H·P) twice -> (B, T, H·P)
-        """The norm of what the gate lets through, or the other way round; without a norm, what the gate lets through."""
+        """Multiply by the activated gate and normalise, in the order that `norm_first` says; without a norm, multiply alone."""
         if self.norm_first:
             return self.norm(y) * self.activate_gate(gate)
         opened = y * self.activate_gate(gate)
@@ -167,7 +167,7 @@ def scan(
     "activate_gate",
 )
 def step_of_mixer(compiler: StepCompiler, block: StateSpace) -> Function:
-    """(B, D), mask, cache -> (B, D): A is computed once, and what is elementwise is one kernel. e: heads of a group."""
+    """One token of the mixer: (B, D), mask, cache -> (B, D). A is computed once. Elementwise operations are fused; e heads a group."""
     spec, output = block.spec, compiler.compile(block.output)
     groups, each, ends = spec.groups, spec.heads // spec.groups, spec.inner + spec.groups * spec.state
     convolve, silu = convolution(compiler, block.convolution, block.activation, wide=True), block.silu

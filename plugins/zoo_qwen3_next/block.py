@@ -181,7 +181,7 @@ def inverse(system: mx.array) -> mx.array:
 
 @compiles(GatedAttention, "__call__", "attend", "project", "split", "merge", "rotate", "activate_gate")
 def step_of_attention(compiler: StepCompiler, block: GatedAttention) -> Function | None:
-    """(B, D), mask, cache -> (B, D)."""
+    """One token of attention with an output gate: (B, D), mask, cache -> (B, D)."""
     attend, gate = attend_of(compiler, block), compiler.compile(block.gate)
     if attend is None:
         return None
@@ -193,7 +193,7 @@ def step_of_attention(compiler: StepCompiler, block: GatedAttention) -> Function
 
 @compiles(GatedDeltaNet, "__call__", "convolve", "select", "split", "scan", "activate_gate")
 def step_of_delta_net(compiler: StepCompiler, block: GatedDeltaNet) -> Function:
-    """(B, D), mask, cache -> (B, D): the delta rule of one token. G key heads, e value heads of each."""
+    """One token of the gated delta rule: (B, D), mask, cache -> (B, D). G key heads, e value heads for each."""
     spec, silu, output = block.spec, block.silu, compiler.compile(block.output)
     layers = [block[name] for name in block.joins]
     joined = compiler.joined(*layers)

@@ -320,7 +320,7 @@ def _is(value: Any, kind: str) -> bool:
 
 
 def _is_among(value: Any, allowed: Iterable[Any]) -> bool:
-    """Whether a value is one of those allowed, of the same type: 1 is not true."""
+    """Whether a value equals an allowed one of the same type: 1 does not equal true."""
     return any(type(value) is type(choice) and value == choice for choice in allowed)
 
 

@@ -139,7 +139,7 @@ def load_file(path: Path) -> Tensors:
 
 
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Each tensor's dtype as the header names it ("BF16"), and the file's metadata.
+    """Read the dtype of each tensor, as the header names it ("BF16"), and the metadata of the file.
 
     Read here and not by the `safetensors` library, which imports numpy for it: a third of the time to a first
     token. The format: eight bytes of header length, the header in JSON, then the tensors' bytes, gap-free.

@@ -43,7 +43,7 @@ class CompiledStep:
             lambda tokens, offset: mx.squeeze(decoder.embedding(tokens, offset), 1)
         )
         self._norm = made.compile(decoder.norm) if "norm" in decoder else None
-        # Of each layer, the kind of mask of its part that has a cache; by part, pairs of a part and its kind.
+        # For each layer the kind of its mask, or, if its parts have masks of their own, pairs (part, kind of its mask).
         kinds = [
             tuple((memory.path, _kind(need, memory)) for memory in need.memories)
             if need.by_part
@@ -51,7 +51,7 @@ class CompiledStep:
             for need in decoder.needs
         ]
         self._by_part = {kind for kind in kinds if isinstance(kind, tuple)}
-        # By the first cache of each kind.
+        # A mask of each kind is made from the first cache that needs it: (layer, part).
         self._masks: dict[Any, tuple[int, str | None]] = {}
         for index, kind in enumerate(kinds):
             for part, one in kind if isinstance(kind, tuple) else [(None, kind)]:
@@ -107,7 +107,7 @@ def compiled_step(model: Model) -> CompiledStep | None:
 
 
 def _kind(need: Needs, memory: Memory) -> Any:
-    """The window of a part's mask, `RECURRENT`, or `NO_CACHE`."""
+    """The kind of the mask of a part: its window (None: all tokens), `RECURRENT`, or `NO_CACHE`."""
     if not need.caches:
         return NO_CACHE
     return RECURRENT if memory.recurrent else memory.window

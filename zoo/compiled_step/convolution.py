@@ -14,9 +14,9 @@ from zoo.compiled_step.compiler import Function, StepCompiler
 def convolution(
     compiler: StepCompiler, block: Convolution, activation: Function | None = None, wide: bool = False
 ) -> Function:
-    """(B, E), its values before, (B, K − 1, E) -> (B, E) and the values before the next token.
+    """One token of the convolution: (B, E) and the K − 1 values before it, (B, K − 1, E) -> (B, E) and the values for the next token.
 
-    The products, their sum and the activation are one kernel on a GPU. What comes out is in float32 if `wide`.
+    On a GPU products, sum and activation are one kernel. The output is in float32 if `wide`.
     """
     weight = compiler.take(block, "weight")
     bias = compiler.take(block, "bias") if "bias" in block else 0

@@ -96,7 +96,7 @@ class Watch:
             if now - sent >= self._interval:
                 sent = now
                 self._beat()
-            # A process that was frozen, with the others, has heard nothing meanwhile: that is not their silence.
+            # The machine may have suspended all ranks. Such a gap counts only in part as silence of the others.
             passed, before = min(now - before, self.silence / 2), now
             for peer in list(self._peers):
                 peer.silent += passed
@@ -238,7 +238,7 @@ class Watch:
         self.met.set()
 
     def _absence(self) -> str:
-        """The line about a rank that has not come, "" where another rank says it."""
+        """The error message about a rank that did not connect; "" where another rank prints it."""
         if self.rank == 0:
             return f"error: rank {self._absent()[0]} did not come; all ranks end"
         alone = self.rank == 1 and not self._peers

@@ -23,7 +23,7 @@ def main() -> None:
     while silent < seconds:
         readable = select.select([0], [], [], STEP)[0]
         now = time.monotonic()
-        # A process that was frozen together with the rank has heard nothing meanwhile: that is not the rank's silence.
+        # The machine may have suspended this process and the rank. Such a gap counts only in part as silence of the rank.
         silent, before = silent + min(now - before, seconds / 3), now
         if readable:
             received = os.read(0, 2**16)

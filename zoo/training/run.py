@@ -46,9 +46,9 @@ CHOICE = 8  # texts that take turns
 def settings_of(
     what: str | Model, given: Mapping[str, Any], registry: Registry | None = None
 ) -> TrainingSettings:
-    """The given settings, and for the others the defaults of what is trained; ZooError for one that cannot be.
+    """Training settings with the `given` values; steps, batch and rate default to those of the objective.
 
-    `what` is an architecture's name or a recipe.
+    `what` is an architecture's name or a recipe. ZooError for an invalid setting.
 
     >>> from zoo.training.run import settings_of
     >>> settings = settings_of("llama", {"steps": 20})
@@ -171,7 +171,10 @@ def _new_record(target: Target, batches: CorpusBatches, own_names: bool) -> Trai
 def samples(
     loaded: Loaded, prompts: Callable[[], Sequence[tuple[str | list[int], str]]], record: TrainingRecord
 ) -> Callable[[], str | None]:
-    """A function that completes the next held-out prompt at each call. A prompt comes with the text that is shown for it."""
+    """Make a function that completes another held-out prompt at each call.
+
+    `prompts` returns pairs of a prompt, as text or token ids, and the text to display for it.
+    """
     prompts = cache(prompts)
 
     def make() -> str | None:
