@@ -10,6 +10,7 @@ import pytest
 import zoo
 from zoo import runtime
 from zoo.errors import ZooError
+from zoo.generation.prompts_file import answer_prompts, read_prompts
 from zoo.loading import shortage
 from zoo.runtime import device
 
@@ -78,6 +79,26 @@ def test_memory_is_wired_while_a_text_is_generated_and_no_longer(metal):
     assert 0 not in limits
     list(second)
     assert limits[-1] == 0
+
+
+def test_memory_is_wired_for_a_file_of_prompts(metal, tmp_path):
+    limits, _ = metal
+    (tmp_path / "prompts.txt").write_text("The capital\n")
+    loaded = zoo.load("llama")
+    lines = read_prompts(loaded, tmp_path / "prompts.txt", {})
+    answers = list(answer_prompts(loaded, lines, tmp_path / "answers.jsonl", max_tokens=2))
+    assert len(answers) == 1 and limits == [12 * 10**9, 0]
+
+
+def test_a_forked_process_calls_nothing_of_mlx_at_the_end(metal, monkeypatch):
+    import mlx.core as mx
+
+    limits, cleared = metal
+    monkeypatch.setattr(mx, "synchronize", lambda: pytest.fail("MLX was called"))
+    with runtime.wired_memory():
+        monkeypatch.setattr(device, "_forked", lambda: True)
+    runtime.release_memory()
+    assert limits == [12 * 10**9] and not cleared
 
 
 def test_the_pool_is_cleared_for_each_chunk_of_a_prompt_and_as_caches_grow(metal, monkeypatch):

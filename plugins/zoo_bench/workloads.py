@@ -20,6 +20,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from zoo import runtime
 from zoo.errors import SourceError
 from zoo.inspect.timing import answer, timed_tokens
 from zoo_bench.engine import BenchmarkEngine, Job, Lengths
@@ -274,7 +275,8 @@ def one_run(engine: str, asked: str) -> dict[str, Any]:
     task = Workload(loaded, job.lengths)
     for names, (work, needed) in WORKLOAD_FUNCTIONS.items():
         if works & set(names) and hasattr(loaded, needed):
-            metrics |= work(task)
+            with runtime.wired_memory():
+                metrics |= work(task)
     if "load" in works:
         metrics |= {"load_seconds": seconds, "peak_bytes": loaded.peak()}
     metrics = {

@@ -337,19 +337,20 @@ def _by_engine(
     engine = Engine(valid[0][1].loaded, prompt_cache=prompt_cache)
     running: dict[int, tuple[Valid, list[Step]]] = {}
     waiting = iter(valid)
-    while True:
-        while len(running) < 2 * MOST_ROWS and (one := next(waiting, None)) is not None:
-            running[engine.add_sequence(one[1].ids, settings[one[0].index])] = one, []
-        if not running:
-            return
-        finished = []
-        for handle, step in engine.step():
-            one, steps = running[handle]
-            steps.append(step)
-            if step.finish_reason is not None:
-                del running[handle]
-                finished.append((one[0].index, _record(*one, steps)))
-        yield finished
+    with runtime.wired_memory():
+        while True:
+            while len(running) < 2 * MOST_ROWS and (one := next(waiting, None)) is not None:
+                running[engine.add_sequence(one[1].ids, settings[one[0].index])] = one, []
+            if not running:
+                return
+            finished = []
+            for handle, step in engine.step():
+                one, steps = running[handle]
+                steps.append(step)
+                if step.finish_reason is not None:
+                    del running[handle]
+                    finished.append((one[0].index, _record(*one, steps)))
+            yield finished
 
 
 def _by_batch(valid: Sequence[Valid], settings: Mapping[str, Any]) -> Iterator[list[Answer]]:

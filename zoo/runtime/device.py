@@ -165,7 +165,7 @@ def wired_memory() -> Iterator[None]:
         yield
     finally:
         _wiring -= 1
-        if _wiring == 0:
+        if _wiring == 0 and not _forked():
             mx.synchronize()
             mx.set_wired_limit(0)
 
