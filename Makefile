@@ -35,7 +35,7 @@ types: $(VENV)/.test  ## mypy
 # The live comparison with transformers, in an environment of its own: ordinary tests never see torch. By whole files, since one
 # test counts the others of its file; but for the families, the longest files first (tests/parity/conftest.py).
 parity: $(VENV)-parity/.installed  ## the comparison with transformers and mlx-lm
-	ZOO_BLAS=MKL $(VENV)-parity/bin/pytest -n auto --dist loadgroup --no-loadscope-reorder -m 'not nightly' tests/parity
+	ZOO_BLAS=MKL $(VENV)-parity/bin/pytest -n auto --no-loadscope-reorder -m 'not nightly' tests/parity
 
 # Servers in processes of their own, used by the programs of others that speak to such servers. One thread each: where others
 # keep the cores busy, those of OpenBLAS wait for each other.
@@ -51,7 +51,7 @@ pages: $(VENV)/.pages docs/_build/html/index.html  ## the built docs in a browse
 nightly: $(VENV)/.test $(VENV)/.pages $(VENV)-parity/.installed docs/_build/html/index.html  ## the longest tests
 	$(MAKE) gpu
 	ZOO_FUZZ=1000 ZOO_KILLS=30 ZOO_SCHEMAS=300 ZOO_SEEDS=5 $(BIN)/pytest -n auto --dist worksteal -m 'slow or not slow'
-	$(VENV)-parity/bin/pytest -n auto --dist loadgroup --no-loadscope-reorder -m nightly tests/parity
+	$(VENV)-parity/bin/pytest -n auto --no-loadscope-reorder -m nightly tests/parity
 	ZOO_PRETEND_GPU=1 ZOO_BLAS=MKL $(VENV)-parity/bin/pytest -n auto -m nightly tests/parity/test_16_bits.py
 	$(BIN)/pytest -n auto --dist worksteal -m nightly tests/pages
 
