@@ -324,10 +324,14 @@ def shortage(parts: Mapping[str, int], share: float = 1.0) -> str | None:
     return ", ".join(f"{name} {nbytes / GB:.1f} GB" for name, nbytes in sizes.items())
 
 
-def memory_needed(recipe: Recipe) -> int:
-    """The bytes of a recipe's weights and of a cache of `CONTEXT` tokens, in the dtype that this machine computes in."""
-    floats = runtime.compute_dtype()
-    width = floats.size if floats else 2
+def memory_needed(recipe: Recipe, width: int | None = None) -> int:
+    """The bytes of a recipe's weights and of a cache of `CONTEXT` tokens, with numbers of `width` bytes.
+
+    Without `width`, of the dtype that this machine computes in.
+    """
+    if width is None:
+        floats = runtime.compute_dtype()
+        width = floats.size if floats else 2
     return int(recipe.parameters(recipe.dim) * width + _cache(recipe, width)[1])
 
 

@@ -28,7 +28,7 @@ NOT_PROSE = [
     re.compile(pattern, re.DOTALL | re.MULTILINE)
     for pattern in (
         r"\A---\n.*?\n---\n",  # front matter
-        r"<!-- architectures -->.*?<!-- end -->",  # tools/readme_table.py
+        r"<!-- (?:architectures|models|measured) -->.*?<!-- end -->",  # tools/readme.py
         r"<!--.*?-->",
         r"\$\$.*?\$\$",
         r"\{[\w:-]+\}(`+)(?!`).*?(?<!`)\1(?!`)",  # a role

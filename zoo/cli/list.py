@@ -87,7 +87,7 @@ def _print_presets(registry: Registry, as_json: bool) -> None:
     from zoo.describe.facts.fact import text_of
     from zoo.loading import CONTEXT
 
-    rows = sorted(_published(registry), key=lambda row: row["parameters"])
+    rows = sorted(published_presets(registry), key=lambda row: row["parameters"])
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
@@ -107,7 +107,7 @@ def _print_presets(registry: Registry, as_json: bool) -> None:
     click.echo(wrapped(f"`zoo run NAME` asks before it downloads. {memory}", first="\n"))
 
 
-def _published(registry: Registry) -> Iterator[dict[str, Any]]:
+def published_presets(registry: Registry) -> Iterator[dict[str, Any]]:
     """The presets with a hub repository. Memory is given where `download` is: other repositories may hold quantized weights."""
     from zoo.describe import describe
     from zoo.loading import memory_needed
