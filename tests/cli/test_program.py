@@ -164,10 +164,14 @@ def test_help_of_run_fits_a_screen_and_help_all_has_every_option(command):
 
 def test_commands_are_listed_in_groups(command):
     shown = command("--help").stdout
-    groups = ["Run:", "Look inside:", "Make:", "Extend:", "This machine:"]
+    groups = ["Begin:", "Run:", "Look inside:", "Make:", "Extend:", "This machine:"]
     assert [line for line in shown.splitlines() if line in groups] == groups
-    assert 'Example: zoo run llama "' in shown
     assert Command("mine", "my_plugin:mine").group == "Extend"
+
+
+def test_zoo_alone_begins_with_what_a_newcomer_can_type(command):
+    first = command().stdout.split("Begin:\n")[1].split("\n\n")[0].splitlines()
+    assert len(first) == 3 and all(line.startswith("  zoo ") for line in first)
 
 
 def test_a_warning_is_printed_once_whatever_a_library_does_to_the_filters(site, command):

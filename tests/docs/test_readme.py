@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.terminal import Terminal
-from zoo.cli.generation import GENERAL
+from zoo.cli.program import GENERAL
 from zoo.describe import describe
 from zoo.host.registry import default_registry
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from zoo.architecture import Corpus
+from zoo.cli.program import GENERAL
 from zoo.errors import ZooError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ INCOMPLETE = {
     "regex": "the expression matches only with more",
     "grammar": "the grammar asks for more",
 }
-GENERAL = "zoo chat smollm2"
 SHOWN = 4  # words
 
 

@@ -40,6 +40,13 @@ OF_OTHER_PROGRAMS = {
     "generate": "`zoo run MODEL PROMPT` generates text",
     "quantize": "`zoo convert MODEL FOLDER --quantize 4` quantizes",
 }
+GENERAL = "zoo chat smollm2"  # a model that knows more than the embedded ones
+# What a newcomer can do at once.
+FIRST = (
+    ('zoo run llama "The capital city of China is"', "a small model in the package"),
+    (GENERAL, "a real model, to download"),
+    ("zoo compare llama mixtral", "two architectures side by side"),
+)
 # An argument of a library function in a message: `top_k`, `force=True`.
 _ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]*))?`")
 
@@ -90,6 +97,11 @@ class Commands(click.Group):
             ctx.default_map = default_map(names, self.running[-1], inner, tables)
         return found
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Begin"):
+            formatter.write_dl(FIRST, col_max=formatter.width - 30)
+        super().format_options(ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         records, groups = command_table().listed(), defaultdict(list)
         names = self.list_commands(ctx)
@@ -135,7 +147,6 @@ def _imported(target: str) -> click.Command:
 @click.command(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "color": True},
-    epilog='Example: zoo run llama "The capital city of China is"',
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(package_name="mlx-zoo", prog_name="zoo")
