@@ -10,7 +10,7 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
-from building.project_urls import REPOSITORY, SITE, project_url  # noqa: E402
+from building.project_urls import repository_url, site_url  # noqa: E402
 
 chinese = tags.has("zh")  # noqa: F821  (Sphinx gives it)
 project = "zoo"
@@ -31,11 +31,11 @@ html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "zoo"
 html_favicon = "_static/favicon.svg"
-# The address of the site, where the package's metadata names it: previews of links and the page for 404 need it.
-html_baseurl = project_url(about.get_all("Project-URL"), SITE)
+# The address of the site, where it is known: previews of links and the page for 404 need it.
+html_baseurl = site_url()
 if html_baseurl:
     html_baseurl = f"{html_baseurl.rstrip('/')}/{'zh/' if chinese else ''}"
-zoo_repository = project_url(about.get_all("Project-URL"), REPOSITORY)
+zoo_repository = repository_url()
 html_static_path = ["_static"]
 html_copy_source = False
 html_use_index = False
