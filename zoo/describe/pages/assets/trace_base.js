@@ -87,6 +87,9 @@ const near = new IntersectionObserver((entries) => entries.forEach(({ target, is
   if (isIntersecting) target.draw();
 }), { rootMargin: "1200px" });
 
+// What is printed has not come near the window.
+addEventListener("beforeprint", () => document.querySelectorAll("canvas").forEach((canvas) => canvas.draw && canvas.draw()));
+
 // Whether the ground is dark, whoever chose that: the browser, the page's switch, the theme of the docs.
 function isDark(root) {
   const [r, g, b] = getComputedStyle(root).getPropertyValue("--ground").trim().match(/[\da-f]{2}/gi).map((x) => parseInt(x, 16));
