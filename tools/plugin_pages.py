@@ -1,4 +1,4 @@
-"""The pages of docs/plugins that are made from the code: hooks.md, parts.md and reference.md.
+"""The pages of docs/plugins that are made from the code: hooks.md, parts.md, reference.md and catalogue.md.
 
 python tools/plugin_pages.py        write them anew
 """
@@ -17,9 +17,11 @@ from typing import Any
 from zoo import weights
 from zoo.architecture import Block, Preset
 from zoo.config import Config
+from zoo.describe import describe
 from zoo.host import hookspecs
 from zoo.host.hookspecs import HOOKS, RECORDS
 from zoo.host.registry import core, default_registry
+from zoo.recipe.parts import ACTIVATION_TITLES
 
 # All that a plugin may import, by module: what upgrading.md promises. "*": what the module's `__all__` names.
 PROMISED: dict[str, tuple[str, ...]] = {
@@ -113,6 +115,41 @@ stand on [hooks](hooks.md); specs, weight rules and the config's getters on [par
 do besides.
 """
 
+CATALOGUE_HEAD = """# Catalogue: which family to start from, and the blocks that there are
+
+## If your model is like …
+
+| What it has | Start from |
+| --- | --- |
+| pre-RMSNorm, rotary positions, grouped queries, SwiGLU | `llama` |
+| the same with biases on queries, keys and values | `qwen2` |
+| a norm on each query and key head | `qwen3` |
+| norms over all queries and all keys, norms after each part | `olmo2` |
+| norms before and after each part, norms that multiply by one plus a weight | `gemma3`; with soft caps `gemma2` |
+| attention and feed-forward side by side, after one norm | `cohere` |
+| LayerNorm and biases, a feed-forward without a gate | `starcoder2`; with learned positions `gpt2` |
+| fused projections | `phi3` |
+| rotary positions on a part of each head | `glm4` |
+| experts with a softmax router | `mixtral`; many small ones `qwen3-moe`; with a shared one `qwen2-moe` |
+| experts with a sigmoid router and a correction bias | `glm4-moe`; with latent attention `deepseek-v3` |
+| attention sinks | `gpt-oss` |
+| a state space in some layers | `jamba` for Mamba, `granite-hybrid` or `nemotron-h` for Mamba-2, `falcon-h1` where both are in each layer |
+| a gated delta rule | `qwen3-next` |
+| short convolutions | `lfm2` |
+| an encoder that fills masks | `bert`; with rotary positions `modernbert` |
+| an encoder and a decoder | `transformer`; with relative positions `t5` |
+| scaled embeddings, scores, sums or logits | `granite` |
+
+`zoo compare` of two candidates says in words what differs, and `zoo new NAME --from FOLDER` finds the nearest family of a
+checkpoint by its tensors.
+
+## Blocks
+
+A plugin imports the spec and uses it in its recipe; the registry finds the module that runs it. A family's blocks come with
+its plugin, which is part of the same package. What each field means is on the page [parts](parts.md) or in the
+spec's docstring (`help(SandwichLayer)`).
+"""
+
 CONFIG_HEAD = """## Config
 
 What a recipe function is given: the values of a `config.json`, asked for by type. Null means absent. Every error names
@@ -160,6 +197,37 @@ def parts_page() -> str:
     for name, method in vars(Config).items():
         if inspect.isfunction(method) and not name.startswith("_"):
             parts += [f"`config.{name}{signature(method)}`\n", docstring(method)[0]]
+    return "\n".join(parts)
+
+
+def catalogue_page() -> str:
+    """Every block, where to import its spec from and which architectures have it; the names of activations."""
+    users: dict[type, list[str]] = {}
+    for name, architecture in default_registry().architectures.items():
+        if default_registry().plugin_of(architecture).first_party and architecture.presets:
+            recipe = describe(f"{name}:{architecture.presets[0].name}", default_registry()).recipe
+            for spec in {type(spec) for _, spec in recipe.walk()}:
+                users.setdefault(spec, []).append(name)
+    kinds: dict[str, list[list[str]]] = {}
+    for plugin in default_registry().plugins:
+        for block in plugin.records.get("zoo_blocks", ()) if plugin.first_party else ():
+            module = block.spec.__module__
+            home = "zoo.recipe" if module.startswith("zoo.recipe.") else module
+            used = [f"`{name}`" for name in users.get(block.spec, ())]
+            names = ", ".join(used[:MOST_USERS]) + (" …" if len(used) > MOST_USERS else "")
+            if used:
+                kinds.setdefault(block.spec.kind, []).append(
+                    [f"`from {home} import {block.spec.__name__}`", block.summary, names]
+                )
+    parts = [CATALOGUE_HEAD]
+    for kind, rows in sorted(kinds.items()):
+        parts += [f"### {kind}\n", table(["Import", "What it is", "Used by"], rows)]
+    names = [[f"`{name}`", title] for name, title in ACTIVATION_TITLES.items()]
+    parts += [
+        "## Activations\n",
+        "Fields such as `activation` take these names.\n",
+        table(["Name", "What it is"], names),
+    ]
     return "\n".join(parts)
 
 
@@ -304,7 +372,13 @@ def table(head: list[str], rows: Iterable[list[str]]) -> str:
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
 
 
-PAGES = {"hooks.md": hooks_page, "parts.md": parts_page, "reference.md": reference_page}
+MOST_USERS = 6  # architectures that the catalogue names for a block
+PAGES = {
+    "hooks.md": hooks_page,
+    "parts.md": parts_page,
+    "reference.md": reference_page,
+    "catalogue.md": catalogue_page,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

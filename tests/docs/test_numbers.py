@@ -14,7 +14,9 @@ MADE = (
     "docs/plugins/examples/",
     "docs/_build/",
 )
-MADE_PAGES = {f"docs/plugins/{name}.md" for name in ("hooks", "parts", "reference")} | {"docs/changelog.md"}
+MADE_PAGES = {f"docs/plugins/{name}.md" for name in ("hooks", "parts", "reference", "catalogue")} | {
+    "docs/changelog.md"
+}
 
 
 def pages():

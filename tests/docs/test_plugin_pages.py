@@ -29,10 +29,16 @@ def tool(plugin_pages):
     return plugin_pages
 
 
-@pytest.mark.parametrize("name", ["hooks.md", "parts.md", "reference.md"])
+@pytest.mark.parametrize("name", ["hooks.md", "parts.md", "reference.md", "catalogue.md"])
 def test_a_page_made_from_the_code_is_current(tool, name):
     written = (ROOT / "docs" / "plugins" / name).read_text(encoding="utf-8")
     assert written == tool.PAGES[name](), "run: python tools/plugin_pages.py"
+
+
+def test_the_families_to_start_from_are_there(tool):
+    first = tool.CATALOGUE_HEAD.partition("## Blocks")[0]
+    named = set(re.findall(r"`([a-z][\w.-]*)`", first))
+    assert len(named) > 20 and named <= set(default_registry().architectures)
 
 
 def test_all_that_is_promised_is_there_and_told_on_the_reference_page(tool):
@@ -121,7 +127,7 @@ def test_a_pages_python_is_python(page):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["blocks.md", "publishing.md", "tracing.md"])
+@pytest.mark.parametrize("name", ["blocks.md", "debugging.md", "publishing.md", "tracing.md"])
 def test_a_pages_python_runs(name, monkeypatch):
     page = ROOT / "docs" / "plugins" / name
     known = {"__file__": str(page), "__name__": "page"}

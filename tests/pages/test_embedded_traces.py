@@ -72,6 +72,8 @@ def test_without_scripts_the_predictions_are_read(browser, paths):
 
 def test_what_is_far_from_the_window_is_drawn_before_it_is_printed(visit, paths):
     page = visit(paths["en"])
-    page.evaluate("document.querySelectorAll('canvas').forEach((canvas) => { canvas.near = false; canvas.width = 1; })")
+    page.evaluate(
+        "document.querySelectorAll('canvas').forEach((canvas) => { canvas.near = false; canvas.width = 1; })"
+    )
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate("[...document.querySelectorAll('.map canvas')].every((canvas) => canvas.width > 1)")
