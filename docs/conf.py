@@ -39,6 +39,7 @@ zoo_repository = repository_url()
 html_static_path = ["_static"]
 html_copy_source = False
 html_use_index = False
+html_search_scorer = str(Path(__file__).parent / "building" / "search_scorer.js")
 html_show_sourcelink = False
 templates_path = ["_templates"]
 html_sidebars = {
