@@ -22,6 +22,7 @@ MACHINE = "fits"  # the fact that is another on each machine
 AT_CONTEXT = ("cache.context", "flops.decode", "flops.prefill")
 CONTEXT = 4096  # tokens at which cache and FLOPs are told
 ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+COMPARED = 6  # relatives that a page links to, side by side
 FOLLOWED = 12  # tokens that an example writes at most
 
 
@@ -171,17 +172,19 @@ def run(one: Member, language: str) -> str:
 
 
 def comparisons(one: Member, registry: Registry, language: str) -> str:
-    """Links to the page that shows models side by side: with the base, the variants, and the base's other variants."""
+    """Links to the page that shows models side by side: with the base, and the relatives published next to this one."""
     words, among = WORDS[language], members(registry)
-    near = [among[one.base]] if one.base in among else []
-    near += variants(one.name, among)
-    near += [other for other in variants(one.base, among) if one.base and other.name != one.name]
-    if not near:
-        near = [other for other in among.values() if not other.base and other.name != one.name]
+    relatives = [*variants(one.name, among), *(variants(one.base, among) if one.base else ())]
+    relatives = [other for other in relatives if other.name != one.name]
+    if not relatives and one.base not in among:
+        relatives = [other for other in among.values() if not other.base and other.name != one.name]
+    order = list(among)
+    relatives.sort(key=lambda other: abs(order.index(other.name) - order.index(one.name)))
+    near = [*([among[one.base]] if one.base in among else []), *relatives][:COMPARED]
     links = (
         f'<a href="../compare/index.html#{one.origin},{other.origin}">{other.name}</a>' for other in near
     )
-    return words["compare with"].format(links=words["list"].join(links)) + "\n"
+    return words["compare with"].format(links=words["list"].join(links), chosen=one.origin) + "\n"
 
 
 def references(one: Member) -> str:

@@ -7,7 +7,7 @@ from importlib import import_module
 from itertools import pairwise
 
 import pytest
-from building import architecture_words, architectures, family
+from building import architecture_sections, architecture_words, architectures, family
 from building import family_tree as tree
 from building import feature_matrix as matrix
 
@@ -314,3 +314,12 @@ def test_short_words_in_a_first_column_stay_on_one_line_on_a_phone(name, cells, 
             return [cell.innerText, rows.size] })"""
     )
     assert lines and all(count == 1 for _, count in lines), lines
+
+
+def test_a_page_compares_with_the_base_and_a_few_relatives_of_its_time():
+    among = family.members()
+    text = architecture_sections.comparisons(among["granite"], default_registry(), "en")
+    names = re.findall(r"#[\w:.-]+,[\w:.-]+\">([\w.-]+)<", text)
+    assert names[0] == "llama" and len(names) == architecture_sections.COMPARED
+    assert all(abs(int(among[name].published[:4]) - 2024) <= 1 for name in names)
+    assert f'#{among["granite"].origin}">with another<' in text

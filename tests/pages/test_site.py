@@ -142,9 +142,15 @@ def test_search_shows_pages_before_the_glossary_and_their_text_in_excerpts(place
     page = browser.new_page()
     page.goto(f"{served}/{place}search.html?q={words}")
     page.wait_for_selector("#search-results li:nth-child(10) p.context", state="attached", timeout=120_000)
-    leads = page.eval_on_selector_all("#search-results li > a", "all => all.map((a) => a.getAttribute('href'))")
-    assert any("tour/cache" in lead for lead in leads[:3]) and not any("glossary" in lead for lead in leads[:3])
-    strip = page.evaluate("Search.htmlToText('<div role=main><div class=zoo-shapes>(B, T, D)</div>text</div>')")
+    leads = page.eval_on_selector_all(
+        "#search-results li > a", "all => all.map((a) => a.getAttribute('href'))"
+    )
+    assert any("tour/cache" in lead for lead in leads[:3]) and not any(
+        "glossary" in lead for lead in leads[:3]
+    )
+    strip = page.evaluate(
+        "Search.htmlToText('<div role=main><div class=zoo-shapes>(B, T, D)</div>text</div>')"
+    )
     assert strip == "text"
     page.close()
 
