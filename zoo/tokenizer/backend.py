@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
+from zoo.errors import TokenizerError
 from zoo.frozen import Frozen, frozen
 from zoo.tokenizer.detokenizer import Detokenizer
 
@@ -20,6 +21,20 @@ class TextBytes(Frozen):
 
     tokens: tuple[bytes | None, ...]
     altered_first: frozenset[int] = frozenset()
+
+
+@frozen()
+class TypedIds(Frozen):
+    """The ids of a text or of a pair of texts, special tokens included.
+
+    `types` tell the second text, 1, from the first, 0, where the tokenizer does. `offsets` are the range of characters of
+    each id in its text; None for a token that the tokenizer adds, and where it is unknown. `cut`: tokens were left out.
+    """
+
+    ids: tuple[int, ...]
+    types: tuple[int, ...]
+    offsets: tuple[tuple[int, int] | None, ...]
+    cut: bool = False
 
 
 @frozen()
@@ -43,12 +58,14 @@ class Backend(ABC):
 
     `vocab_size` is one more than the largest id, `special_tokens` the text of each named special token ("bos_token"),
     `languages` those that the tokenizer can translate between, or None; `kind` how it finds its tokens ("BPE").
+    `cuts_left`: texts that are too long lose their beginning, not their end.
     """
 
     vocab_size: int
     special_tokens: dict[str, str]
     languages: Languages | None = None
     kind: str = ""
+    cuts_left: bool = False
 
     @abstractmethod
     def encode(self, text: str, special_tokens: bool) -> list[int]:
@@ -57,6 +74,18 @@ class Backend(ABC):
     def encode_target(self, text: str) -> list[int]:
         """The ids of a translation, without special tokens; a model may have other tokens for these."""
         return self.encode(text, special_tokens=False)
+
+    def encode_pair(self, first: str, second: str | None, most: int | None) -> TypedIds:
+        """The ids of a text, or of two texts as one sequence, cut to `most`.
+
+        TokenizerError for two texts, and for one with more tokens, where a kind of tokenizer cannot lay these out.
+        """
+        if second is not None:
+            raise TokenizerError("this kind of tokenizer cannot encode a pair of texts; tokenizer.json can")
+        ids = tuple(self.encode(first, special_tokens=True))
+        if most is not None and len(ids) > most:
+            raise TokenizerError(f"a text has {len(ids)} tokens, more than the {most} that it may have")
+        return TypedIds(ids, (0,) * len(ids), (None,) * len(ids))
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
         """The text of ids; an id that no token has adds nothing."""

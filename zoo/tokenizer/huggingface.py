@@ -10,7 +10,7 @@ from tokenizers import AddedToken as LibraryToken
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from zoo.errors import TokenizerError, warn
-from zoo.tokenizer.backend import Backend, TextBytes
+from zoo.tokenizer.backend import Backend, TextBytes, TypedIds
 from zoo.tokenizer.classes import (
     CLASSES,
     TokenizerClass,
@@ -53,6 +53,17 @@ _CLASSES = {
 LONG = 2**14  # characters of a text for which other threads should not wait
 
 
+def cut_lengths(lengths: Sequence[int], most: int) -> list[int]:
+    """The lengths of one or two texts cut to `most` tokens in all: the longer one is cut first, then both alike."""
+    if len(lengths) == 1:
+        return [min(lengths[0], most)]
+    shorter, longer = sorted(lengths)
+    if shorter + longer > most:
+        shorter = min(shorter, most // 2)
+        longer = most - shorter
+    return [shorter, longer] if lengths[0] <= lengths[1] else [longer, shorter]
+
+
 class TokenizersBackend(Backend):
     """A `tokenizers.Tokenizer`, with the special and added tokens that the settings name."""
 
@@ -82,6 +93,7 @@ class TokenizersBackend(Backend):
         self.vocab_size = max([tokenizer.get_vocab_size(with_added_tokens=True), *(id + 1 for id in added)])
         # transformers does not clean up byte-pair text, where it would remove spaces of the text, unless told twice.
         self.kind = type(tokenizer.model).__name__
+        self.cuts_left = settings.values.get("truncation_side") == "left"
         cleaned = _CLEANED if self.kind != "BPE" else f"{_CLEANED}_for_bpe_even_though_it_will_corrupt_output"
         self.clean_up = all(settings.flag(key, False) for key in (_CLEANED, cleaned))
 
@@ -98,6 +110,23 @@ class TokenizersBackend(Backend):
     def _encode(self, text: str, special_tokens: bool) -> Encoding:
         with library_errors(self.path, "its tokenizer cannot encode this text"), hide_panics():
             return self.tokenizer.encode(text, add_special_tokens=special_tokens)
+
+    def encode_pair(self, first: str, second: str | None, most: int | None) -> TypedIds:
+        texts = [text for text in (first, second) if text is not None]
+        with library_errors(self.path, "its tokenizer cannot encode this text"), hide_panics():
+            encoding = self.tokenizer.encode(*texts)
+            cut = most is not None and len(encoding.ids) > most
+            if most is not None and cut:
+                parts = [self.tokenizer.encode(text, add_special_tokens=False) for text in texts]
+                added = self.tokenizer.num_special_tokens_to_add(len(texts) == 2)
+                for part, length in zip(
+                    parts, cut_lengths(list(map(len, parts)), max(most - added, 0)), strict=True
+                ):
+                    part.truncate(length, direction="left" if self.cuts_left else "right")
+                encoding = self.tokenizer.post_process(*parts)
+        added_mask = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
+        offsets = tuple(None if added else offset for offset, added in added_mask)
+        return TypedIds(tuple(encoding.ids), tuple(encoding.type_ids), offsets, cut)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
         with library_errors(self.path, "its tokenizer cannot decode these ids"), hide_panics():

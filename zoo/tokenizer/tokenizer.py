@@ -10,7 +10,7 @@ from typing import Any
 from zoo.architecture import TokenizerFormat
 from zoo.errors import PluginError, TokenizerError
 from zoo.files.reading import file_in_folder, read_object_at
-from zoo.tokenizer.backend import Backend, Languages, TextBytes
+from zoo.tokenizer.backend import Backend, Languages, TextBytes, TypedIds
 from zoo.tokenizer.detokenizer import Detokenizer, VisibleTokenDetokenizer
 from zoo.tokenizer.huggingface import from_json, from_merges, from_word_pieces
 from zoo.tokenizer.settings import (
@@ -66,6 +66,17 @@ class Tokenizer:
         template carries that already. Text that spells a special token becomes that token.
         """
         return self._backend.encode(_encodable(text), special_tokens)
+
+    def encode_pair(self, first: str, second: str | None = None, most: int | None = None) -> TypedIds:
+        """The ids of a text, or of two as one sequence, with what the tokenizer puts around and between them.
+
+        Of more than `most` ids, tokens of the longer text are left out first, on the side that `truncation_side` in
+        tokenizer_config.json says. TokenizerError as for `encode`, and for a pair that the tokenizer cannot encode.
+        """
+        texts = [None if text is None else _encodable(text) for text in (first, second)]
+        if most is not None and not self._backend.cuts_left:
+            texts = [None if text is None else self.beginning(text, most) for text in texts]
+        return self._backend.encode_pair(texts[0] or "", texts[1], most)
 
     def beginning(self, text: str, most: int) -> str:
         """The text, or a beginning of it that surely has more than `most` tokens. The cost depends on `most`, not on the text.

@@ -1,0 +1,30 @@
+"""The head of a classifier. Axes: B batch, S length, D width, C labels."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import mlx.nn as nn
+
+import zoo_classify as specs
+from zoo.blocks.activation import activation
+from zoo.blocks.head import Head
+
+
+class ClassifierHead(Head):
+    """norm(activation(dense(x))), then the logits of labels; the first three only where the spec has them."""
+
+    def __init__(
+        self, spec: specs.ClassifierHead, *, dim: int, index: int = 0, norm: nn.Module | None = None
+    ) -> None:
+        super().__init__(spec, dim=dim, index=index)
+        if spec.activation is not None:
+            self.dense = nn.Linear(dim, dim, bias=spec.dense_bias)
+            self.activation = activation(spec.activation)
+        self.norm = norm  # None is no part
+
+    def __call__(self, x: mx.array) -> mx.array:  # (B, S, D) -> (B, S, C)
+        if "dense" in self:
+            x = self.activation(self.dense(x))
+        if "norm" in self:
+            x = self.norm(x)
+        return super().__call__(x)
