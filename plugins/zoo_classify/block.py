@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import mlx.core as mx
 import mlx.nn as nn
 
@@ -13,9 +15,7 @@ from zoo.blocks.head import Head
 class ClassifierHead(Head):
     """norm(activation(dense(x))), then the logits of labels; the first three only where the spec has them."""
 
-    def __init__(
-        self, spec: specs.ClassifierHead, *, dim: int, index: int = 0, norm: nn.Module | None = None
-    ) -> None:
+    def __init__(self, spec: specs.ClassifierHead, *, dim: int, index: int = 0, norm: Any = None) -> None:
         super().__init__(spec, dim=dim, index=index)
         if spec.activation is not None:
             self.dense = nn.Linear(dim, dim, bias=spec.dense_bias)

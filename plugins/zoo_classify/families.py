@@ -13,7 +13,7 @@ import zoo_modernbert
 from zoo.architecture import Architecture, Preset, Rename, Rule
 from zoo.config import Config
 from zoo.frozen import frozen
-from zoo.recipe import Decoder, Model
+from zoo.recipe import Spec
 from zoo_classify import ClassifierHead
 from zoo_classify.labels import labels_of
 
@@ -78,12 +78,13 @@ def classifier(
     `prefix` is that of transformers' classes: "Bert" of BertForSequenceClassification.
     """
 
-    def recipe(config: Config) -> Model:
+    def recipe(config: Config) -> Spec:
         each = any(str(name).endswith(TOKEN) for name in config.get("architectures", [prefix + SEQUENCE]))
         model = base.recipe(config)
-        given = dict(bias=True, pooling="each" if each else "first") | fields(config, model, each)
+        pooling: dict[str, Any] = dict(bias=True, pooling="each" if each else "first")
+        given = pooling | fields(config, model, each)
         config.ignore("problem_type", "sentence_transformers", "sbert_ce_default_activation_function")
-        return model.change(head=ClassifierHead(vocab=len(labels_of(config)), **given))  # type: ignore[no-any-return]
+        return model.change(head=ClassifierHead(vocab=len(labels_of(config)), **given))
 
     def quantizes(path: str, quantization: Any) -> Any:
         if path.startswith("head."):

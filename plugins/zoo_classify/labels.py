@@ -36,12 +36,13 @@ def labels_of(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def function_of(config: Mapping[str, Any]) -> str:
     """What transformers' pipeline makes of the logits: "none", "sigmoid" or "softmax". ConfigError for another problem."""
-    problem = config.get("problem_type")
+    problem, single = config.get("problem_type"), len(labels_of(config)) == 1
     if problem is None:
-        return "sigmoid" if len(labels_of(config)) == 1 else "softmax"
-    if problem not in PROBLEMS:
-        raise ConfigError(f"config.json: problem_type {problem!r} is not one of {', '.join(PROBLEMS)}")
-    return "sigmoid" if problem != "regression" and len(labels_of(config)) == 1 else PROBLEMS[problem]
+        return "sigmoid" if single else "softmax"
+    if problem not in PROBLEMS or (single and PROBLEMS[problem] == "softmax"):
+        why = "needs several labels" if problem in PROBLEMS else f"is not one of {', '.join(PROBLEMS)}"
+        raise ConfigError(f"config.json: problem_type {problem!r} {why}")
+    return PROBLEMS[problem]
 
 
 def relevance_function_of(config: Mapping[str, Any]) -> str:

@@ -93,7 +93,8 @@ def sees_no_later_token(subject: Subject) -> bool:
 
 def streams(subject: Subject) -> bool:
     """Whether text is made token by token, each from those before it."""
-    return decodes(subject) and subject.architecture.causality in ("causal", "prefix")
+    generates = subject.architecture.task == "generate"  # not a decoder whose head gives labels
+    return generates and decodes(subject) and subject.architecture.causality in ("causal", "prefix")
 
 
 def writes(subject: Subject) -> bool:

@@ -114,7 +114,7 @@ class TokenizersBackend(Backend):
     def encode_pair(self, first: str, second: str | None, most: int | None) -> TypedIds:
         texts = [text for text in (first, second) if text is not None]
         with library_errors(self.path, "its tokenizer cannot encode this text"), hide_panics():
-            encoding = self.tokenizer.encode(*texts)
+            encoding = self.tokenizer.encode(first, second)
             cut = most is not None and len(encoding.ids) > most
             if most is not None and cut:
                 parts = [self.tokenizer.encode(text, add_special_tokens=False) for text in texts]
@@ -123,7 +123,7 @@ class TokenizersBackend(Backend):
                     parts, cut_lengths(list(map(len, parts)), max(most - added, 0)), strict=True
                 ):
                     part.truncate(length, direction="left" if self.cuts_left else "right")
-                encoding = self.tokenizer.post_process(*parts)
+                encoding = self.tokenizer.post_process(parts[0], parts[1] if len(parts) == 2 else None)
         added_mask = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
         offsets = tuple(None if added else offset for offset, added in added_mask)
         return TypedIds(tuple(encoding.ids), tuple(encoding.type_ids), offsets, cut)
@@ -298,13 +298,17 @@ def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
 
 
 def put_around(backend: TokenizersBackend, first: str | None, last: str | None) -> None:
-    """Add a first and a last token to every text, unless they are None or not in the vocabulary."""
+    """Add a first and a last token to every text, unless they are None or not in the vocabulary.
+
+    Of a pair each text has the last token.
+    """
     first, last = (
         token if token is not None and backend.id(token) is not None else None for token in (first, last)
     )
     if first or last:
         backend.tokenizer.post_processor = processors.TemplateProcessing(
             single=[part for part in (first, "$A", last) if part],
+            pair=[part for part in (first, "$A", last, "$B:1", last and f"{last}:1") if part],
             special_tokens=[(token, backend.id(token)) for token in {first, last} if token],
         )
 
