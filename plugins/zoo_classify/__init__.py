@@ -26,6 +26,7 @@ class ClassifierHead(Head):
     """
 
     kind, name = "head", "classifier"
+    predicts_tokens = False
     pooling: str = dataclasses.field(default="first", metadata={"choices": POOLINGS})
     activation: str | None = None
     dense_bias: bool = True

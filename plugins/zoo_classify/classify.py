@@ -190,9 +190,9 @@ def batch_logits(loaded: Loaded, rows: Sequence[TypedIds]) -> list[mx.array]:
     tokens, mask = padded_texts(loaded, [row.ids for row in rows])  # (B, S)
     with runtime.eager():
         if model.encodes:
-            inputs = {}
-            if (getattr(loaded.recipe.embedding, "token_types", None) or 1) > 1:
-                inputs["token_types"] = padded_texts(loaded, [row.types for row in rows])[0]
+            types = [row.types for row in rows]
+            second = any(map(any, types)) and getattr(loaded.recipe.embedding, "token_types", 1) > 1
+            inputs = {"token_types": padded_texts(loaded, types)[0]} if second else {}
             states = model.encode(tokens, mask, **inputs)  # type: ignore[operator]
         else:
             states = model.backbone(tokens, mask=mask)  # type: ignore[operator]

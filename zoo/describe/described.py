@@ -155,8 +155,8 @@ def base_of(model: Described, registry: Registry) -> tuple[str, Model] | None:
 
 
 def command_of(task: str) -> str:
-    """The command that runs models of a task: "run" or "embed"."""
-    return "embed" if task == "encode" else "run"
+    """The command that runs models of a task: "run", "embed" or "classify"."""
+    return {"encode": "embed", "classify": "classify"}.get(task, "run")
 
 
 def how_to_run(model: Described) -> list[tuple[str, str]]:

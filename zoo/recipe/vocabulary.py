@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
@@ -77,10 +78,12 @@ class Head(Spec):
     """Hidden states, times `scale`, to logits, D → V: by the embedding table when `tied`, else a matrix of its own.
 
     `vocab` None: the embedding's. With `bias` the parameter (V,) is `head.bias` where the head is tied, else
-    `head.output.bias`, beside the matrix `head.output.weight`. Either matrix is among the active parameters.
+    `head.output.bias`, beside the matrix `head.output.weight`. Either matrix is among the active parameters. A head with
+    logits of something else than tokens says `predicts_tokens = False`.
     """
 
     kind, name = "head", "logits"
+    predicts_tokens: ClassVar[bool] = True
     tied: bool = False
     bias: bool = False
     vocab: int | None = None

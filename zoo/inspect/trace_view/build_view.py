@@ -149,7 +149,7 @@ class ViewBuilder:
     def _tracks(self) -> Iterable[Track]:
         passes, steps = self.trace.passes, self.trace.tokens
         encoded = [p for p in passes if p.kind == "encode"]
-        if encoded:
+        if encoded and self.trace.loaded.model.translates:
             yield self._track("source", encoded[-1].tokens, (), len(encoded[-1].tokens))
             target = [id for p in passes if p.kind == "decode" for id in p.tokens]
             start = next((len(p.tokens) for p in passes if p.kind == "decode"), 0)
@@ -282,7 +282,7 @@ class ViewBuilder:
     def passes(self) -> Iterable[Pass]:
         """The passes in order."""
         for p in self.trace.passes:
-            name = "source" if p.kind == "encode" else self.tracks[-1].name
+            name = self.tracks[0 if p.kind == "encode" else -1].name
             yield Pass(p.kind, name, p.start, len(p.tokens), p.cached_numbers)
 
     def notes(self, read: bool) -> Iterable[str]:

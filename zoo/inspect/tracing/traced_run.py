@@ -220,7 +220,8 @@ class Trace(Mapping[str, np.ndarray]):
     def lens(self, count: int = 5) -> list[LensPrediction]:
         """What the model's head predicts from the residual stream after each layer, at every position.
 
-        Empty for a model without a head of its own: an encoder without one, a model that another library runs.
+        Empty for a model without a head of its own: an encoder without one, a model that another library runs. Empty for
+        one whose head predicts no tokens, too.
         """
         model = self.loaded.model
         reader, track = (model.decoder, "target") if "decoder" in model else (model, "text")
@@ -243,6 +244,8 @@ class Trace(Mapping[str, np.ndarray]):
 
     def _lens_addresses(self) -> list[str]:
         model = self.loaded.model
+        if not getattr(self.loaded.recipe.head, "predicts_tokens", True):
+            return []
         if "decoder" in model:
             return [a for a in self.streams if a.startswith("decoder.")] if "head" in model.decoder else []
         return self.streams if "head" in model else []
