@@ -19,7 +19,7 @@ from zoo_serve.access import Access, Guard
 from zoo_serve.endpoint import Endpoint, ErrorForm
 from zoo_serve.http import EndpointApp
 from zoo_serve.openapi import document
-from zoo_serve.protocols import anthropic, chat, completions, embeddings, openai, responses, tokens
+from zoo_serve.protocols import anthropic, chat, completions, embeddings, openai, ranking, responses, tokens
 from zoo_serve.requests import RequestError
 from zoo_serve.service import Service
 
@@ -30,6 +30,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     anthropic.ENDPOINT,
     anthropic.COUNT_TOKENS,
     embeddings.ENDPOINT,
+    ranking.RERANK,
+    ranking.RERANK_2,
+    ranking.SCORE,
+    ranking.CLASSIFY,
     tokens.TOKENIZE,
     tokens.DETOKENIZE,
 )

@@ -17,10 +17,12 @@ from zoo_serve.endpoint import Endpoint, Event, EventStream
 from zoo_serve.log import RequestLog
 from zoo_serve.requests import (
     Answer,
+    ClassificationRequest,
     DetokenizeRequest,
     EmbeddingRequest,
     GenerationRequest,
     RequestError,
+    ScoreRequest,
     TokenizeRequest,
 )
 from zoo_serve.service import RETRY_SECONDS, Service
@@ -161,6 +163,8 @@ class Exchange:
             return
         if isinstance(request, EmbeddingRequest):
             result: Any = await service.embed(request)
+        elif isinstance(request, ClassificationRequest | ScoreRequest):
+            result = await service.rank(request)
         elif isinstance(request, TokenizeRequest):
             result = await service.tokenize(request)
         else:

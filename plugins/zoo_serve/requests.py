@@ -71,6 +71,28 @@ class EmbeddingRequest(Frozen):
 
 
 @frozen(kw_only=True)
+class ClassificationRequest(Frozen):
+    """A request for the labels of some texts."""
+
+    model: str | None = None
+    texts: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class ScoreRequest(Frozen):
+    """A request for how well the second text of each pair answers the first.
+
+    `instruction` tells a language model what is sought. The answer to a reranking has the `top_n` best, with their `texts`.
+    """
+
+    model: str | None = None
+    pairs: tuple[tuple[str, str], ...]
+    instruction: str | None = None
+    top_n: int | None = None
+    texts: bool = True
+
+
+@frozen(kw_only=True)
 class TokenizeRequest(Frozen):
     """A request for the token ids of a text, or of a conversation as its chat template lays it out.
 
@@ -96,7 +118,14 @@ class DetokenizeRequest(Frozen):
 
 # Of an answer: "thinking" or "text" with a text, or "call" with a ToolCall.
 Part = tuple[str, Any]
-Request = GenerationRequest | EmbeddingRequest | TokenizeRequest | DetokenizeRequest
+Request = (
+    GenerationRequest
+    | EmbeddingRequest
+    | ClassificationRequest
+    | ScoreRequest
+    | TokenizeRequest
+    | DetokenizeRequest
+)
 
 
 @frozen()

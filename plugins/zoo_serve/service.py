@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from itertools import chain
@@ -18,11 +18,14 @@ from zoo_serve.generation import Generation, Mailbox
 from zoo_serve.metrics import Metrics
 from zoo_serve.models import ModelTable, ServedAdapter, ServedModel
 from zoo_serve.prepare import detokenized, prepare, tokenized
+from zoo_serve.ranking import RankingCall, encode_rows
 from zoo_serve.requests import (
+    ClassificationRequest,
     DetokenizeRequest,
     EmbeddingRequest,
     GenerationRequest,
     RequestError,
+    ScoreRequest,
     TokenizeRequest,
 )
 from zoo_serve.runner import Job, request_error
@@ -214,10 +217,31 @@ class Service:
                 request.dimensions,
                 model.settings.get("adapter"),
             )
-            unordered = [vector async for piece in self._call(model, vectors) for vector in piece]
-            order = chain.from_iterable(batches)
-            ordered = [vector for _, vector in sorted(zip(order, unordered, strict=True))]
-            return model.name, ordered, sum(map(len, ids))
+            return model.name, await self._in_order(model, vectors, batches), sum(map(len, ids))
+
+    async def rank(self, request: ClassificationRequest | ScoreRequest) -> tuple[str, list[Any], int]:
+        """The model's name, the scores of pairs, or the best label and all scores of texts, and the number of tokens."""
+        async with self._admitted(request.model) as model:
+            rows = await self._prepare(model, encode_rows, model.loaded, request)
+            lengths = [len(row.ids) for row in rows]
+            batches = in_batches(model.loaded, lengths, BATCH)
+            call = RankingCall(
+                tuple(tuple(rows[text] for text in batch) for batch in batches),
+                isinstance(request, ClassificationRequest),
+                model.settings.get("adapter"),
+            )
+            return model.name, await self._in_order(model, call, batches), sum(lengths)
+
+    async def _in_order(
+        self,
+        model: ServedModel,
+        call: Callable[[Loaded], Iterator[Sequence[Any]]],
+        batches: Sequence[Sequence[int]],
+    ) -> list[Any]:
+        """What a call yields for each text of batches, in the order of the texts."""
+        unordered = [value async for piece in self._call(model, call) for value in piece]
+        values = dict(zip(chain.from_iterable(batches), unordered, strict=True))
+        return [values[text] for text in range(len(values))]
 
     async def tokenize(self, request: TokenizeRequest) -> tuple[int | None, list[int], list[str] | None]:
         """The model's context, the token ids of a text or of a conversation, and their texts if those are asked for."""
