@@ -1,11 +1,17 @@
 """Byte-level tokenizers of GGUF files cut as those they were made of: the steps that each tokenizer.json has."""
 
+from itertools import pairwise
+
 import pytest
+import regex
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, trainers
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Punctuation, Sequence, Split
 
 from tests.helpers.gguf_tokenizers import TEXTS, written
+from zoo.checkpoint.gguf.pretokenizers import PRE_TOKENIZERS
 from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer
+from zoo.errors import TokenizerError
+from zoo.tokenizer.classes import part_of
 
 # Marks that join, precede or follow their letter; digits and signs that only some rules know; spaces of all kinds.
 SCRIPTS = [
@@ -136,3 +142,66 @@ def test_the_rules_differ_on_these_texts():
     assert len(set(cuts.values())) == len(cuts) - 2  # LLaMA 4's is gpt-4o's, OLMo's is MPT's
     composed = normalizers.NFC()
     assert any(composed.normalize_str(text) != text for text in SCRIPTS)
+
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+CL100K = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+QWEN = CL100K.replace("{1,3}", "")
+NOT_HAN = O200K.replace(r"\p{M}]", r"\p{M}&&[^\p{Han}]]").replace(r"[\r\n/]*", r"[\r\n]*")
+# The patterns that the models' own files publish, tried on a text one after the other.
+PATTERNS = {
+    **dict.fromkeys(("gpt-2", "gigachat", "exaone4", "roberta-bpe"), (GPT2,)),
+    **dict.fromkeys(("starcoder", "refact", "smollm", "command-r", "exaone", "minerva-7b"), (r"\p{N}", GPT2)),
+    **dict.fromkeys(("llama-bpe", "falcon-h1", "dbrx", "glm4", "chatglm-bpe"), (CL100K,)),
+    **dict.fromkeys(("deepseek-r1-qwen", "solar-open", "hunyuan", "grok-2", "qwen2"), (QWEN,)),
+    "ufakzeka": [QWEN.removeprefix("(?i:'s|'t|'re|'ve|'m|'ll|'d)|")],
+    "minicpm5": [r"\p{N}{1,3}", CL100K.replace("{1,3}", "+")],
+    "seed-coder": [QWEN.replace(r"[^\s\p{L}\p{N}]+[\r\n]*", r"[^\s\p{L}\p{N}\r\n]+")],
+    "tekken": [TEKKEN],
+    **dict.fromkeys(("gpt-4o", "kanana2", "minimax-m2"), (O200K,)),
+    "tiny_aya": [r"\d{1,3}(?=(?:\d{3})*\b)", O200K],
+    "kimi-k2": [r"[\p{Han}]+|" + NOT_HAN],
+    "youtu": [
+        "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\u3040-ゟ゠-ヿ]+",
+        O200K.replace("{1,3}", ""),
+    ],
+    "viking": [r" ?[^(\s|[.,!?…。，、।۔،])]+", r"\p{N}"],
+    "superbpe": [r"\p{N}+", r"(?=(\d{3})+(?!\d))"],
+    "hunyuan-dense": [
+        r"\p{N}{1,3}",
+        "[一-龥\u3040-ゟ゠-ヿ]+",
+        r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+        r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
+}
+
+
+def cuts(text, patterns):
+    """The pieces of a text: all matches of the first pattern and what lies between, cut by the next, and so on."""
+    pieces = [text]
+    for pattern in patterns:
+        parts = []
+        for piece in pieces:
+            ends = {0, len(piece)}.union(
+                *(match.span() for match in regex.finditer(pattern, piece, regex.V1))
+            )
+            parts += [piece[start:end] for start, end in pairwise(sorted(ends))]
+        pieces = parts
+    return pieces
+
+
+@pytest.mark.parametrize("pre", PATTERNS)
+def test_texts_are_cut_where_the_published_patterns_match(pre):
+    steps = part_of("pre_tokenizer", {"type": "Sequence", "pretokenizers": list(PRE_TOKENIZERS[pre].steps)})
+    for text in [*TEXTS, *SCRIPTS]:
+        found = [text[start:end] for _, (start, end) in steps.pre_tokenize_str(text)]
+        assert found == cuts(text, PATTERNS[pre]), text
+
+
+def test_an_unknown_name_is_refused_with_those_that_are_known(tmp_path):
+    header = written(tmp_path / "a.gguf", trained(CUTTERS["mpt"]), "flux")
+    with pytest.raises(TokenizerError, match=r"ggml\.pre 'flux' is not implemented; known: gpt-2, .*glm4"):
+        load_gguf_tokenizer(header, 2000)

@@ -45,9 +45,9 @@ SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 
 
-def plain(digits: str, letters: str = r"\p{L}") -> Steps:
+def plain(digits: str, letters: str = r"\p{L}", short: str = SHORT + "|") -> Steps:
     """As OpenAI's cl100k: runs of letters, of digits, of other signs with the line ends after them, of spaces."""
-    return split(rf"{SHORT}|{SIGN}[{letters}]+|{digits}| ?[^\s{letters}\p{{N}}]+[\r\n]*|{SPACES}") + BYTES
+    return split(rf"{short}{SIGN}[{letters}]+|{digits}| ?[^\s{letters}\p{{N}}]+[\r\n]*|{SPACES}") + BYTES
 
 
 def cased(digits: str, short: str = "") -> Steps:
@@ -57,7 +57,6 @@ def cased(digits: str, short: str = "") -> Steps:
 
 
 THREE, ONE = r"\p{N}{1,3}", r"\p{N}"
-LLAMA3 = PreTokenizer(plain(THREE), whole=True, start=True)
 # Latin, Greek, Cyrillic and the like, in DeepSeek's own list of ranges.
 CASED_LETTERS = (
     "µÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕ"
@@ -86,22 +85,59 @@ FALCON: Steps = (
     *split("[0-9][0-9][0-9]"),
 )
 
-PRE_TOKENIZERS = {
-    **dict.fromkeys(("gpt-2", "phi-2"), PreTokenizer(GPT2)),
-    **dict.fromkeys(("mpt", "olmo"), PreTokenizer(GPT2, composed=True)),
-    **dict.fromkeys(("starcoder", "refact", "smollm", "command-r"), PreTokenizer(DIGITS + GPT2)),
-    **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "lfm2"), LLAMA3),
-    **dict.fromkeys(("smaug-bpe", "dbrx"), PreTokenizer(plain(THREE))),
-    **dict.fromkeys(("deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan"), PreTokenizer(plain(ONE))),
-    "qwen2": PreTokenizer(plain(ONE), composed=True),
-    "qwen35": PreTokenizer(plain(ONE, r"\p{L}\p{M}"), composed=True),
-    "tekken": PreTokenizer(cased(ONE), whole=True, start=True),
-    **dict.fromkeys(("gpt-4o", "llama4"), PreTokenizer(cased(THREE, SHORT + "?"))),
-    "falcon": PreTokenizer(FALCON),
-    "bloom": PreTokenizer(split(r" ?[^(\s|[.,!?…。，、।۔،])]+") + BYTES),
-    "deepseek-llm": PreTokenizer(split(*DEEPSEEK_LLM) + DIGITS + BYTES),
-    "deepseek-coder": PreTokenizer(split(*DEEPSEEK_CODER) + DIGITS + BYTES),
-    "deepseek-v3": PreTokenizer(split(*DEEPSEEK3) + BYTES),
-}
+BLOOM = split(r" ?[^(\s|[.,!?…。，、।۔،])]+")
+# Groups of three digits, counted from the last.
+THREE_FROM_END = r"\d{1,3}(?=(?:\d{3})*\b)"
+# Kimi K2's o200k: Chinese characters stand in runs of their own.
+NOT_HAN_UPPER, NOT_HAN_LOWER = (letters[:-1] + r"&&[^\p{Han}]]" for letters in (UPPER, LOWER))
+KIMI = (
+    rf"\p{{Han}}+|{SIGN}{NOT_HAN_UPPER}*{NOT_HAN_LOWER}+{SHORT}?|{SIGN}{NOT_HAN_UPPER}+{NOT_HAN_LOWER}*{SHORT}?"
+    rf"|{THREE}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{SPACES}"
+)
+YOUTU = "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\u3040-ゟ゠-ヿ]+"
+SEED = rf"{SHORT}|{SIGN}\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{SPACES}"
+
+# Rules, each with the names that share it.
+RULES = (
+    (
+        PreTokenizer(GPT2),
+        "gpt-2 phi-2 gigachat a.x-4.0 mellum exaone4 jais trillion granite-docling roberta-bpe modern-bert",
+    ),
+    (PreTokenizer(GPT2, composed=True), "mpt olmo"),
+    (
+        PreTokenizer(DIGITS + GPT2),
+        "starcoder refact smollm command-r codeshell exaone minerva-7b mellum2",
+    ),
+    (
+        PreTokenizer(plain(THREE), whole=True, start=True),
+        "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral lfm2 midm-2.0",
+    ),
+    (PreTokenizer(plain(THREE)), "smaug-bpe dbrx glm4 chatglm-bpe"),
+    (
+        PreTokenizer(plain(ONE)),
+        "deepseek-r1-qwen stablelm2 megrez hunyuan kormo f2llmv2 solar-open grok-2",
+    ),
+    (PreTokenizer(plain(ONE, short="")), "ufakzeka"),
+    (PreTokenizer(plain(ONE), composed=True), "qwen2"),
+    (PreTokenizer(plain(ONE, r"\p{L}\p{M}"), composed=True), "qwen35"),
+    (PreTokenizer(split(THREE) + plain(r"\p{N}+"), whole=True), "minicpm5"),
+    (PreTokenizer(split(SEED) + BYTES), "seed-coder"),
+    (PreTokenizer(cased(ONE), whole=True, start=True), "tekken"),
+    (PreTokenizer(cased(THREE, SHORT + "?")), "gpt-4o llama4 kanana2 talkie minimax-m2"),
+    (PreTokenizer(split(THREE_FROM_END) + cased(THREE, SHORT + "?")), "tiny_aya cohere2moe"),
+    (PreTokenizer(split(KIMI) + BYTES), "kimi-k2"),
+    (PreTokenizer(split(YOUTU) + cased(ONE, SHORT + "?"), whole=True), "youtu"),
+    (PreTokenizer(FALCON), "falcon"),
+    (PreTokenizer(BLOOM + BYTES), "bloom poro-chat gpt3-finnish"),
+    (PreTokenizer(BLOOM + split(ONE) + BYTES), "viking"),
+    (PreTokenizer(split(r"\p{N}+", r"(?=(\d{3})+(?!\d))") + BYTES), "superbpe"),
+    (PreTokenizer(split(*DEEPSEEK_LLM) + DIGITS + BYTES), "deepseek-llm"),
+    (PreTokenizer(split(*DEEPSEEK_CODER) + DIGITS + BYTES), "deepseek-coder"),
+    (PreTokenizer(split(*DEEPSEEK3) + BYTES), "deepseek-v3 hunyuan-dense joyai-llm hy_v4"),
+)
+PRE_TOKENIZERS = {name: rule for rule, names in RULES for name in names.split()}
 # The rule of files that name none, by the architecture where all models of it have one tokenizer.
-UNNAMED = {"gpt2": "gpt-2", **dict.fromkeys(("qwen2", "qwen2moe", "qwen3", "qwen3moe"), "qwen2")}
+UNNAMED = {
+    **{"gpt2": "gpt-2", "starcoder2": "starcoder", "command-r": "command-r"},
+    **dict.fromkeys(("qwen2", "qwen2moe", "qwen3", "qwen3moe"), "qwen2"),
+}
