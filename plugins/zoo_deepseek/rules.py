@@ -8,7 +8,8 @@ from typing import Any
 from zoo.errors import CheckpointError
 from zoo.frozen import frozen
 from zoo.gguf import DECODER, MOE
-from zoo.weights import Ignore, Join, Rename, Rule, Stack, Tensors, fill, matches
+from zoo.weights import Ignore, Join, Rename, Rule, Tensors, fill, matches
+from zoo.weights.experts import expert_rules, mlx_expert_rule
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
@@ -76,9 +77,8 @@ MIXTURE = (
     Rename(LAYER + "mlp.gate.e_score_correction_bias", "layers.{i}.feedforward.router.correction_bias"),
     Rename(LAYER + "mlp.shared_experts.{p}_proj.*", "layers.{i}.feedforward.shared.{p}.*"),
 )
-# Its experts, as released and as MLX conversions have them.
-EXPERTS = Stack(LAYER + "mlp.experts.{e}.{p}_proj.weight", "layers.{i}.feedforward.experts.{p}.weight")
-MLX_EXPERTS = Rename(LAYER + "mlp.switch_mlp.{p}_proj.*", "layers.{i}.feedforward.experts.{p}.*")
+EXPERTS = expert_rules(LAYER + "mlp.", "layers.{i}.feedforward.experts.")
+MLX_EXPERTS = mlx_expert_rule(LAYER + "mlp.", "layers.{i}.feedforward.experts.")
 # The same in GGUF files.
 GGUF_MIXTURE = (
     Rename("blk.{i}.ffn_gate_inp.weight", "layers.{i}.feedforward.router.weight"),
@@ -100,7 +100,7 @@ WEIGHTS = (
     IgnorePredictionLayers(LAYER),
     *SHARED_RULES,
     SplitHeads(LAYER + "self_attn.kv_b_proj.weight", KEY_UP, VALUE_UP),
-    EXPERTS,
+    *EXPERTS,
 )
 MLX_WEIGHTS = (
     *SHARED_RULES,

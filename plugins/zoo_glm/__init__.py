@@ -85,7 +85,7 @@ GLM4_GGUF = (
     Split("blk.{i}.ffn_up.*", GATED),
     *DECODER,
 )
-MOE_WEIGHTS = (IgnorePredictionLayers(LAYER), *MIXTURE, EXPERTS, *LLAMA_WEIGHTS)
+MOE_WEIGHTS = (IgnorePredictionLayers(LAYER), *MIXTURE, *EXPERTS, *LLAMA_WEIGHTS)
 MOE_MLX_WEIGHTS = (*MIXTURE, MLX_EXPERTS, *LLAMA_WEIGHTS)
 MOE_GGUF = (
     IgnorePredictionLayers("blk.{i}.", mark="nextn.eh_proj.weight"),

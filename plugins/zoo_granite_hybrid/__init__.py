@@ -3,6 +3,7 @@
 from zoo.architecture import Architecture, OfBlock, Preset, Rename, Rule, Split, hookimpl
 from zoo.frozen import frozen
 from zoo.recipe import GatedMLP, MoE
+from zoo.weights.experts import expert_rules, mlx_expert_rule, stacked_expert_rules
 from zoo_llama import TINY as LLAMA_TINY
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 from zoo_llama import llama, sized
@@ -110,13 +111,13 @@ def weights(axis, *own):
 SHARED = shared_rules(FEEDFORWARD + "shared.")
 WEIGHTS = weights(
     1,
-    Split(SPARSE + "input_linear.weight", (EXPERTS + "gate.weight", EXPERTS + "up.weight"), axis=1),
-    Rename(SPARSE + "output_linear.weight", EXPERTS + "down.weight"),
+    *stacked_expert_rules(SPARSE + "input_linear.weight", SPARSE + "output_linear.weight", EXPERTS),
+    # As transformers 5 holds them.
+    *expert_rules(SPARSE, EXPERTS),
+    Rename(SPARSE + "router.weight", FEEDFORWARD + "router.scores.weight"),
     ByFeedForward(SHARED, shared_rules(FEEDFORWARD)),
 )
-MLX_WEIGHTS = weights(
-    2, Rename(SPARSE + "switch_mlp.{p}_proj.*", EXPERTS + "{p}.*"), ByFeedForward(SHARED, ())
-)
+MLX_WEIGHTS = weights(2, mlx_expert_rule(SPARSE, EXPERTS), ByFeedForward(SHARED, ()))
 
 
 def published(name, scores, logits, layers=40, **numbers):

@@ -11,13 +11,12 @@ from zoo.architecture import (
     OfBlock,
     Preset,
     Rename,
-    Split,
-    Stack,
     Transpose,
     hookimpl,
 )
 from zoo.frozen import frozen
 from zoo.recipe import Attention, Decoder, Embedding, Experts, GatedMLP, Head, Layer, MoE, RMSNorm, Router
+from zoo.weights.experts import expert_rules, mlx_expert_rule
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 from zoo_llama import sized
 from zoo_mamba import SelectiveStateSpace
@@ -125,14 +124,8 @@ def weights(axis, *experts):
     )
 
 
-IN_MEMORY = LAYER + "feed_forward.experts."  # as transformers 5 holds them
-HF = weights(
-    1,
-    Stack(LAYER + "feed_forward.experts.{e}.{p}_proj.*", EXPERTS + "{p}.*"),
-    Split(IN_MEMORY + "gate_up_proj", (EXPERTS + "gate.weight", EXPERTS + "up.weight"), axis=1),
-    Rename(IN_MEMORY + "down_proj", EXPERTS + "down.weight"),
-)
-MLX = weights(2, Rename(LAYER + "feed_forward.switch_mlp.{p}_proj.*", EXPERTS + "{p}.*"))
+HF = weights(1, *expert_rules(LAYER + "feed_forward.", EXPERTS))
+MLX = weights(2, mlx_expert_rule(LAYER + "feed_forward.", EXPERTS))
 
 FIRST = sized(layers=32, dim=4096, heads=32, kv_heads=8, hidden=14336, vocab_size=65536) | dict(
     **dict(attn_layer_period=8, attn_layer_offset=4, expert_layer_period=2, expert_layer_offset=1),

@@ -1,12 +1,13 @@
 """MiniMax-M2, as a difference from LLaMA with DeepSeek-V3's router. Imports no mlx."""
 
-from zoo.architecture import GGUF, Architecture, Preset, Rename, Stack, hookimpl
+from zoo.architecture import GGUF, Architecture, Preset, Rename, hookimpl
 from zoo.gguf import DECODER
 from zoo.recipe import Experts, JointRMSNorm, MoE, RoPE
+from zoo.weights.experts import expert_rules, mlx_expert_rule
 from zoo_deepseek import SigmoidRouter
 from zoo_deepseek.rules import GGUF_MIXTURE
 from zoo_llama import POCKET, TINY, WEIGHTS, llama, published, sized
-from zoo_mixtral import FUSED
+from zoo_mixtral import NAMES
 
 # Of training, of layers that are not run, and of the kinds of attention that MiniMax-Text-01 had.
 UNUSED = (
@@ -64,23 +65,20 @@ def rope(config):
 
 
 LAYER, ROUTER = "[model.]layers.{i}.", "layers.{i}.feedforward.router."
-EXPERTS = "layers.{i}.feedforward.experts."
+SPARSE, EXPERTS = LAYER + "block_sparse_moe.", "layers.{i}.feedforward.experts."
 COMMON = (
     *WEIGHTS,
-    Rename(LAYER + "block_sparse_moe.gate.weight", ROUTER + "weight"),
-    Rename(LAYER + "block_sparse_moe.e_score_correction_bias", ROUTER + "correction_bias"),
+    Rename(SPARSE + "gate.weight", ROUTER + "weight"),
+    Rename(SPARSE + "e_score_correction_bias", ROUTER + "correction_bias"),
 )
 HF_WEIGHTS = (
     *COMMON,
-    Stack(LAYER + "block_sparse_moe.experts.{e}.w1.*", EXPERTS + "gate.*"),
-    Stack(LAYER + "block_sparse_moe.experts.{e}.w2.*", EXPERTS + "down.*"),
-    Stack(LAYER + "block_sparse_moe.experts.{e}.w3.*", EXPERTS + "up.*"),
     # As transformers holds them in memory.
     Rename(LAYER + "mlp.gate.weight", ROUTER + "weight"),
     Rename(LAYER + "mlp.e_score_correction_bias", ROUTER + "correction_bias"),
-    *FUSED,
+    *expert_rules(SPARSE, EXPERTS, NAMES, stacked=LAYER + "mlp."),
 )
-MLX_WEIGHTS = (*COMMON, Rename(LAYER + "block_sparse_moe.switch_mlp.{p}_proj.*", EXPERTS + "{p}.*"))
+MLX_WEIGHTS = (*COMMON, mlx_expert_rule(SPARSE, EXPERTS))
 KEYS = {
     "expert_count": "num_local_experts",
     "expert_feed_forward_length": "intermediate_size",

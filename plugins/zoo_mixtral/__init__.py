@@ -1,8 +1,9 @@
 """Mixtral and the Qwen mixtures of experts, as differences from LLaMA. Imports no mlx."""
 
-from zoo.architecture import GGUF, Architecture, Preset, Rename, Split, Stack, hookimpl, pocket
+from zoo.architecture import GGUF, Architecture, Preset, Rename, Stack, hookimpl, pocket
 from zoo.gguf import DECODER, MOE, Row
 from zoo.recipe import Experts, GatedMLP, MoE, RMSNorm, Router
+from zoo.weights.experts import expert_rules, mlx_expert_rule
 from zoo_llama import (
     EIGHT_BILLION,
     LLAMA_GGUF,
@@ -114,25 +115,18 @@ def qwen_moe(config, count, **shared):
 
 LAYER = "[model.]layers.{i}."
 EXPERTS = "layers.{i}.feedforward.experts."
+SPARSE, NAMES = LAYER + "block_sparse_moe.", ("w1", "w3", "w2")  # those of gate, up and down
 
-# As transformers holds them in memory, which `save_pretrained(save_original_format=False)` writes.
-FUSED = (
-    Split(LAYER + "mlp.experts.gate_up_proj", (EXPERTS + "gate.weight", EXPERTS + "up.weight"), axis=1),
-    Rename(LAYER + "mlp.experts.down_proj", EXPERTS + "down.weight"),
-)
 MIXTRAL_WEIGHTS = (
     *WEIGHTS,
-    Rename(LAYER + "block_sparse_moe.gate.*", "layers.{i}.feedforward.router.scores.*"),
-    Stack(LAYER + "block_sparse_moe.experts.{e}.w1.*", EXPERTS + "gate.*"),
-    Stack(LAYER + "block_sparse_moe.experts.{e}.w2.*", EXPERTS + "down.*"),
-    Stack(LAYER + "block_sparse_moe.experts.{e}.w3.*", EXPERTS + "up.*"),
-    Rename(LAYER + "mlp.gate.*", "layers.{i}.feedforward.router.scores.*"),
-    *FUSED,
+    Rename(SPARSE + "gate.*", "layers.{i}.feedforward.router.scores.*"),
+    Rename(LAYER + "mlp.gate.*", "layers.{i}.feedforward.router.scores.*"),  # as transformers holds it
+    *expert_rules(SPARSE, EXPERTS, NAMES, stacked=LAYER + "mlp."),
 )
 MIXTRAL_MLX_WEIGHTS = (
     *WEIGHTS,
-    Rename(LAYER + "block_sparse_moe.gate.*", "layers.{i}.feedforward.router.scores.*"),
-    Rename(LAYER + "block_sparse_moe.switch_mlp.{p}_proj.*", EXPERTS + "{p}.*"),
+    Rename(SPARSE + "gate.*", "layers.{i}.feedforward.router.scores.*"),
+    mlx_expert_rule(SPARSE, EXPERTS),
 )
 QWEN_COMMON = (
     *WEIGHTS,
@@ -140,8 +134,8 @@ QWEN_COMMON = (
     Rename(LAYER + "mlp.shared_expert.{p}_proj.*", "layers.{i}.feedforward.shared.{p}.*"),
     Rename(LAYER + "mlp.shared_expert_gate.*", "layers.{i}.feedforward.shared_gate.*"),
 )
-QWEN_WEIGHTS = (*QWEN_COMMON, Stack(LAYER + "mlp.experts.{e}.{p}_proj.*", EXPERTS + "{p}.*"), *FUSED)
-QWEN_MLX_WEIGHTS = (*QWEN_COMMON, Rename(LAYER + "mlp.switch_mlp.{p}_proj.*", EXPERTS + "{p}.*"))
+QWEN_WEIGHTS = (*QWEN_COMMON, *expert_rules(LAYER + "mlp.", EXPERTS))
+QWEN_MLX_WEIGHTS = (*QWEN_COMMON, mlx_expert_rule(LAYER + "mlp.", EXPERTS))
 
 MIXTRAL_GGUF = GGUF(
     "llama",

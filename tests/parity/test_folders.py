@@ -47,15 +47,6 @@ def test_another_spelling_of_config_means_the_same(tmp_path, name, variant, chan
     agrees(model, zoo.load(tmp_path), VOCAB, lengths=(17,))
 
 
-@pytest.mark.parametrize("name", ["mixtral", "qwen2-moe"])
-def test_stacked_tensors_as_transformers_holds_them(tmp_path, name):
-    model = FAMILIES[name].make()
-    model.save_pretrained(tmp_path, save_original_format=False)
-    names = mx.load(str(tmp_path / "model.safetensors")).keys()
-    assert "model.layers.0.mlp.experts.gate_up_proj" in names
-    agrees(model, zoo.load(tmp_path), VOCAB, lengths=(17,))
-
-
 def test_shards_written_by_transformers(tmp_path):
     model = FAMILIES["llama"].make()
     model.save_pretrained(tmp_path, max_shard_size="20KB")
