@@ -200,7 +200,11 @@ class SigmoidRouter(nn.Module):
 
     def score(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, E)
         """σ(W x), in float32: the bias is small beside the scores that it decides between."""
-        return mx.sigmoid(x.astype(mx.float32) @ self.weight.T.astype(mx.float32))
+        return self.activate(x.astype(mx.float32) @ self.weight.T.astype(mx.float32))
+
+    def activate(self, logits: mx.array) -> mx.array:  # (B, T, E) -> (B, T, E)
+        """σ of each logit: experts do not compete for their scores."""
+        return mx.sigmoid(logits)
 
     def choose(self, scores: mx.array) -> mx.array:  # (B, T, E) -> (B, T, k)
         """The chosen experts, by their scores and what is added to these to balance the load."""
@@ -247,7 +251,7 @@ def step_of_router(compiler: StepCompiler, block: SigmoidRouter) -> Function | N
     spec, weight = block.spec, compiler.take(block, "weight")
     matrix, bias = weight.T.astype(mx.float32), compiler.take(block, "correction_bias")
     mx.eval(matrix)  # in float32 once
-    correct = runtime.fused(lambda logits: ((scores := mx.sigmoid(logits)), scores + bias))
+    correct = runtime.fused(lambda logits: ((scores := block.activate(logits)), scores + bias))
     divide = runtime.fused(lambda chosen, total: (chosen / (total + 1e-20) * spec.scale).astype(weight.dtype))
 
     def choose(x: mx.array) -> tuple[mx.array, mx.array]:

@@ -1,11 +1,12 @@
-"""OLMo 2 and OLMo 3: LLaMA with norms on what its blocks give, not on what they read. Imports no mlx."""
+"""OLMo 2 and OLMo 3: LLaMA with norms on what its blocks give, not on what they read; OLMoE. Imports no mlx."""
 
 from zoo.architecture import GGUF, Architecture, Block, Drawing, ModuleProbe, Preset, Rename, hookimpl
 from zoo.frozen import frozen
-from zoo.gguf import DECODER
+from zoo.gguf import DECODER, MOE
 from zoo.recipe import JointRMSNorm, RoPE, Spec
 from zoo_llama import POCKET, TINY, llama, published, sized, windows_by_type
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
+from zoo_mixtral import QWEN_MLX_WEIGHTS, QWEN_WEIGHTS, moe
 
 
 @frozen()
@@ -30,10 +31,7 @@ def olmo2(config, rope=None):
     recipe, eps = llama(config, rope), config.number("rms_norm_eps")
 
     def moved(layer):
-        mixer = layer.mixer.change(
-            query_norm=JointRMSNorm(heads=layer.mixer.heads, eps=eps),
-            key_norm=JointRMSNorm(heads=layer.mixer.kv_heads, eps=eps),
-        )
+        mixer = layer.mixer.change(**joint_norms(layer.mixer, eps))
         return OutputNormLayer(mixer, layer.feedforward, layer.mixer_norm, layer.feedforward_norm)
 
     return recipe.change(layers=tuple(moved(layer) for layer in recipe.layers))
@@ -48,6 +46,27 @@ def olmo3(config):
     config.note("rope_theta", rope.theta)
     return olmo2(config, rope).change_layers(
         lambda index, layer: dict(mixer=dict(window=windows[index], rope=local if windows[index] else rope))
+    )
+
+
+def olmoe(config):
+    """LLaMA with many small experts in every layer, and norms over all queries and all keys (Muennighoff et al., 2024)."""
+    config.refuse("clip_qkv")
+    config = config.with_defaults(
+        num_experts=64, num_experts_per_tok=8, rms_norm_eps=1e-5, max_position_embeddings=4096
+    )
+    count, hidden = config.count("num_experts"), config.count("intermediate_size")
+    sparse = moe(config, count, hidden, config.flag("norm_topk_prob", False))
+    return llama(config).change_layers(
+        lambda index, layer: dict(mixer=joint_norms(layer.mixer, layer.mixer_norm.eps), feedforward=sparse)
+    )
+
+
+def joint_norms(mixer, eps):
+    """A norm over all queries, and one over all keys."""
+    return dict(
+        query_norm=JointRMSNorm(heads=mixer.heads, eps=eps),
+        key_norm=JointRMSNorm(heads=mixer.kv_heads, eps=eps),
     )
 
 
@@ -142,6 +161,35 @@ def zoo_architectures():
         ),
         references=("OLMo Team, 2025, arXiv:2512.13961",),
         published="2025-12",
+    )
+    yield Architecture(
+        name="olmoe",
+        base="llama",
+        summary="LLaMA with sixty-four small experts in every layer, and norms over all queries and all keys",
+        model_types=("olmoe",),
+        recipe=olmoe,
+        weights=QWEN_WEIGHTS,
+        mlx_weights=QWEN_MLX_WEIGHTS,
+        gguf=GGUF("olmoe", (*MOE, *DECODER)),
+        presets=(
+            published(
+                "1b-7b",
+                "allenai/OLMoE-1B-7B-0924",
+                "Apache-2.0",
+                **sized(layers=16, dim=2048, heads=16, kv_heads=16, hidden=1024),
+                vocab_size=50304,
+                max_position_embeddings=4096,
+                rms_norm_eps=1e-5,
+                num_experts=64,
+                num_experts_per_tok=8,
+            ),
+            Preset(
+                "pocket", config=POCKET | dict(num_experts=16, num_experts_per_tok=4, intermediate_size=96)
+            ),
+            Preset("tiny", config=TINY | dict(num_experts=6, num_experts_per_tok=2, intermediate_size=32)),
+        ),
+        references=("Muennighoff et al., 2024, arXiv:2409.02060",),
+        published="2024-09",
     )
 
 

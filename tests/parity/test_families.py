@@ -48,7 +48,7 @@ QUANTIZED = [
     for number, name in enumerate(MLX)
     for place, how in enumerate(PACKED)
     # OLMo's norms, which stand after each part, magnify what MLX rounds in MXFP4.
-    if (name, how) not in (("olmo2", "mxfp4"), ("olmo3", "mxfp4"))
+    if how != "mxfp4" or name not in ("olmo2", "olmo3", "exaone4")
 ]
 
 
