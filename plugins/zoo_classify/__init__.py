@@ -1,7 +1,5 @@
 """Classifiers: a head of labels on an encoder or a decoder, `zoo classify` and `zoo rerank`. Imports no mlx."""
 
-import dataclasses
-
 from zoo.architecture import (
     Block,
     Command,
@@ -11,33 +9,7 @@ from zoo.architecture import (
     Strategy,
     hookimpl,
 )
-from zoo.frozen import frozen
-from zoo.recipe import Head, Matrix, Spec
-
-POOLINGS = ("first", "mean", "last", "each")
-
-
-@frozen(kw_only=True)
-class ClassifierHead(Head):
-    """A logit for each of `vocab` labels: of norm(activation(dense(x))), or of x where there is no `activation`.
-
-    `pooling` says which hidden states it reads: the "first" token's, the "mean", the "last" token's, or those of "each"
-    token, which then has labels of its own. As a module it works at every position.
-    """
-
-    kind, name = "head", "classifier"
-    predicts_tokens = False
-    pooling: str = dataclasses.field(default="first", metadata={"choices": POOLINGS})
-    activation: str | None = None
-    dense_bias: bool = True
-    norm: Spec | None = dataclasses.field(default=None, metadata={"kind": "norm"})
-
-    def matrices(self, dim: int) -> tuple[Matrix, ...]:
-        dense = () if self.activation is None else (Matrix("dense", dim, dim, bias=self.dense_bias),)
-        return (*super().matrices(dim), *dense)
-
-    def divided(self, dim, share):
-        """Each rank has all of it."""
+from zoo_classify.head import ClassifierHead
 
 
 @hookimpl

@@ -7,9 +7,9 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
-import zoo_classify as specs
 from zoo.blocks.activation import activation
 from zoo.blocks.head import Head
+from zoo_classify import head as specs
 
 
 class ClassifierHead(Head):

@@ -18,7 +18,7 @@ from zoo.generation.sampling.logits import check_numbers
 from zoo.generation.strategies.embedding import BATCH, padded_texts, pool
 from zoo.loading import Loaded
 from zoo.tokenizer.backend import TypedIds
-from zoo_classify import ClassifierHead
+from zoo_classify.head import ClassifierHead
 from zoo_classify.labels import function_of, labels_of
 
 Text = str | tuple[str, str] | Sequence[int]

@@ -14,7 +14,7 @@ from zoo.architecture import Architecture, Preset, Rename, Rule
 from zoo.config import Config
 from zoo.frozen import frozen
 from zoo.recipe import Spec
-from zoo_classify import ClassifierHead
+from zoo_classify.head import ClassifierHead
 from zoo_classify.labels import labels_of
 
 SEQUENCE, TOKEN = "ForSequenceClassification", "ForTokenClassification"
@@ -91,14 +91,13 @@ def classifier(
             return None  # small, and all labels depend on it
         return base.quantizes(path, quantization) if base.quantizes else quantization
 
-    tiny = base.preset("tiny")
-    assert tiny is not None and tiny.config is not None
-    small = Preset("tiny", config=dict(tiny.config) | dict(architectures=[prefix + SEQUENCE], num_labels=3))
+    numbers = dict(architectures=[prefix + SEQUENCE], num_labels=3)
+    small = [(preset.name, preset.config) for preset in base.presets if preset.name in ("pocket", "tiny")]
     return replace(
         base,
         name=f"{base.name}-classifier",
         base=base.name,
-        summary=f"{base.name} with a head that labels texts or their tokens",
+        summary="its base with a head that labels texts or their tokens",
         task="classify",
         model_types=(),
         recipe=recipe,
@@ -106,7 +105,7 @@ def classifier(
         mlx_weights=None if base.mlx_weights is None else (*rules, *base.mlx_weights),
         gguf=None,
         quantizes=quantizes,
-        presets=(*presets, small),
+        presets=(*presets, *(Preset(name, config={**(config or {}), **numbers}) for name, config in small)),
         prediction=None,
     )
 
@@ -127,7 +126,7 @@ MINILM = dict(
 def classifiers() -> Iterator[Architecture]:
     """The architectures of classifiers."""
     reranker = Preset(
-        "minilm-reranker",
+        "reranker",
         "sorts English passages by how they answer a question",
         hub="cross-encoder/ms-marco-MiniLM-L6-v2",
         config=MINILM,

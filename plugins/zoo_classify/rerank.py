@@ -19,8 +19,8 @@ from zoo.generation.sampling.logits import check_numbers
 from zoo.generation.strategies.embedding import BATCH
 from zoo.loading import Loaded
 from zoo.tokenizer.backend import TypedIds
-from zoo_classify import ClassifierHead
 from zoo_classify.classify import apply_function, batch_logits, encode_texts, head_of
+from zoo_classify.head import ClassifierHead
 from zoo_classify.labels import labels_of, relevance_function_of
 
 INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"

@@ -27,7 +27,7 @@ def completed(typed):
 def test_commands_options_and_architectures_are_completed():
     assert completed("zoo comp") == {"compare"}
     assert completed("zoo run llama --max-t") == {"--max-tokens", "--max-time"}
-    assert completed("zoo run qwen3") == {"qwen3", "qwen3-moe", "qwen3-next"}
+    assert completed("zoo run qwen3") == {"qwen3", "qwen3-classifier", "qwen3-moe", "qwen3-next"}
     assert completed("zoo run ./my-mo") == {"file"}
     assert completed("zoo run qwen3:") == {"qwen3:pocket", "qwen3:0.6b", "qwen3:tiny"}
     assert completed("zoo run smollm2") == {"smollm2", "smollm2:135m", "smollm2:360m"}

@@ -35,9 +35,7 @@ def zoo_blocks():
 @hookimpl
 def zoo_strategies():
     setting = Setting("labels", int, 3, minimum=1, help="How many labels are named.")
-    yield Strategy(
-        "labels", "tests.helpers.classifier_model:stream", tasks=("classify",), settings=(setting,)
-    )
+    yield Strategy("labels", "tests.helpers.classifier_model:stream", tasks=("label",), settings=(setting,))
 
 
 @hookimpl
@@ -45,9 +43,9 @@ def zoo_architectures():
     bert = next(zoo_bert.zoo_architectures())
     yield replace(
         bert,
-        name="bert-classifier",
+        name="bert-labels",
         summary="a label for a text",
-        task="classify",
+        task="label",
         model_types=(),
         base="bert",
         recipe=recipe,
@@ -64,4 +62,4 @@ def zoo_architectures():
 @hookimpl
 def zoo_resolve(config):
     makers = config.get("architectures") or [""]
-    return "bert-classifier" if makers == ["BertForSequenceClassification"] else None
+    return "bert-labels" if makers == ["BertForSequenceClassification"] else None

@@ -68,6 +68,10 @@ FULL = {
     "/v1/messages": MESSAGES,
     "/v1/messages/count_tokens": {name: MESSAGES[name] for name in MESSAGES if name != "max_tokens"},
     "/v1/embeddings": {"input": ["Hi"]},
+    "/v1/rerank": {"query": "Hi", "documents": ["Ho"], "top_n": 1},
+    "/v2/rerank": {"query": "Hi", "documents": ["Ho"], "top_n": 1},
+    "/v1/score": {"text_1": "Hi", "text_2": ["Ho"]},
+    "/classify": {"input": ["Hi"]},
     "/tokenize": {name: CHAT[name] for name in ("messages", "tools", "chat_template_kwargs")},
     "/detokenize": {"tokens": [1]},
 }

@@ -21,7 +21,7 @@ def known():
 @pytest.fixture
 def classifier_folder(known, tmp_path):
     """A folder of random weights, as transformers writes one, with BERT's own tokenizer."""
-    made, path = subject("bert-classifier", "tiny", known), tmp_path / "model"
+    made, path = subject("bert-labels", "tiny", known), tmp_path / "model"
     save(path, made.model, made.architecture, made.recipe, made.numbers, registry=known)
     config = json.loads((path / "config.json").read_text())
     labels = {"0": "good", "1": "bad", "2": "odd"}
@@ -32,7 +32,7 @@ def classifier_folder(known, tmp_path):
 
 @pytest.mark.slow
 def test_a_classifier_of_a_plugin_passes_the_suite(known):
-    check_architecture("bert-classifier", registry=known)
+    check_architecture("bert-labels", registry=known)
 
 
 def test_its_folder_is_found_and_its_strategy_runs_it(known, classifier_folder, command):
@@ -43,9 +43,9 @@ def test_its_folder_is_found_and_its_strategy_runs_it(known, classifier_folder, 
     assert steps[-1].finish_reason == "stop"
     with using(known):
         shown = json.loads(command("show", classifier_folder, "--json").stdout)
-        refused = command("train", "bert-classifier", "--out", classifier_folder.parent / "out")
-    assert shown["task"] == "classify"
-    assert refused.returncode == 1 and "no objective trains bert-classifier: classify" in refused.stderr
+        refused = command("train", "bert-labels", "--out", classifier_folder.parent / "out")
+    assert shown["task"] == "label"
+    assert refused.returncode == 1 and "no objective trains bert-labels: label" in refused.stderr
 
 
 def test_a_task_needs_an_architecture_and_a_strategy_in_one_plugin():
@@ -56,9 +56,9 @@ def test_a_task_needs_an_architecture_and_a_strategy_in_one_plugin():
         zoo_strategies = staticmethod(classifier.zoo_strategies)
 
     for plugin, name in (
-        (OnlyArchitectures, "architecture bert-classifier"),
+        (OnlyArchitectures, "architecture bert-labels"),
         (OnlyStrategies, "strategy labels"),
     ):
-        with pytest.raises(PluginError, match=f"{name}: task 'classify' is not one of generate, translate"):
+        with pytest.raises(PluginError, match=f"{name}: task 'label' is not one of generate, translate"):
             collect(plugin())
-    assert "classify" not in {architecture.task for architecture in default_registry().architectures.values()}
+    assert "label" not in {architecture.task for architecture in default_registry().architectures.values()}

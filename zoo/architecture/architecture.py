@@ -22,7 +22,7 @@ from zoo.recipe.models import CAUSALITIES, Decoder, two_sided
 from zoo.recipe.spec import KINDS, undeclared_fields
 from zoo.weights import Rule
 
-TASKS = ("generate", "translate", "encode", "fill-mask", "denoise")
+TASKS = ("generate", "translate", "encode", "fill-mask", "classify", "denoise")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 TARGET = re.compile(r"[\w.]+:\w+")
 MONTH = re.compile(r"[12]\d{3}-(0[1-9]|1[0-2])")
@@ -155,8 +155,8 @@ class Architecture(Record):
     if the zoo reads those. `model_types` are the values of a checkpoint's `model_type` that mean this architecture. `presets` are its named checkpoints: "tiny" or "pocket"
     has numbers small enough for tests, and "pocket" those that `zoo train` starts from.
 
-    `task` is what it does: "generate", "translate", "encode", "fill-mask" or "denoise" (masked diffusion), or one that a
-    strategy of the same plugin serves, such as "classify".
+    `task` is what it does: "generate", "translate", "encode", "fill-mask", "classify" or "denoise" (masked diffusion), or one
+    that a strategy of the same plugin serves, such as "summarise".
     `causality` says what a token attends to: "causal", itself and earlier tokens; "prefix", also the whole prompt; "full",
     every token. `base` is the architecture that this one is described as a variant of. `references` say where it was
     published, and `published` is the month of the first of them, "2017-06". `quantizes(path, quantization)` may give another `zoo.checkpoint.quantized_matrix.QuantizationSpec` for the layer at a path, or

@@ -179,7 +179,9 @@ def how_to_run(model: Described) -> list[tuple[str, str]]:
     if installed is not None and installed.embedded:
         command = command_of(architecture.task)
         lines.append((f"zoo {command} {architecture.name} TEXT", "the small checkpoint that is installed"))
-    if not lines and architecture.preset("pocket") is not None:
+    if not lines and architecture.task == "classify":  # which nothing trains from the beginning
+        lines.append((f"zoo {command} FOLDER TEXT", "a checkpoint of your own"))
+    elif not lines and architecture.preset("pocket") is not None:
         lines.append((f"zoo train {architecture.name}", "trains a small one"))
     return lines
 

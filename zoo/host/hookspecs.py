@@ -86,7 +86,7 @@ def zoo_strategies() -> Iterable[Strategy]:  # type: ignore[empty-body]
     `loaded` is the result of `zoo.load`, `prompt` is text or token ids. The function raises `zoo.errors.PromptError` at once
     for an invalid prompt or setting. It yields one step per token; the last step has a `finish_reason`.
 
-    A plugin defines a task that the zoo does not have, such as "classify", by an architecture for it and a strategy that
+    A plugin defines a task that the zoo does not have, such as "summarise", by an architecture for it and a strategy that
     serves it. `zoo run SOURCE PROMPT --strategy NAME` chooses a strategy. By default a strategy runs only the
     architectures of its own distribution.
 

@@ -130,7 +130,7 @@ class Model(Spec):
 
     @property
     def task(self) -> str:
-        """What the model does: "generate", "translate", "encode", "fill-mask" or "denoise"."""
+        """What the model does: "generate", "translate", "encode", "fill-mask", "classify" or "denoise"."""
         raise NotImplementedError
 
     @property
@@ -207,7 +207,9 @@ class Decoder(Model):
 
     @property
     def task(self) -> str:
-        """ "denoise" where every token sees every other, else "generate"."""
+        """ "classify" where the head gives labels, "denoise" where every token sees every other, else "generate"."""
+        if not self.head.predicts_tokens:
+            return "classify"
         return "denoise" if self.causality == "full" else "generate"
 
     def kv_cache_size(self, dim: int) -> int:
@@ -253,8 +255,10 @@ class Encoder(Model):
 
     @property
     def task(self) -> str:
-        """ "fill-mask" where a head makes logits of the hidden states, else "encode"."""
-        return "encode" if self.head is None else "fill-mask"
+        """ "fill-mask" where a head makes logits of the hidden states, "classify" where these are of labels, else "encode"."""
+        if self.head is None:
+            return "encode"
+        return "fill-mask" if getattr(self.head, "predicts_tokens", True) else "classify"
 
     def with_vocab(self, vocab: int) -> typing.Self:
         head = {"head": {"vocab": vocab}} if isinstance(self.head, Head) else {}

@@ -19,6 +19,10 @@ BASES = {
     "/v1/messages": {"messages": HI, "max_tokens": 5},
     "/v1/messages/count_tokens": {"messages": HI},
     "/v1/embeddings": {"input": "Hi"},
+    "/v1/rerank": {"query": "Hi", "documents": ["Ho"]},
+    "/v2/rerank": {"query": "Hi", "documents": ["Ho"]},
+    "/v1/score": {"text_1": "Hi", "text_2": "Ho"},
+    "/classify": {"input": "Hi"},
     "/tokenize": {"prompt": "Hi"},
     "/detokenize": {"tokens": [1]},
 }
@@ -32,6 +36,8 @@ VALUES = {
     **{"response_format": {"type": "json_object"}, "text": {"format": {"type": "json_object"}}},
     **{"logprobs": 2, "reasoning": {"effort": "low"}, "thinking": {"type": "adaptive"}},
     **{"output_config": {"effort": "low"}, "encoding_format": "base64", "dimensions": 2, "tokens": [2]},
+    **{"query": "Bye", "documents": [{"text": "Bye"}], "top_n": 1, "return_documents": False},
+    **{"text_1": "Bye", "text_2": ["Bye"], "instruction": "Find it."},
     **{"add_special_tokens": False, "return_token_strs": True, "parallel_tool_calls": False},
 }
 OWN = {
