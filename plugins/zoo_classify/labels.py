@@ -45,8 +45,11 @@ def function_of(config: Mapping[str, Any]) -> str:
     return PROBLEMS[problem]
 
 
-def relevance_function_of(config: Mapping[str, Any]) -> str:
-    """What a cross-encoder makes of the logit of a pair: as its config says, else a sigmoid. ConfigError for what is unknown."""
+def relevance_function_of(config: Mapping[str, Any], file: str = "config.json") -> str:
+    """What a cross-encoder makes of the logit of a pair: as its config says, else a sigmoid.
+
+    ConfigError, naming the `file`, for what is unknown.
+    """
     nested = config.get("sentence_transformers")
     key, name = "sbert_ce_default_activation_function", config.get("sbert_ce_default_activation_function")
     if isinstance(nested, Mapping) and nested.get("activation_fn") is not None:
@@ -55,5 +58,5 @@ def relevance_function_of(config: Mapping[str, Any]) -> str:
         return "sigmoid"
     short = str(name).rpartition(".")[2]
     if short not in ACTIVATIONS or short == "Softmax":
-        raise ConfigError(f"config.json: {key} {name!r} is not one of Identity, Sigmoid, Tanh")
+        raise ConfigError(f"{file}: {key} {name!r} is not one of Identity, Sigmoid, Tanh")
     return ACTIVATIONS[short]

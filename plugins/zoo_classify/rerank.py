@@ -7,11 +7,14 @@ A cross-encoder is a classifier with one label that reads both as a pair. The la
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import mlx.core as mx
 
 from zoo import runtime
-from zoo.errors import PromptError, warn
+from zoo.checkpoint.sentence_vectors import MODULES, PROMPTS
+from zoo.errors import ConfigError, PromptError, warn
+from zoo.files.reading import read_json, read_object
 from zoo.frozen import Frozen, frozen
 from zoo.generation import check_loaded
 from zoo.generation.loop.prompt import encode_prompt, in_batches, padded
@@ -92,6 +95,7 @@ def encode_pairs(
         if not isinstance(text, str) or not text.strip():
             raise PromptError(f"a query and a document must be texts that are not empty, got {text!r:.60}")
     if judges(loaded):
+        check_answers(loaded)
         return _encode_prompts(loaded, pairs, INSTRUCTION if instruction is None else instruction)
     if instruction is not None:
         raise PromptError("`instruction`: a cross-encoder reads a query and a document alone")
@@ -99,7 +103,36 @@ def encode_pairs(
     if head.pooling == "each" or len(labels_of(loaded.config)) != 1:
         what = "labels tokens" if head.pooling == "each" else f"has {head.vocab} labels"
         raise PromptError(f"{loaded.name} {what}; documents are ranked by one score: `zoo classify` runs it")
+    relevance_function(loaded)  # checks it
     return encode_texts(loaded, pairs)
+
+
+def relevance_function(loaded: Loaded) -> str:
+    """What a cross-encoder makes of its logit: as sentence-transformers' file in its folder says, else as its config.json.
+
+    ConfigError for what that file asks for besides.
+    """
+    told = read_object(loaded.folder, PROMPTS, ConfigError) if Path(loaded.folder).is_dir() else {}
+    if told.get("default_prompt_name") is not None:
+        raise ConfigError(
+            f"{loaded.folder / PROMPTS}: default_prompt_name is not implemented for a cross-encoder"
+        )
+    if told.get("activation_fn") is None:
+        return relevance_function_of(loaded.config)
+    return relevance_function_of({"sentence_transformers": told}, str(loaded.folder / PROMPTS))
+
+
+def check_answers(loaded: Loaded) -> None:
+    """ConfigError where a folder's LogitScore module compares other tokens than "yes" and "no"."""
+    modules = read_json(loaded.folder, MODULES, ConfigError) if Path(loaded.folder).is_dir() else None
+    for module in modules if isinstance(modules, list) else ():
+        if str(module.get("type")).endswith(".LogitScore"):
+            file = f"{module.get('path')}/config.json"
+            values = read_object(loaded.folder, file, ConfigError)
+            told = [values.get("false_token_id"), values.get("true_token_id")]
+            if loaded.tokenizer is None or told != [loaded.tokenizer.id(token) for token in ANSWERS]:
+                why = "names other tokens than no and yes, which is not implemented"
+                raise ConfigError(f"{loaded.folder / file}: {why}: {told}")
 
 
 def judges(loaded: Loaded) -> bool:
@@ -139,7 +172,7 @@ def _encode_prompts(loaded: Loaded, pairs: Sequence[tuple[str, str]], instructio
 def batch_scores(loaded: Loaded, rows: Sequence[TypedIds]) -> list[float]:
     """The scores of some pairs, read in one pass."""
     if not judges(loaded):
-        function = relevance_function_of(loaded.config)
+        function = relevance_function(loaded)
         logits = mx.concatenate(batch_logits(loaded, rows))  # (B,)
         return apply_function(function, logits).tolist()  # type: ignore[no-any-return]
     runtime.check_not_forked()

@@ -180,6 +180,22 @@ def test_scores_are_made_as_the_config_says():
         relevance_function_of({"sentence_transformers": {"activation_fn": "mine.Scaled"}})
 
 
+def test_sentence_transformers_own_file_is_followed_or_refused_by_name(folders, tmp_path):
+    for path in folders["pairs"].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    told, given = tmp_path / "config_sentence_transformers.json", [("who is it", "a cat")]
+    plain = score_pairs(zoo.load(tmp_path), given)[0]
+    told.write_text('{"activation_fn": "torch.nn.modules.linear.Identity"}')
+    logit = score_pairs(zoo.load(tmp_path), given)[0]
+    assert plain == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-6)
+    told.write_text('{"activation_fn": "mine.Scaled"}')
+    with pytest.raises(ConfigError, match=r"config_sentence_transformers\.json: .*mine\.Scaled"):
+        score_pairs(zoo.load(tmp_path), given)
+    told.write_text('{"prompts": {"q": "who"}, "default_prompt_name": "q"}')
+    with pytest.raises(ConfigError, match="default_prompt_name"):
+        score_pairs(zoo.load(tmp_path), given)
+
+
 def test_runs_of_one_kind_are_one_entity():
     labels = ["O", "B-PER", "I-PER", "B-PER", "LOC", "LOC", "O"]
     text = "a b c d e f g"
