@@ -30,10 +30,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     anthropic.ENDPOINT,
     anthropic.COUNT_TOKENS,
     embeddings.ENDPOINT,
-    ranking.RERANK,
-    ranking.RERANK_2,
-    ranking.SCORE,
-    ranking.CLASSIFY,
+    *ranking.ENDPOINTS,
     tokens.TOKENIZE,
     tokens.DETOKENIZE,
 )

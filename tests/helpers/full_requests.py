@@ -70,6 +70,8 @@ FULL = {
     "/v1/embeddings": {"input": ["Hi"]},
     "/v1/rerank": {"query": "Hi", "documents": ["Ho"], "top_n": 1},
     "/v2/rerank": {"query": "Hi", "documents": ["Ho"], "top_n": 1},
+    "/rerank": {"query": "Hi", "documents": ["Ho"], "top_n": 1},
+    "/score": {"text_1": "Hi", "text_2": ["Ho"]},
     "/v1/score": {"text_1": "Hi", "text_2": ["Ho"]},
     "/classify": {"input": ["Hi"]},
     "/tokenize": {name: CHAT[name] for name in ("messages", "tools", "chat_template_kwargs")},

@@ -94,7 +94,6 @@ RERANK = Endpoint(
     ),
     error=openai.error,
 )
-RERANK_2 = replace(RERANK, path="/v2/rerank")  # the path of Cohere's second version
 
 SCORE_FIELDS = Fields(
     {
@@ -191,3 +190,7 @@ CLASSIFY = Endpoint(
     ),
     error=openai.error,
 )
+
+# The second version of Cohere's interface, and vLLM's, have other paths.
+RERANKS = (RERANK, replace(RERANK, path="/v2/rerank"), replace(RERANK, path="/rerank"))
+ENDPOINTS = (*RERANKS, SCORE, replace(SCORE, path="/score"), CLASSIFY)

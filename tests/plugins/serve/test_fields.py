@@ -21,6 +21,8 @@ BASES = {
     "/v1/embeddings": {"input": "Hi"},
     "/v1/rerank": {"query": "Hi", "documents": ["Ho"]},
     "/v2/rerank": {"query": "Hi", "documents": ["Ho"]},
+    "/rerank": {"query": "Hi", "documents": ["Ho"]},
+    "/score": {"text_1": "Hi", "text_2": "Ho"},
     "/v1/score": {"text_1": "Hi", "text_2": "Ho"},
     "/classify": {"input": "Hi"},
     "/tokenize": {"prompt": "Hi"},
