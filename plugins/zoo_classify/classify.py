@@ -12,16 +12,17 @@ from zoo.errors import PromptError, TokenizerError, ZooError, warn
 from zoo.files.reading import read_object
 from zoo.frozen import Frozen, frozen
 from zoo.generation import check_loaded
-from zoo.generation.loop.prompt import encode_prompt, in_batches
+from zoo.generation.loop.prompt import encode_prompt, in_batches, padded
 from zoo.generation.loop.step import Step
 from zoo.generation.sampling.logits import check_numbers
-from zoo.generation.strategies.embedding import BATCH, padded_texts, pool
+from zoo.generation.strategies.embedding import BATCH, pool
 from zoo.loading import Loaded
 from zoo.tokenizer.backend import TypedIds
 from zoo_classify.head import ClassifierHead
 from zoo_classify.labels import function_of, labels_of
 
 Text = str | tuple[str, str] | Sequence[int]
+MOST_TOKENS = 2**14  # of a pass, padding included, unless one text has more
 NO_LABEL = "O"  # of a token outside all entities, which transformers' pipeline leaves out
 
 
@@ -178,30 +179,43 @@ def longest(loaded: Loaded) -> int | None:
 def logits_of(loaded: Loaded, rows: Sequence[TypedIds]) -> list[mx.array]:
     """The logits of each text in float32: (C,), or (S, C) where each token has labels."""
     found: dict[int, mx.array] = {}
-    for chosen in in_batches(loaded, [len(row.ids) for row in rows], BATCH):
+    for chosen in batches_of(loaded, rows):
         found |= zip(chosen, batch_logits(loaded, [rows[text] for text in chosen]), strict=True)
     return [found[text] for text in range(len(rows))]
+
+
+def batches_of(loaded: Loaded, rows: Sequence[TypedIds]) -> list[list[int]]:
+    """The indices of texts that share a pass: those of like length, as many as have `MOST_TOKENS` together."""
+    lengths = [len(row.ids) for row in rows]
+    batches: list[list[int]] = []
+    for chosen in in_batches(loaded, lengths, BATCH):
+        batches.append([])
+        for text in chosen:  # the longest comes first
+            if batches[-1] and (len(batches[-1]) + 1) * lengths[batches[-1][0]] > MOST_TOKENS:
+                batches.append([])
+            batches[-1].append(text)
+    return batches
 
 
 def batch_logits(loaded: Loaded, rows: Sequence[TypedIds]) -> list[mx.array]:
     """The logits of some texts, read in one pass."""
     runtime.check_not_forked()
     model, head = loaded.model, head_of(loaded)
-    tokens, mask = padded_texts(loaded, [row.ids for row in rows])  # (B, S)
+    left = not model.encodes
+    tokens, mask = padded([row.ids for row in rows], left)  # (B, S)
     with runtime.eager():
         if model.encodes:
             types = [row.types for row in rows]
             second = any(map(any, types)) and getattr(loaded.recipe.embedding, "token_types", 1) > 1
-            inputs = {"token_types": padded_texts(loaded, types)[0]} if second else {}
+            inputs = {"token_types": padded(types)[0]} if second else {}
             states = model.encode(tokens, mask, **inputs)  # type: ignore[operator]
         else:
             states = model.backbone(tokens, mask=mask)  # type: ignore[operator]
         if head.pooling != "each":
-            pad = loaded.config.get("pad_token_id")
-            # transformers reads the last token that is not the padding's, whatever stands there.
-            seen = (
-                mx.where(tokens == pad, 0, mask) if head.pooling == "last" and isinstance(pad, int) else mask
-            )
+            seen = mx.ones(tokens.shape, mx.int32) if mask is None else mask
+            if head.pooling == "last" and isinstance(pad := loaded.config.get("pad_token_id"), int):
+                # transformers reads the last token that is not the padding's, whatever stands there.
+                seen = mx.where(tokens == pad, 0, seen)
             states = pool(states, seen, head.pooling).astype(states.dtype)[:, None]  # (B, 1, D)
         logits = model.head(states).astype(mx.float32)  # type: ignore[operator]
     mx.eval(logits)
@@ -209,7 +223,7 @@ def batch_logits(loaded: Loaded, rows: Sequence[TypedIds]) -> list[mx.array]:
     if head.pooling != "each":
         return list(logits[:, 0])
     return [
-        row_logits[: len(row.ids)] if model.encodes else row_logits[-len(row.ids) :]
+        row_logits[-len(row.ids) :] if left else row_logits[: len(row.ids)]
         for row, row_logits in zip(rows, logits, strict=True)
     ]
 

@@ -17,12 +17,11 @@ from zoo.errors import ConfigError, PromptError, warn
 from zoo.files.reading import read_json, read_object
 from zoo.frozen import Frozen, frozen
 from zoo.generation import check_loaded
-from zoo.generation.loop.prompt import encode_prompt, in_batches, padded
+from zoo.generation.loop.prompt import encode_prompt, padded
 from zoo.generation.sampling.logits import check_numbers
-from zoo.generation.strategies.embedding import BATCH
 from zoo.loading import Loaded
 from zoo.tokenizer.backend import TypedIds
-from zoo_classify.classify import apply_function, batch_logits, encode_texts, head_of
+from zoo_classify.classify import apply_function, batch_logits, batches_of, encode_texts, head_of
 from zoo_classify.head import ClassifierHead
 from zoo_classify.labels import labels_of, relevance_function_of
 
@@ -79,7 +78,7 @@ def score_pairs(
     """
     rows = encode_pairs(loaded, pairs, instruction)
     found: dict[int, float] = {}
-    for chosen in in_batches(loaded, [len(row.ids) for row in rows], BATCH):
+    for chosen in batches_of(loaded, rows):
         found |= zip(chosen, batch_scores(loaded, [rows[pair] for pair in chosen]), strict=True)
     return [found[pair] for pair in range(len(rows))]
 

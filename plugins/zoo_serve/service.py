@@ -13,6 +13,7 @@ from zoo.frozen import Frozen, frozen
 from zoo.generation.loop.prompt import in_batches
 from zoo.generation.strategies.embedding import BATCH
 from zoo.loading import Loaded
+from zoo_classify.classify import batches_of
 from zoo_serve.embeddings import EmbeddingCall, encoded
 from zoo_serve.generation import Generation, Mailbox
 from zoo_serve.metrics import Metrics
@@ -223,14 +224,13 @@ class Service:
         """The model's name, the scores of pairs, or the best label and all scores of texts, and the number of tokens."""
         async with self._admitted(request.model) as model:
             rows = await self._prepare(model, encode_rows, model.loaded, request)
-            lengths = [len(row.ids) for row in rows]
-            batches = in_batches(model.loaded, lengths, BATCH)
+            batches = batches_of(model.loaded, rows)
             call = RankingCall(
                 tuple(tuple(rows[text] for text in batch) for batch in batches),
                 isinstance(request, ClassificationRequest),
                 model.settings.get("adapter"),
             )
-            return model.name, await self._in_order(model, call, batches), sum(lengths)
+            return model.name, await self._in_order(model, call, batches), sum(len(row.ids) for row in rows)
 
     async def _in_order(
         self,

@@ -16,6 +16,7 @@ from zoo.testing import subject
 from zoo.tokenizer.huggingface import cut_lengths
 from zoo_classify.classify import (
     Entity,
+    batches_of,
     classify,
     encode_texts,
     group_entities,
@@ -341,3 +342,9 @@ def test_the_server_answers_in_the_forms_of_the_interfaces(texts, pairs):
     assert answer["label"] == wanted[0].label and max(answer["probs"]) == pytest.approx(wanted[0].score)
     with pytest.raises(PromptError, match="no head of labels"):
         encode_rows(zoo.load("llama"), request)
+
+
+def test_long_texts_share_a_pass_with_fewer_others(texts, monkeypatch):
+    monkeypatch.setattr("zoo_classify.classify.MOST_TOKENS", 60)
+    rows = encode_texts(texts, [[5] * length for length in (3, 50, 20, 20, 20, 20, 4)])
+    assert batches_of(texts, rows) == [[1], [2, 3, 4], [5, 6, 0]]
