@@ -1,45 +1,11 @@
 """Phi-3 and Phi-4: LLaMA with fused projections, and long contexts by LongRoPE. Imports no mlx."""
 
-import math
-
-from zoo.architecture import GGUF, Architecture, Block, Preset, Split, hookimpl
-from zoo.frozen import frozen
+from zoo.architecture import GGUF, Architecture, Preset, Split, hookimpl
 from zoo.gguf import DECODER
-from zoo.recipe import RoPE, Spec
+from zoo.recipe import RoPE
+from zoo.recipe.rope import KINDS
 from zoo_llama import POCKET, TINY, llama, published, sized
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
-
-
-@frozen()
-class LongScaling(Spec):
-    """Each wavelength times a factor of its own: of `short` in texts up to `context` tokens, else of `long`.
-
-    Ding et al., 2024. Queries and keys are multiplied by `magnitude`.
-    """
-
-    kind, name = "rope-scaling", "longrope"
-    short: tuple[float, ...]
-    long: tuple[float, ...]
-    context: int
-    magnitude: float = 1.0
-
-    @property
-    def title(self) -> str:
-        """The name of its paper."""
-        return "LongRoPE scaling"
-
-
-def longrope(scaling, config, positions):
-    """The scaling that the config's `rope_scaling` describes, for a model of `positions` positions."""
-    context = config.count("original_max_position_embeddings", least=2)
-    growth = scaling.number("factor", positions / context, least=1e-3, most=1e6)
-    magnitude = math.sqrt(1 + math.log(growth) / math.log(context)) if growth > 1 else 1.0
-    return LongScaling(
-        short=scaling.numbers("short_factor", least=1e-3, most=1e6),
-        long=scaling.numbers("long_factor", least=1e-3, most=1e6),
-        context=context,
-        magnitude=scaling.number("attention_factor", magnitude, least=1e-3, most=1e3),
-    )
 
 
 def phi3(config):
@@ -49,9 +15,8 @@ def phi3(config):
         rms_norm_eps=1e-5, max_position_embeddings=4096, original_max_position_embeddings=4096
     )
     # The first releases called it otherwise, and had no other kind.
-    rope = RoPE.of(
-        config, config.count("head_dim", None), kinds=dict.fromkeys(("longrope", "su", "yarn"), longrope)
-    )
+    kinds = dict.fromkeys(("su", "yarn"), KINDS["longrope"])
+    rope = RoPE.of(config, config.count("head_dim", None), kinds=kinds)
     return llama(config, rope).change_layers(mixer=dict(window=config.count("sliding_window", None)))
 
 
@@ -76,14 +41,6 @@ LONG = TINY | dict(
     original_max_position_embeddings=512,
     rope_scaling=dict(type="longrope", short_factor=[1.0] * 4 + [1.5] * 4, long_factor=[1.0] * 2 + [8.0] * 6),
 )
-
-
-@hookimpl
-def zoo_blocks():
-    """A kind of scaling, which is all that LLaMA lacks."""
-    yield Block(
-        LongScaling, "zoo_phi3.block:LongScaling", "a factor for each wavelength, by the text's length"
-    )
 
 
 @hookimpl

@@ -5,11 +5,11 @@ import math
 import mlx.core as mx
 import pytest
 
+from zoo import recipe
+from zoo.blocks.position import LongScaling
 from zoo.config import Config
 from zoo.testing import same, subject
 from zoo_phi3 import LONG, phi3
-from zoo_phi3 import LongScaling as LongScalingSpec
-from zoo_phi3.block import LongScaling
 
 
 def test_longrope_scales_queries_and_keys_by_how_much_longer_texts_have_become():
@@ -21,7 +21,7 @@ def test_longrope_scales_queries_and_keys_by_how_much_longer_texts_have_become()
 
 def test_factors_are_as_many_as_pairs_of_dimensions():
     """An error names the list and how many there must be."""
-    spec = LongScalingSpec(short=(1.0,) * 8, long=(1.0,) * 9, context=32)
+    spec = recipe.LongScaling(short=(1.0,) * 8, long=(1.0,) * 9, context=32)
     with pytest.raises(ValueError, match="long: 9 factors for 8 pairs"):
         LongScaling(spec, dim=16)
 

@@ -297,3 +297,28 @@ class YarnScaling(Scaling):
             return frequency * (1 - interpolated) + frequency / spec.factor * interpolated
 
         return mx.array([1 / scaled(k, f) for k, f in enumerate(base)])
+
+
+class LongScaling(Scaling):
+    """Wavelength k times factor k, of one list of factors or the other (Ding et al., 2024, equation 2)."""
+
+    settles = True
+
+    def __init__(self, spec: Any, *, dim: int, index: int = 0) -> None:
+        super().__init__(spec, dim=dim, index=index)
+        for name in ("short", "long"):
+            if len(getattr(spec, name)) != dim // 2:
+                raise ValueError(
+                    f"{name}: {len(getattr(spec, name))} factors for {dim // 2} pairs of dimensions"
+                )
+        self.magnitude, self.stable_length = spec.magnitude, spec.context
+        self.depends_on_length = spec.short != spec.long
+        # A leading underscore keeps what is computed out of the parameters.
+        self._short, self._long = mx.array(spec.short), mx.array(spec.long)
+
+    def wavelengths(self, base: Sequence[float]) -> mx.array:
+        return mx.array([factor / f for factor, f in zip(self.spec.short, base, strict=True)])
+
+    def wavelengths_at(self, length: mx.array, theta: float, dims: int) -> mx.array:
+        factors = mx.where(length > self.spec.context, self._long, self._short)
+        return factors * theta ** (mx.arange(0, dims, 2) / dims)

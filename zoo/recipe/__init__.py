@@ -34,7 +34,7 @@ from zoo.recipe.parts import (
 )
 from zoo.recipe.pipeline import Elsewhere
 from zoo.recipe.reading import from_json
-from zoo.recipe.rope import DynamicScaling, LinearScaling, Llama3Scaling, RoPE, YarnScaling
+from zoo.recipe.rope import DynamicScaling, LinearScaling, Llama3Scaling, LongScaling, RoPE, YarnScaling
 from zoo.recipe.spec import Matrix, Spec
 from zoo.recipe.tensor_parallel import divided
 from zoo.recipe.vocabulary import Embedding, EmbeddingPart, Head, HeadPart
@@ -65,6 +65,7 @@ __all__ = [
     "LearnedPositions",
     "LinearScaling",
     "Llama3Scaling",
+    "LongScaling",
     "Matrix",
     "MoE",
     "Model",

@@ -72,6 +72,25 @@ class YarnScaling(Spec):
 
 
 @frozen()
+class LongScaling(Spec):
+    """Each wavelength times a factor of its own: of `short` in texts up to `context` tokens, else of `long`.
+
+    LongRoPE (Ding et al., 2024). Queries and keys are multiplied by `magnitude`.
+    """
+
+    kind, name = "rope-scaling", "longrope"
+    short: tuple[float, ...]
+    long: tuple[float, ...]
+    context: int
+    magnitude: float = 1.0
+
+    @property
+    def title(self) -> str:
+        """The name of its paper."""
+        return "LongRoPE scaling"
+
+
+@frozen()
 class RoPE(Spec):
     """Rotary positions: each pair of query and key dimensions is turned by position · theta^(−2k/d).
 
@@ -190,10 +209,10 @@ def _scaling(inner: Config, config: Config, context_key: str, kinds: Mapping[str
     return kinds[kind](inner, config, config.count(context_key, 2048))
 
 
-def trained_context(inner: Config, config: Config, default: int) -> int:
+def trained_context(inner: Config, config: Config, default: int, least: int = 1) -> int:
     """The number of positions that a model was first trained for: from the config, the scaling object, or `default`."""
-    found = inner.count("original_max_position_embeddings", None)
-    return config.count("original_max_position_embeddings", found) or default
+    found = inner.count("original_max_position_embeddings", None, least=least)
+    return config.count("original_max_position_embeddings", found, least=least) or default
 
 
 def _llama3(inner: Config, config: Config, positions: int) -> Spec:
@@ -231,9 +250,22 @@ def _yarn(inner: Config, config: Config, positions: int) -> Spec:
     )
 
 
+def _longrope(inner: Config, config: Config, positions: int) -> Spec:
+    context = trained_context(inner, config, positions, least=2)
+    growth = inner.number("factor", positions / context, least=1e-3, most=MOST_FACTOR)
+    magnitude = math.sqrt(1 + math.log(growth) / math.log(context)) if growth > 1 else 1.0
+    return LongScaling(
+        short=inner.numbers("short_factor", least=1e-3, most=MOST_FACTOR),
+        long=inner.numbers("long_factor", least=1e-3, most=MOST_FACTOR),
+        context=context,
+        magnitude=inner.number("attention_factor", magnitude, least=1e-3, most=1e3),
+    )
+
+
 KINDS: dict[str, Kind] = {
     "linear": lambda inner, config, positions: LinearScaling(_factor(inner)),
     "dynamic": lambda inner, config, positions: DynamicScaling(_factor(inner), positions),
     "llama3": _llama3,
     "yarn": _yarn,
+    "longrope": _longrope,
 }
