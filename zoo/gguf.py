@@ -133,7 +133,8 @@ DECODER = (
     Rename("blk.{i}.ffn_down.*", "layers.{i}.feedforward.down.*"),
     Rename("output_norm.*", "norm.*"),
     OutputHead("output.*", "head.output.*"),
-    Ignore("rope_freqs.weight"),  # read as part of the config
+    Ignore("rope_freqs.weight"),  # this and the next are read as part of the config
+    Ignore("rope_factors_{kind}.weight"),
     Ignore("blk.{i}.attn_rot_embd.inv_freq"),
 )
 

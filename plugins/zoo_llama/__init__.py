@@ -23,7 +23,7 @@ def llama(config, rope=None):
             kv_heads=config.kv_heads(heads),
             head_dim=head_dim,
             bias=bias,
-            output_bias=bias,
+            output_bias=config.flag("attention_out_bias", bias),
             rope=rope or RoPE.of(config, head_dim),
         ),
         feedforward_norm=norm,
@@ -128,8 +128,12 @@ LLAMA_GGUF = (
 
 
 def biases(config, tensors):
-    """Which matrices have biases: only the tensors show it."""
-    return dict(attention_bias="blk.0.attn_output.bias" in tensors, mlp_bias="blk.0.ffn_up.bias" in tensors)
+    """Which matrices have biases: only the tensors show it. Some have them on queries, keys and values alone."""
+    names = ("attn_q", "attn_output", "ffn_up")
+    inner, outer, mlp = (f"blk.0.{name}.bias" in tensors for name in names)
+    return dict(attention_bias=inner, mlp_bias=mlp) | (
+        {} if inner == outer else dict(attention_out_bias=outer)
+    )
 
 
 def sized(layers, dim, heads, kv_heads, hidden, **numbers):

@@ -8,8 +8,11 @@ from zoo_llama import POCKET, TINY, WEIGHTS, llama, published, sized
 def seed_oss(config):
     """LLaMA with biases on queries, keys and values, and heads together wider than the model (ByteDance, 2025)."""
     config.ignore("residual_dropout")
-    config = config.with_defaults(head_dim=128, attention_bias=True, max_position_embeddings=524288)
-    return llama(config).change_layers(mixer=dict(output_bias=config.flag("attention_out_bias", False)))
+    return llama(
+        config.with_defaults(
+            head_dim=128, attention_bias=True, attention_out_bias=False, max_position_embeddings=524288
+        )
+    )
 
 
 def biases(config, tensors):

@@ -6,8 +6,8 @@ import mlx.core as mx
 import pytest
 
 from zoo import recipe
-from zoo.blocks.position import LongScaling
 from zoo.config import Config
+from zoo.errors import RecipeError
 from zoo.testing import same, subject
 from zoo_phi3 import LONG, phi3
 
@@ -22,8 +22,8 @@ def test_longrope_scales_queries_and_keys_by_how_much_longer_texts_have_become()
 def test_factors_are_as_many_as_pairs_of_dimensions():
     """An error names the list and how many there must be."""
     spec = recipe.LongScaling(short=(1.0,) * 8, long=(1.0,) * 9, context=32)
-    with pytest.raises(ValueError, match="long: 9 factors for 8 pairs"):
-        LongScaling(spec, dim=16)
+    with pytest.raises(RecipeError, match="long: 9 factors for 8 pairs"):
+        spec.check_width(16)
 
 
 def test_a_text_beyond_the_context_turns_by_the_long_factors():

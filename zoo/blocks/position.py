@@ -306,11 +306,6 @@ class LongScaling(Scaling):
 
     def __init__(self, spec: Any, *, dim: int, index: int = 0) -> None:
         super().__init__(spec, dim=dim, index=index)
-        for name in ("short", "long"):
-            if len(getattr(spec, name)) != dim // 2:
-                raise ValueError(
-                    f"{name}: {len(getattr(spec, name))} factors for {dim // 2} pairs of dimensions"
-                )
         self.magnitude, self.stable_length = spec.magnitude, spec.context
         self.depends_on_length = spec.short != spec.long
         # A leading underscore keeps what is computed out of the parameters.

@@ -89,6 +89,13 @@ class LongScaling(Spec):
         """The name of its paper."""
         return "LongRoPE scaling"
 
+    def check_width(self, dim: int) -> None:
+        for name in ("short", "long"):
+            if len(getattr(self, name)) != dim // 2:
+                raise RecipeError(
+                    f"{name}: {len(getattr(self, name))} factors for {dim // 2} pairs of dimensions"
+                )
+
 
 @frozen()
 class RoPE(Spec):

@@ -9,8 +9,10 @@ import pytest
 
 import zoo
 from tests.helpers import gguf_files
-from zoo.checkpoint.gguf.config import decimal, llama3_scaling
+from zoo.checkpoint.convert import convert
 from zoo.checkpoint.gguf.gguf_checkpoint import GGUFCheckpoint
+from zoo.checkpoint.gguf.header import decimal
+from zoo.checkpoint.gguf.positions import factor_scaling
 from zoo.errors import CheckpointError, ConfigError
 from zoo.host.registry import default_registry
 
@@ -115,18 +117,45 @@ def divisors(theta, dims, factor, low, high, context):
 )
 def test_llama_3s_rule_is_told_from_its_factors(theta, dims, rule):
     factors = divisors(theta, dims, *rule).tolist()
-    found = llama3_scaling(factors, theta, "file")
+    found = factor_scaling(factors, theta, "file")
     names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
     assert found == {"rope_type": "llama3", **dict(zip(names, rule, strict=True))}
 
 
-@pytest.mark.parametrize(
-    "factors",
-    [[1.0, 2.0, 3.0, 5.0], [0.5, 1.0], [1.0, math.inf], [1.0, math.nan], [-1.0, 8.0], [8.0, 1.0]],
-)
-def test_other_factors_are_refused(factors):
-    with pytest.raises(ConfigError, match=r"file: rope_freqs\.weight holds factors that are not LLaMA 3's"):
-        llama3_scaling(factors, 10000.0, "file")
+@pytest.mark.parametrize("factors", [[1.0, math.inf], [1.0, math.nan], [-1.0, 8.0], [0.0, 1.0]])
+def test_what_is_no_factor_is_refused(factors):
+    with pytest.raises(ConfigError, match=r"file holds .*, which is no factor of a wavelength"):
+        factor_scaling(factors, 10000.0, "file")
+
+
+@pytest.mark.filterwarnings("error")
+def test_any_factors_divide_the_frequencies(tmp_path):
+    """A query at position p is rotated by p · theta^(−2k/d) ÷ factor k, at any length of the text."""
+    factors = np.linspace(0.5, 3.0, 16).astype(np.float32)
+    path = gguf_files.write(
+        tmp_path / "model.gguf",
+        POCKET,
+        extra=lambda writer: gguf_files.add_tensor(writer, "rope_freqs.weight", factors),
+    )
+    loaded = zoo.load(path)
+    rope = loaded.model.layers[0].mixer.rope
+    assert not rope.depends_on_length
+    assert np.allclose(rope.frequencies(), 10000.0 ** (-np.arange(16) / 16) / factors, rtol=1e-5)
+    convert(path, tmp_path / "folder", layout="hf")
+    folder = zoo.load(tmp_path / "folder")
+    assert folder.recipe == loaded.recipe
+    assert gguf_files.difference(folder, loaded, length=100) <= 1e-3  # the folder has half precision
+    assert gguf_files.difference(zoo.load(POCKET), loaded) > 0.01
+
+
+def test_factors_beside_another_scaling_are_refused_by_name(tmp_path):
+    def extra(writer):
+        gguf_files.add(writer, "llama.rope.scaling.factor", 2.0)
+        gguf_files.add_tensor(writer, "rope_freqs.weight", np.full(16, 3.0, np.float32))
+
+    path = gguf_files.write(tmp_path / "model.gguf", POCKET, extra=extra)
+    with pytest.raises(ConfigError, match=r"rope_freqs\.weight beside scaling of the type linear"):
+        zoo.load(path)
 
 
 def test_a_model_with_llama_3s_positions(tmp_path):

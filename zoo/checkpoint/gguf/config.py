@@ -1,35 +1,18 @@
-"""Conversion of a GGUF file's metadata to the config.json of its architecture, the scaling of rotary positions included."""
+"""Conversion of a GGUF file's metadata to the config.json of its architecture."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from zoo.architecture import Architecture
-from zoo.checkpoint.gguf.header import Header, shown
+from zoo.checkpoint.gguf.header import Header, decimal, shown
+from zoo.checkpoint.gguf.positions import NAMES, OFF, ONE, YARN, rope_scaling
 from zoo.config import Origin
 from zoo.errors import ConfigError, warn
 from zoo.gguf import GGUF, KEYS
 from zoo.host.registry import Registry
 
-YARN = {
-    "rope.scaling.original_context_length": "original_max_position_embeddings",
-    "rope.scaling.yarn_beta_fast": "beta_fast",
-    "rope.scaling.yarn_beta_slow": "beta_slow",
-    "rope.scaling.yarn_attn_factor": "attention_factor",
-    "rope.scaling.yarn_log_multiplier": "mscale_all_dim",
-}
-# The keys of `rope_scaling`, dotted, to those they are read from.
-NAMES = {
-    "rope_scaling.rope_type": "rope.scaling.type",
-    "rope_scaling.factor": "rope.scaling.factor",
-    **{f"rope_scaling.{name}": key for key, name in YARN.items()},
-}
-ONE = ("rope.scaling.yarn_ext_factor", "rope.scaling.attn_factor")
-OFF = (0.0, 1.0)  # values by which most factors change nothing
 # Keys of an architecture that are read below, or change nothing.
 READ = (
     "attention.value_length",
@@ -43,85 +26,6 @@ READ = (
     *YARN,
     *ONE,
 )
-
-# LLaMA 3's own RoPE scaling: from the factors that a file holds only their ratios follow.
-LOW, HIGH, CONTEXT = 1.0, 4.0, 8192
-CLOSE = 1e-5  # of a factor: they are float32
-
-
-def rope_scaling(keys: Mapping[str, Any], where: str) -> dict[str, Any] | None:
-    """The scaling that the keys `rope.scaling.…` name, None for none; `where` begins an error.
-
-    ConfigError for a type that transformers calls otherwise or the zoo lacks.
-    """
-    factor = keys.get("rope.scaling.factor", keys.get("rope.scale_linear"))
-    kind = keys.get("rope.scaling.type", "none" if factor is None else "linear")  # as llama.cpp takes it
-    if kind not in ("none", "linear", "yarn"):
-        raise ConfigError(
-            f"{where}: rope.scaling.type {shown(kind)} is not implemented; known: none, linear, yarn"
-        )
-    # llama.cpp multiplies rotations by these factors whatever the type is.
-    scales, off = (ONE, (1.0,)) if kind == "yarn" else ((*ONE, "rope.scaling.yarn_attn_factor"), OFF)
-    for key in scales:
-        if keys.get(key, 1.0) not in off:
-            raise ConfigError(f"{where}: {key} {shown(keys[key])} is not implemented")
-    if kind == "none" or (kind == "linear" and factor in (None, 0, 1)):
-        return None
-    if kind == "linear":
-        return {"rope_type": "linear", "factor": factor}
-    if not factor:
-        raise ConfigError(f"{where}: rope.scaling.factor is missing")
-    settings = {name: keys[key] for key, name in YARN.items() if keys.get(key)}
-    if "mscale_all_dim" in settings:
-        settings["mscale"] = 1.0  # which llama.cpp takes for granted
-    return {"rope_type": "yarn", "factor": factor, **settings}
-
-
-def llama3_scaling(factors: Sequence[float], theta: float, where: str) -> dict[str, Any] | None:
-    """LLaMA 3's scaling from what it divides each frequency by, which is all that a file keeps of it.
-
-    None where the factors are all one. ConfigError when LLaMA 3's rule (see `Llama3Scaling`) makes no such factors.
-    """
-    if all(factor == 1 for factor in factors):
-        return None
-    if all(1 <= factor < math.inf for factor in factors) and 1 < theta < math.inf:
-        turns = [theta ** (-k / len(factors)) / (2 * math.pi) for k in range(len(factors))]  # a position
-        for low, high, context in (*_fitted(factors, turns), (LOW, HIGH, CONTEXT)):
-            made = [_factor(max(factors), (context * turn - low) / (high - low)) for turn in turns]
-            if all(math.isclose(*pair, rel_tol=CLOSE) for pair in zip(factors, made, strict=True)):
-                return {
-                    "rope_type": "llama3",
-                    "factor": max(factors),
-                    "low_freq_factor": low,
-                    "high_freq_factor": high,
-                    "original_max_position_embeddings": context,
-                }
-    raise ConfigError(
-        f"{where}: rope_freqs.weight holds factors that are not LLaMA 3's, which are not implemented"
-    )
-
-
-def _factor(most: float, kept: float) -> float:
-    """The divisor of a frequency of which the share `kept` stays as it is."""
-    kept = min(max(kept, 0.0), 1.0)
-    return 1 / ((1 - kept) / most + kept)
-
-
-def _fitted(factors: Sequence[float], turns: Sequence[float]) -> list[tuple[float, float, int]]:
-    """The rule through two factors between the extremes: its share is a line over the turns a position makes."""
-    most = max(factors)
-    between = [index for index, factor in enumerate(factors) if 1 + CLOSE < factor < most * (1 - CLOSE)]
-    if len(between) < 2:
-        return []
-    first, last = between[0], between[-1]
-    kept = [(1 / factors[index] - 1 / most) / (1 - 1 / most) for index in (first, last)]
-    slope = (kept[0] - kept[1]) / (turns[first] - turns[last])
-    least = slope * turns[last] - kept[1]
-    # The share is (context · turns − low) / (high − low), with low set to one.
-    if not slope > 0 or not 0.001 < least < 1000 or slope / least > 2**40:
-        return []
-    return [(LOW, round(LOW + 1 / least, 3), max(1, round(slope / least)))]
-
 
 # Keys that change what is computed, with the values by which they do not. Families that compute it read them by `keys`.
 ONLY = {
@@ -141,6 +45,12 @@ ONLY = {
     "residual_scale": OFF,
     "rope.scaling.alpha": OFF,
     "swin_norm": (False,),
+}
+# Zeros that stand for "none", with what config.json has for it.
+ZEROS = {
+    **dict.fromkeys(("attention.sliding_window", "attention.q_lora_rank"), None),
+    **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), None),
+    **dict.fromkeys(("embedding_scale", "residual_scale", "logit_scale"), 1.0),
 }
 # Keys of layers with a window, which otherwise have what the other key says of all layers.
 OF_WINDOWS = {
@@ -211,7 +121,8 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
             name = names[key]
             no_experts = key.startswith("expert_") and value == 0  # as many dense files say
             if name is not None and not no_experts:
-                config[name] = _single(header, key, value)
+                value = _single(header, key, value)
+                config[name] = ZEROS[key] if value == 0 and key in ZEROS else value
         elif key == PATTERN:
             config["layer_types"] = layer_types(value, keys.get("block_count", 0))
         elif key in ONLY:
@@ -232,7 +143,7 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
         config["vocab_size"] = table.shape[0]
     config["tie_word_embeddings"] = "output.weight" not in header.tensors
     config |= {name: header.metadata[key] for name, key in TOKENS.items() if key in header.metadata}
-    scaling = rope_scaling({key: decimal(value) for key, value in keys.items()}, str(header.path))
+    scaling = rope_scaling({key: decimal(value) for key, value in keys.items()}, header)
     if scaling:
         config["rope_scaling"] = scaling
     if names["attention.key_length"] == KEYS["attention.key_length"]:
@@ -279,14 +190,6 @@ def layer_types(value: object, count: int) -> Any:
     if not isinstance(value, tuple):
         return value
     return ["sliding_attention" if windowed else "full_attention" for windowed in value]
-
-
-def decimal(value: object) -> Any:
-    """The shortest decimal number whose nearest float32 this is: 1e-05 and not 9.999999747378752e-06."""
-    if not isinstance(value, float) or abs(value) > 1e38:
-        return value
-    narrow = np.float32(value)
-    return float(str(narrow)) if float(narrow) == value else value
 
 
 def _check_heads(header: Header, keys: Mapping[str, Any], config: dict[str, Any]) -> None:

@@ -16,13 +16,12 @@ from zoo.checkpoint.finite import finite
 from zoo.checkpoint.gguf.config import (
     architecture_of,
     config_of,
-    decimal,
     gguf_of,
-    llama3_scaling,
     origin_of,
     own_keys,
 )
-from zoo.checkpoint.gguf.header import Header, read_header, shown
+from zoo.checkpoint.gguf.header import Header, decimal, read_header, shown
+from zoo.checkpoint.gguf.positions import FREQUENCIES, LONG, SHORT, factor_scaling, long_scaling
 from zoo.checkpoint.gguf.tensors import (
     REQUANTIZATIONS,
     Requantized,
@@ -195,15 +194,35 @@ def _pooling_mode(header: Header) -> str | None:
 
 
 def _add_frequencies(header: Header, config: dict[str, Any]) -> None:
-    """Add LLaMA 3's RoPE scaling, which files keep as a tensor, to the config."""
-    entry = header.tensors.get("rope_freqs.weight")
-    if entry is None:
+    """Add the scaling of rotary positions that files keep as tensors, LLaMA 3's and LongRoPE's, to the config."""
+    rows = {name: _factors(header, name) for name in (FREQUENCIES, SHORT, LONG) if name in header.tensors}
+    if not rows:
         return
+    names, theta, keys = ", ".join(rows), config.get("rope_theta", 10000.0), own_keys(header)
+    context = config.get("max_position_embeddings")
+    if rows.keys() == {FREQUENCIES}:
+        if type(theta) not in (int, float):
+            raise ConfigError(f"{header.path}: rope.freq_base {shown(theta)} is no number")
+        scaling = factor_scaling(rows[FREQUENCIES], float(theta), f"{header.path}: {FREQUENCIES}")
+    elif rows.keys() == {SHORT, LONG}:
+        scaling = long_scaling(rows[SHORT], rows[LONG], decimal(keys.get("rope.scaling.attn_factor", 1.0)))
+        context = keys.get("rope.scaling.original_context_length", context)
+    else:
+        raise ConfigError(f"{header.path}: of {FREQUENCIES} or {SHORT} and {LONG} it has {names}")
+    if scaling is None:
+        return
+    if "rope_scaling" in config:
+        kind = config["rope_scaling"]["rope_type"]
+        raise ConfigError(f"{header.path}: {names} beside scaling of the type {kind} is not implemented")
+    config["rope_scaling"] = scaling
+    if scaling["rope_type"] == "longrope":
+        config["original_max_position_embeddings"] = context
+
+
+def _factors(header: Header, name: str) -> list[float]:
+    """A tensor of factors, one for each frequency."""
+    entry = header.tensors[name]
     if len(entry.shape) != 1 or entry.kind != "F32" or entry.size > 2**16:
-        raise ConfigError(f"{header.path}: rope_freqs.weight is no row of factors")
-    theta = config.get("rope_theta", 10000.0)
-    if not isinstance(theta, float):
-        raise ConfigError(f"{header.path}: rope.freq_base {shown(theta)} is no float")
-    scaling = llama3_scaling(read_tensor(entry, mx.float32).tolist(), theta, str(header.path))
-    if scaling is not None:
-        config["rope_scaling"] = scaling
+        raise ConfigError(f"{header.path}: {name} is no row of factors")
+    factors: list[float] = read_tensor(entry, mx.float32).tolist()
+    return factors

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from zoo.errors import CheckpointError
 
 MAGIC = b"GGUF"
@@ -53,6 +55,14 @@ def shown(value: object) -> str:
     """A value of the metadata as an error shows it."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def decimal(value: object) -> Any:
+    """The shortest decimal number whose nearest float32 this is: 1e-05 and not 9.999999747378752e-06."""
+    if not isinstance(value, float) or abs(value) > 1e38:
+        return value
+    narrow = np.float32(value)
+    return float(str(narrow)) if float(narrow) == value else value
 
 
 def read_header(path: Path) -> Header:
