@@ -62,6 +62,7 @@ def test_the_files_beside_the_weights_that_loading_reads_are_fetched(hub, reposi
         "modules.json": b'[{"type": "models.Pooling", "path": "1_Pooling"}]',
         "1_Pooling/config.json": b'{"pooling_mode": "lasttoken"}',
         "sentence_bert_config.json": b'{"max_seq_length": 8}',
+        "additional_chat_templates/tool_use.jinja": b"T",
         "chat_template.jinja": b"{{ messages[0].content }}",
         "special_tokens_map.json": b"{}",
         "quantize_config.json": b"{ }",

@@ -1,13 +1,19 @@
 """Chat templates against transformers: each gets the form that it is written for, and writes the same bytes."""
 
 import json
+import shutil
+from dataclasses import replace
 
 import pytest
+from transformers import AutoTokenizer
 from transformers.utils.chat_template_utils import render_jinja_template
 
+import zoo
 from tests.helpers import chat_templates
 from tests.helpers.chat_templates import CONVERSATIONS, TOOLS, part
 from zoo.errors import TokenizerError
+from zoo.generation.loop.prompt import render_messages
+from zoo.tokenizer import load_tokenizer
 from zoo.tokenizer.chat import render_chat
 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -76,3 +82,31 @@ def test_a_conversation_is_rendered_as_transformers_renders_its_form(name, talk)
             render_chat(template, messages, special_tokens=TOKENS, variables={"tools": TOOLS})
     else:
         assert render_chat(template, messages, special_tokens=TOKENS, variables={"tools": TOOLS}) == expected
+
+
+NAMED = {"default": "D {{ messages[0].content }}", "tool_use": "T {{ tools[0].function.name }}", "rag": "R"}
+
+
+@pytest.mark.parametrize("where", ["list", "files", "both"])
+@pytest.mark.parametrize("tools", [None, TOOLS])
+def test_the_template_is_chosen_by_its_name_as_transformers_does(tmp_path, where, tools):
+    """From a list in tokenizer_config.json, from chat_template.jinja and the files beside it, or from these before that."""
+    shutil.copy(zoo.load("llama").folder / "tokenizer.json", tmp_path)
+    config = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if where != "files":
+        wrong = "not this " * (where == "both")
+        config["chat_template"] = [{"name": name, "template": wrong + text} for name, text in NAMED.items()]
+    if where != "list":
+        (tmp_path / "chat_template.jinja").write_text(NAMED["default"])
+        (tmp_path / "additional_chat_templates").mkdir()
+        for name in ("tool_use", "rag"):
+            (tmp_path / f"additional_chat_templates/{name}.jinja").write_text(NAMED[name])
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    messages = [{"role": "user", "content": "Hello"}]
+    expected = AutoTokenizer.from_pretrained(tmp_path).apply_chat_template(
+        messages, tools=tools, tokenize=False
+    )
+    tokenizer = load_tokenizer(tmp_path)
+    loaded = replace(zoo.load("llama"), tokenizer=tokenizer)
+    assert render_messages(loaded, messages, {"tools": tools} if tools else {}) == expected
+    assert tokenizer.chat_templates == NAMED

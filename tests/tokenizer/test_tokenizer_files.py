@@ -47,6 +47,24 @@ def test_the_chat_template_of_its_own_file_wins(tmp_path, byte_level):
     assert load_tokenizer(tmp_path).chat_template == "你\n"
 
 
+def test_templates_have_names(tmp_path, byte_level):
+    """In a list, and as files of their own."""
+    byte_level.save(str(tmp_path / "tokenizer.json"))
+    named = [{"name": "tool_use", "template": "T"}, {"name": "rag", "template": "R"}]
+    write_json(tmp_path / "tokenizer_config.json", {"chat_template": named})
+    with pytest.warns(UserWarning, match="no chat template is named default, only rag, tool_use"):
+        loaded = load_tokenizer(tmp_path)
+    assert loaded.chat_template is None and loaded.for_tools().chat_template == "T"
+    (tmp_path / "chat_template.jinja").write_text("D")
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates/tool_use.jinja").write_text("U\r\n", newline="")
+    (tmp_path / "additional_chat_templates/notes.txt").write_text("N")
+    loaded = load_tokenizer(tmp_path)
+    assert loaded.chat_templates == {"default": "D", "tool_use": "U\n", "rag": "R"}
+    assert (loaded.chat_template, loaded.for_tools().chat_template) == ("D", "U\n")
+    assert loaded.for_tools(()) is loaded
+
+
 @pytest.mark.parametrize(
     ("values", "key"),
     [

@@ -21,7 +21,7 @@ from zoo.checkpoint.safetensors import INDEX, has_only_pickles, weight_files, we
 from zoo.errors import CheckpointError, SourceError
 from zoo.files.reading import MAX_FILE_BYTES
 from zoo.host.registry import Registry
-from zoo.tokenizer.settings import SETTINGS, vocabulary_files
+from zoo.tokenizer.settings import MORE_TEMPLATES, SETTINGS, vocabulary_files
 
 SECONDS = 10  # that the hub has for its first answer
 
@@ -30,9 +30,10 @@ CONVERTER, CONVERTED = "SFconvertbot", "`safetensors` variant of this model"
 
 CONFIG = "config.json"
 DATA = (".jsonl", ".json")  # endings of a dataset's files that are fetched
-# The files of sentence-transformers, whose modules have numbered folders of their own.
-SENTENCES = re.compile(
-    r"modules\.json|config_sentence_transformers\.json|sentence_[\w-]+_config\.json|"
+# The files of sentence-transformers, whose modules have numbered folders of their own, and of named chat templates.
+IN_FOLDERS = re.compile(
+    MORE_TEMPLATES
+    + r"/\w+\.jinja|modules\.json|config_sentence_transformers\.json|sentence_[\w-]+_config\.json|"
     r"\d+_\w+/(config\.json|model\.safetensors)"
 )
 BESIDE = (CONFIG, "generation_config.json", INDEX, *SETTINGS)
@@ -185,7 +186,7 @@ def wanted(hub_id: str, names: Collection[str], registry: Registry, suffixes: tu
     quantized = [format.settings_file for format in registry.table(QuantizedFormat).listed().values()]
     files = [
         *(*BESIDE, *filter(None, quantized)),
-        *sorted(filter(SENTENCES.fullmatch, names)),
+        *sorted(filter(IN_FOLDERS.fullmatch, names)),
         *(file for files in tokenizers if all(name in names for name in files) for file in files),
         *vocabulary_files(names.__contains__),
     ]

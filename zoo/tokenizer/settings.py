@@ -36,6 +36,7 @@ SETTINGS = (
     "chat_template.json",
     "target_vocab.json",
 )
+MORE_TEMPLATES = "additional_chat_templates"  # a folder of them
 
 
 @frozen()
@@ -157,27 +158,44 @@ def read_settings(folder: Path, config: Mapping[str, Any] | None = None) -> Toke
     )
 
 
-def chat_template(folder: Path, settings: TokenizerSettings) -> str | None:
-    """The folder's chat template: `chat_template.jinja`, `chat_template.json`, or `tokenizer_config.json`'s.
+def read_chat_templates(folder: Path, settings: TokenizerSettings) -> dict[str, str]:
+    """The folder's chat templates by name; the one without a name is "default".
 
-    Where a file gives a list of named templates, it is the one named "default". None where there is none.
+    It is that of `chat_template.jinja`, `chat_template.json` or `tokenizer_config.json`, the last two of which may hold a
+    list of named templates. The files of the folder `additional_chat_templates` have others by their names.
     """
-    path = folder / "chat_template.jinja"
-    if reading.file_in_folder(folder, path.name) is not None:
-        return read_text(path)
     path = folder / "chat_template.json"
     template = read_object_at(path, TokenizerError).get("chat_template")
     if template is None:
         path, template = settings.path, settings.values.get("chat_template")
-    if isinstance(template, list):
-        if not all(isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in template):
+    templates = _named_templates(template, path)
+    names = {"default": Path("chat_template.jinja")}
+    if (folder / MORE_TEMPLATES).is_dir():
+        more = (Path(MORE_TEMPLATES, name) for name in reading.names_in(folder / MORE_TEMPLATES))
+        names |= {file.stem: file for file in more if file.suffix == ".jinja"}
+    for name, file in names.items():
+        text = reading.read_text(folder, str(file), TokenizerError)
+        if text is not None:
+            templates[name] = text.replace("\r\n", "\n").replace("\r", "\n")
+    return templates
+
+
+def _named_templates(template: object, path: Path) -> dict[str, str]:
+    """The templates of a JSON file's `chat_template`, a text or a list of objects, by name."""
+    if template is None:
+        return {}
+    if not isinstance(template, list):
+        template = [{"name": "default", "template": template}]
+    templates = {}
+    for entry in template:
+        if not isinstance(entry, dict) or not isinstance(name := entry.get("name"), str):
             raise TokenizerError(
                 f"{path}: chat_template must be a list of objects with a name and a template"
             )
-        template = next((entry.get("template") for entry in template if entry["name"] == "default"), None)
-    if template is not None and not isinstance(template, str):
-        raise TokenizerError(f"{path}: chat_template must be a string, got {type(template).__name__}")
-    return template
+        if not isinstance(text := entry.get("template"), str):
+            raise TokenizerError(f"{path}: chat_template must be a string, got {type(text).__name__}")
+        templates[name] = text
+    return templates
 
 
 def token_ids(value: Any, where: str) -> tuple[int, ...]:

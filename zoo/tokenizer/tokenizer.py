@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from zoo.architecture import TokenizerFormat
-from zoo.errors import PluginError, TokenizerError
+from zoo.errors import PluginError, TokenizerError, warn
 from zoo.files.reading import file_in_folder, read_object_at
 from zoo.tokenizer.backend import Backend, Languages, TextBytes, TypedIds
 from zoo.tokenizer.detokenizer import Detokenizer, VisibleTokenDetokenizer
 from zoo.tokenizer.huggingface import from_json, from_merges, from_word_pieces
 from zoo.tokenizer.settings import (
     TokenizerSettings,
-    chat_template,
+    read_chat_templates,
     read_settings,
     token_ids,
     vocabulary_files,
@@ -33,6 +33,7 @@ class Tokenizer:
     `vocab_size` is one more than the largest id; `bos_id` the start token's id, None where there is none;
     `eos_ids` the ids that end a text or a turn, each by itself; `special_tokens` the text of each named special token
     ("bos_token", "eos_token", ...); `chat_template` the Jinja source that lays out a conversation, or None;
+    `chat_templates` all that the checkpoint has, by name: `chat_template` is the one named "default";
     `languages` those that it can translate between, or None; `kind` how it finds its tokens: "BPE", "Unigram",
     "WordPiece", "sentencepiece", "" where its backend does not say.
     """
@@ -43,14 +44,17 @@ class Tokenizer:
         *,
         bos_id: int | None = None,
         eos_ids: Iterable[int] = (),
-        chat_template: str | None = None,
+        chat_templates: Mapping[str, str] | None = None,
     ) -> None:
         self._backend = backend
         self.vocab_size = backend.vocab_size
         self.special_tokens = dict(backend.special_tokens)
         self.bos_id = bos_id
         self.eos_ids = frozenset(eos_ids)
-        self.chat_template = chat_template
+        self.chat_templates = dict(chat_templates or {})
+        self.chat_template = self.chat_templates.get("default")
+        if self.chat_templates and self.chat_template is None:
+            warn(f"no chat template is named default, only {', '.join(sorted(self.chat_templates))}")
         self.languages: Languages | None = backend.languages
         self.kind = backend.kind
         self._visible: dict[int, str] = {}
@@ -113,6 +117,15 @@ class Tokenizer:
         """This tokenizer with detokenizers that write the special `tokens` instead of skipping them."""
         tokenizer = copy(self)
         tokenizer._visible = {id: token for token, id in special_ids(self._backend, tokens).items()}
+        return tokenizer
+
+    def for_tools(self, tools: object = True) -> Tokenizer:
+        """This tokenizer; where there are `tools`, and a chat template named "tool_use", with that one as `chat_template`."""
+        template = self.chat_templates.get("tool_use") if tools else None
+        if template is None:
+            return self
+        tokenizer = copy(self)
+        tokenizer.chat_template = template
         return tokenizer
 
     def id(self, token: str) -> int | None:
@@ -181,7 +194,7 @@ def load_tokenizer(
         backend,
         bos_id=bos_id,
         eos_ids=named.union(end_ids(special_ids(backend, TURN_ENDS), None)),
-        chat_template=chat_template(folder, settings),
+        chat_templates=read_chat_templates(folder, settings),
     )
 
 

@@ -160,7 +160,7 @@ def _render_answers(
     if not has_chat_template(loaded):
         raise ZooError(f"{_name(loaded)} has no chat template for messages: give prompts and completions")
     assert loaded.tokenizer is not None
-    format = answer_format(loaded.tokenizer, loaded.registry)
+    format = answer_format(loaded.tokenizer.for_tools(tools), loaded.registry)
     for n in target_messages(messages):
         prompt = _render(messages[:n], True, tools, loaded)
         text = _render(messages[: n + 1], False, tools, loaded)
@@ -178,8 +178,9 @@ def _render(messages: Sequence[Message], prompt: bool, tools: Sequence[Any], loa
     """Render the chat template for the messages, followed by the beginning of an answer if `prompt`."""
     from zoo.tokenizer.chat import render_chat
 
-    tokenizer = loaded.tokenizer
-    assert tokenizer is not None and tokenizer.chat_template is not None
+    assert loaded.tokenizer is not None
+    tokenizer = loaded.tokenizer.for_tools(tools)
+    assert tokenizer.chat_template is not None
     variables = {"add_generation_prompt": prompt} | ({"tools": list(tools)} if tools else {})
     special_tokens = tokenizer.special_tokens
     return render_chat(tokenizer.chat_template, messages, special_tokens=special_tokens, variables=variables)

@@ -15,6 +15,7 @@ import pytest
 import zoo
 from tests.helpers import gguf_files
 from tests.helpers.gguf_files import difference
+from zoo.checkpoint.convert import convert
 from zoo.errors import ZooError
 
 SHORT, LONG = [1.0] * 4 + [1.5] * 4, [1.0] * 2 + [8.0] * 6
@@ -128,3 +129,19 @@ def test_biases_of_queries_keys_and_values_alone(tmp_path):
     qwen = gguf_files.random_folder(tmp_path / "qwen", "qwen2", use_sliding_window=False)
     (qwen / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     assert difference(loaded, zoo.load(qwen)) <= 1e-5
+
+
+@pytest.mark.filterwarnings("error")
+def test_templates_by_name(tmp_path):
+    folder = gguf_files.random_folder(tmp_path / "folder", "llama", vocab_size=300)
+    gguf_files.small_tokenizer(folder, 300)
+    templates = {"default": "D", "tool_use": "T", "rag": "R"}
+    named = [{"name": name, "template": text} for name, text in templates.items()]
+    path = gguf_files.write(
+        tmp_path / "model.gguf", folder, extra=lambda writer: writer.add_chat_template(named)
+    )
+    convert(path, tmp_path / "out")
+    for source in (path, tmp_path / "out"):
+        tokenizer = zoo.load(source).tokenizer
+        assert tokenizer.chat_templates == templates
+        assert (tokenizer.chat_template, tokenizer.for_tools().chat_template) == ("D", "T")

@@ -54,6 +54,7 @@ def test_a_template_writes_its_own_special_tokens(llama):
 
     plain = "{{ messages[0].content }}"
     tokenizer = SimpleNamespace(chat_template=plain, special_tokens={}, languages=None, encode=encode)
+    tokenizer.for_tools = lambda tools: tokenizer
     loaded = replace(llama, tokenizer=tokenizer)
     assert encode_messages(loaded, [{"role": "user", "content": "three"}]) == [5]
 

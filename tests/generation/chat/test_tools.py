@@ -1,6 +1,8 @@
 """Tools of a chat: declared to the template, and called through tokens that other answers do not show."""
 
 import json
+from copy import copy
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -69,6 +71,32 @@ def answered(loaded, template, text, tools=(weather,)):
     question = chat_prompt(loaded, [USER], tools=tools)
     ids = loaded.tokenizer.encode(text, special_tokens=False)
     return list(question.parsed(TextStream(question.loaded, limit=len(ids)).steps(ids)))
+
+
+def test_a_template_for_tools_is_taken_by_its_name(loaded):
+    """Both the prompt and the format of calls are those of the template named tool_use."""
+    tokenizer = copy(loaded.tokenizer)
+    tokenizer.chat_template = "{{ messages[0].content }}"
+    tokenizer.chat_templates = {"default": tokenizer.chat_template, "tool_use": HARMONY}
+    named = replace(loaded, tokenizer=tokenizer)
+    plain, asked = chat_prompt(named, [USER]), chat_prompt(named, [USER], tools=[weather])
+    assert tokenizer.decode(plain.ids) == USER["content"]
+    assert tokenizer.decode(asked.ids).startswith("weather user: What")
+    call = '<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{"city": "Bern"}<|call|>'
+    ids = tokenizer.encode(call, special_tokens=False)
+    *_, last = asked.parsed(TextStream(asked.loaded, limit=len(ids)).steps(ids))
+    assert [call.name for call in last.tool_calls] == ["weather"]
+
+
+def test_templates_without_a_default_are_listed(loaded):
+    tokenizer = copy(loaded.tokenizer)
+    tokenizer.chat_template, tokenizer.chat_templates = None, {"tool_use": HARMONY, "rag": LAID_OUT}
+    named = replace(loaded, tokenizer=tokenizer)
+    assert chat_prompt(named, [USER], tools=[weather]).ids
+    with pytest.raises(
+        PromptError, match=r"no default chat template, but rag, tool_use: set `tokenizer\.chat_template`"
+    ):
+        chat_prompt(named, [USER])
 
 
 def test_the_template_gets_the_tools(loaded):

@@ -106,10 +106,12 @@ class GGUFVocabulary:
         return end_ids(special, self.id("eos_token_id"), map(self.id, ENDS))
 
     @property
-    def chat_template(self) -> str | None:
-        """The Jinja source that lays out a conversation."""
-        template = self._metadata.get("tokenizer.chat_template")
-        return template if isinstance(template, str) else None
+    def chat_templates(self) -> dict[str, str]:
+        """The Jinja sources that lay out a conversation, by name; the one without a name is "default"."""
+        key = "tokenizer.chat_template"
+        texts = {name: text for name, text in self._metadata.items() if isinstance(text, str)}
+        named = {name[len(key) + 1 :]: text for name, text in texts.items() if name.startswith(key + ".")}
+        return named | ({"default": texts[key]} if key in texts else {})
 
     def of(self, kind: int) -> dict[int, str]:
         """The tokens of a kind by id."""
@@ -219,7 +221,7 @@ def load_gguf_tokenizer(header: Header, rows: int) -> Tokenizer | None:
         backend_of(vocabulary),
         bos_id=vocabulary.id("bos_token_id"),
         eos_ids=vocabulary.ends,
-        chat_template=vocabulary.chat_template,
+        chat_templates=vocabulary.chat_templates,
     )
 
 
@@ -229,8 +231,9 @@ def save_gguf_tokenizer(header: Header, folder: Path, generation: Mapping[str, A
     if vocabulary is None:
         return
     values: dict[str, Any] = {**vocabulary.special, "clean_up_tokenization_spaces": False}
-    if vocabulary.chat_template is not None:
-        values["chat_template"] = vocabulary.chat_template
+    if templates := vocabulary.chat_templates:
+        named = [{"name": name, "template": text} for name, text in templates.items()]
+        values["chat_template"] = templates["default"] if templates.keys() == {"default"} else named
     if vocabulary.model not in FILES:
         backend: Any = backend_of(vocabulary)
         backend.tokenizer.save(str(folder / "tokenizer.json"))

@@ -354,6 +354,8 @@ def rendered_prompt(
     variables = variables or {}
     tools = variables.get("tools") or ()
     assert loaded.tokenizer is not None
+    loaded = replace(loaded, tokenizer=loaded.tokenizer.for_tools(tools))
+    assert loaded.tokenizer is not None
     format = answer_format(loaded.tokenizer, loaded.registry)
     if tools:
         name = loaded.folder.name or loaded.architecture.name

@@ -130,19 +130,20 @@ def render_messages(
         raise PromptError("`messages` is empty")
     if "messages" in (variables or {}):
         raise PromptError("`variables`: the template's `messages` are those of the conversation")
-    if not has_chat_template(loaded):
-        raise PromptError(
-            f"{loaded.folder.name or loaded.architecture.name} has no chat template: zoo.generate and zoo.stream "
-            "continue a text"
-        )
-    assert loaded.tokenizer is not None and loaded.tokenizer.chat_template is not None
+    tokenizer = loaded.tokenizer.for_tools((variables or {}).get("tools")) if loaded.tokenizer else None
+    if tokenizer is None or not tokenizer.chat_template:
+        name = loaded.folder.name or loaded.architecture.name
+        if tokenizer is not None and tokenizer.chat_templates:
+            templates = ", ".join(sorted(tokenizer.chat_templates))
+            raise PromptError(
+                f"{name} has no default chat template, but {templates}: set `tokenizer.chat_template` to one of "
+                "`tokenizer.chat_templates`"
+            )
+        raise PromptError(f"{name} has no chat template: zoo.generate and zoo.stream continue a text")
     from zoo.tokenizer.chat import render_chat
 
     return render_chat(
-        loaded.tokenizer.chat_template,
-        messages,
-        special_tokens=loaded.tokenizer.special_tokens,
-        variables=variables,
+        tokenizer.chat_template, messages, special_tokens=tokenizer.special_tokens, variables=variables
     )
 
 
