@@ -39,6 +39,7 @@ def detect_format(path: Path, registry: Registry) -> tuple[Path, CheckpointForma
         suffixes = suffixes_of(registry)
         names = [name for name in names_in(path) if name.endswith(suffixes)] if path.is_dir() else []
         names = [name for name in names if not _LATER_SHARD.search(name)]
+        names = [name for name in names if "mmproj" not in name.lower()] or names
         if len(names) > 1:
             kinds = " and ".join(sorted({Path(name).suffix[1:].upper() for name in names}))
             raise SourceError(f"{path}: holds several {kinds} files; name one: {', '.join(names)}")

@@ -112,8 +112,11 @@ def test_a_model_divided_among_files_is_one(tmp_path):
     with pytest.raises(CheckpointError, match=r"00003\.gguf: tensor blk.* stands in an earlier file too"):
         zoo.load(first)
     third.unlink()
-    with pytest.raises(CheckpointError, match=r"part-00003-of-00003\.gguf: missing"):
+    with pytest.raises(CheckpointError, match=r"part-00003-of-00003\.gguf of 3 files are missing"):
         zoo.load(first)
+    second.unlink()
+    with pytest.raises(CheckpointError, match=r"part-00002-of-00003\.gguf, part-00003-of-00003\.gguf of 3"):
+        zoo.load(folder)
 
 
 def test_a_config_json_makes_a_folder_one_of_safetensors(folder):

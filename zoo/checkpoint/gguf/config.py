@@ -62,6 +62,16 @@ OF_WINDOWS = {
 
 PATTERN = "attention.sliding_window_pattern"  # which layers have the window
 
+# What else files hold than a model, by `general.type` or the architecture.
+PROJECTOR = "the part of a model that reads images; name the file of its language model"
+OTHER_FILES = {
+    "adapter": "an adapter, which is not read from GGUF; `adapter` takes the folders of PEFT and mlx-lm",
+    "imatrix": "an importance matrix for quantizing, and no model",
+    **dict.fromkeys(("mmproj", "clip-vision", "clip"), PROJECTOR),
+}
+# Keys that Ollama's own converter writes. Its other keys have other meanings, which its program knows by the size.
+OLLAMA = ("rope.global.freq_base", "rope.local.freq_base", "vision.block_count")
+
 OWN = "gguf."  # begins a key that only the architecture's own `config` reads
 
 TOKENS = {
@@ -74,6 +84,9 @@ TOKENS = {
 def architecture_of(header: Header, registry: Registry) -> Architecture:
     """The zoo's architecture for a file; ConfigError where there is none, or several fit equally well."""
     name, keys = _name(header), own_keys(header)
+    for kind in (header.metadata.get("general.type"), name):
+        if kind in OTHER_FILES:
+            raise ConfigError(f"{header.path}: {OTHER_FILES[kind]}")
     described = [(a, a.gguf) for a in registry.architectures.values() if a.gguf is not None]
     serving = [(architecture, gguf) for architecture, gguf in described if gguf.architecture == name]
     if not serving:
@@ -83,6 +96,8 @@ def architecture_of(header: Header, registry: Registry) -> Architecture:
             f"{header.path}: general.architecture {shown(name)} is of no architecture that the zoo reads "
             f"from GGUF; {f'it is named by the {absent.unloaded_label}' if absent else known}"
         )
+    if not header.tensors:
+        raise ConfigError(f"{header.path}: a file without weights, as that of a vocabulary alone is")
     marked = [architecture for architecture, gguf in serving if gguf.when is not None and keys.get(gguf.when)]
     chosen = marked or [architecture for architecture, gguf in serving if gguf.when is None]
     if len(chosen) != 1:
@@ -115,6 +130,9 @@ def config_of(header: Header, architecture: Architecture) -> dict[str, Any]:
     described, keys = gguf_of(architecture, header), own_keys(header)
     names: dict[str, str | None] = {**KEYS, **described.keys}
     config: dict[str, Any] = {"model_type": next(iter(architecture.model_types), architecture.name)}
+    if key := next((key for key in OLLAMA if key in keys), None):
+        why = "is of Ollama's own conversion; use a file of llama.cpp's converter"
+        raise ConfigError(f"{header.path}: {key} {why}")
     ignored = []
     for key, value in keys.items():
         if key in names:

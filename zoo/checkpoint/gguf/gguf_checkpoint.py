@@ -172,11 +172,12 @@ def read_headers(path: Path) -> Header:
         raise CheckpointError(
             f"{path}: one of {count} files; name the first, {name[1]}-00001-of-{name[3]}.gguf"
         )
+    others = [path.with_name(f"{name[1]}-{number:05}-of-{name[3]}.gguf") for number in range(2, count + 1)]
+    if missing := [other.name for other in others if file_in_folder(other.parent, other.name) is None]:
+        more_missing = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        raise CheckpointError(f"{path}: {', '.join(missing[:8])}{more_missing} of {count} files are missing")
     tensors = dict(header.tensors)
-    for number in range(2, count + 1):
-        other = path.with_name(f"{name[1]}-{number:05}-of-{name[3]}.gguf")
-        if file_in_folder(other.parent, other.name) is None:
-            raise CheckpointError(f"{other}: missing; {path.name} is the first of {count} files")
+    for other in others:
         more = read_header(other).tensors
         twice = next((name for name in more if name in tensors), None)
         if twice:

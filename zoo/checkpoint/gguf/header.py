@@ -7,6 +7,7 @@ vocabulary. Its tables say what the tensors' types are. Layout: https://github.c
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,24 @@ import numpy as np
 from zoo.errors import CheckpointError
 
 MAGIC = b"GGUF"
+# What else files of this name begin with, and what to do then.
+OTHERS = {
+    b"vers": "a pointer of Git LFS in the place of the file; fetch it with `git lfs pull`",
+    **dict.fromkeys(
+        (b"<!do", b"<!DO", b"<htm"),
+        "a web page in the place of the file; on the hub, download from /resolve/",
+    ),
+    **dict.fromkeys(
+        (b"tjgg", b"lmgg", b"fmgg", b"algg"),
+        "a GGML file, the format before GGUF; newer conversions are GGUF",
+    ),
+}
+# Types that ggml had for a while, for matrices in the order of a processor's kernels.
+REMOVED = {
+    **dict.fromkeys((31, 32, 33), "a Q4_0 in the order of a processor"),
+    **dict.fromkeys((36, 37, 38), "an IQ4_NL in the order of a processor"),
+}
+PIECE = re.compile(r".*\.gguf[.-](part\d+of\d+|split-[a-z]+)")  # in the name of a file that was cut anywhere
 VERSIONS = (2, 3)
 MOST_BYTES = 2**28  # of a header; those of published files stay below 2**25
 MOST_VALUES = 2**22  # of metadata, the words of arrays included
@@ -73,13 +92,17 @@ def read_header(path: Path) -> Header:
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
     except (ValueError, struct.error) as error:
+        if PIECE.fullmatch(path.name):
+            raise CheckpointError(
+                f"{path}: a piece of a file; join all pieces to one (cat A B > C)"
+            ) from error
         raise CheckpointError(f"{path}: a damaged or truncated GGUF file ({error})") from error
 
 
 def _read(path: Path, file: BinaryIO, size: int) -> Header:
     cursor = Cursor(file, min(size, MOST_BYTES))
-    if cursor.take(4) != MAGIC:
-        raise CheckpointError(f"{path}: not a GGUF file")
+    if (magic := cursor.take(4)) != MAGIC:
+        raise CheckpointError(f"{path}: {OTHERS.get(magic, 'not a GGUF file')}")
     version = cursor.number("I")
     if version and not version & 0xFFFF:
         raise CheckpointError(f"{path}: a big-endian GGUF file, which cannot be read")
@@ -177,7 +200,8 @@ def _tensor(cursor: Cursor, path: Path) -> TensorInfo:
         raise ValueError(f"tensor {name} has the shape {shown(shape)}")
     number, offset = cursor.number("I"), cursor.number("Q")
     if number not in list(GGMLQuantizationType):
-        raise CheckpointError(f"{path}: tensor {name} is of the unknown type {number}")
+        removed = f", {REMOVED[number]}; quantize the model anew" if number in REMOVED else ""
+        raise CheckpointError(f"{path}: tensor {name} is of the unknown type {number}{removed}")
     kind = GGMLQuantizationType(number)
     block, block_size = GGML_QUANT_SIZES[kind]
     if shape[-1] % block:

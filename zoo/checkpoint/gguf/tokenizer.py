@@ -43,6 +43,8 @@ SPECIAL = {
     "mask_token": "mask_token_id",
 }
 ENDS = ("eot_token_id", "eom_token_id")  # of a turn, a message
+# Where special tokens take the white space after them, which files do not say: by architecture and algorithm, those that do not.
+STRIPPING = {("phi3", "llama"): ("<unk>", "<s>", "<|endoftext|>")}
 TYPES = {str: "text", int: "an integer", float: "a float", bool: "true or false", tuple: "a list"}
 
 
@@ -119,7 +121,11 @@ class GGUFVocabulary:
 
     def settings(self, values: Mapping[str, Any]) -> TokenizerSettings:
         """The same as a folder's settings. Control tokens are matched whole, and left out of a decoded text."""
-        added = [AddedToken(text, id, normalized=False) for id, text in self.of(CONTROL).items()]
+        plain = STRIPPING.get((str(self.architecture), self.model))
+        added = [
+            AddedToken(text, id, normalized=False, rstrip=plain is not None and text not in plain)
+            for id, text in self.of(CONTROL).items()
+        ]
         return TokenizerSettings(self.path, values, self.special, (), tuple(added))
 
 
@@ -302,11 +308,15 @@ def byte_level(vocabulary: GGUFVocabulary) -> TokenizersBackend:
 
 
 def word_pieces(vocabulary: GGUFVocabulary) -> TokenizersBackend:
-    """BERT's tokenizer. A file says nothing of capitals: a vocabulary that has some keeps them."""
+    """BERT's tokenizer. Where a file says nothing of capitals, a vocabulary that has some keeps them."""
     normal = [text for text, kind in zip(vocabulary.tokens, vocabulary.kinds, strict=True) if kind != CONTROL]
     cased = any(text != text.lower() for text in normal if not text.startswith("["))
     with library_errors(vocabulary.path, "holds no tokenizer"):
-        return bert(vocabulary.path, vocabulary.tokens, vocabulary.settings({"do_lower_case": not cased}))
+        settings = {
+            "do_lower_case": vocabulary.value("normalizer.lowercase", bool, not cased),
+            "strip_accents": vocabulary.value("normalizer.strip_accents", bool, None),
+        }
+        return bert(vocabulary.path, vocabulary.tokens, vocabulary.settings(settings))
 
 
 def around(vocabulary: GGUFVocabulary) -> dict[str, bool]:
