@@ -2,11 +2,13 @@
 
 import json
 
+import mlx.core as mx
 import pytest
-from sentencepiece import sentencepiece_model_pb2
+from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 from transformers import AutoTokenizer
 
-from tests.helpers import gguf_tokenizers
+import zoo
+from tests.helpers import gguf_files, gguf_tokenizers
 from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer, save_gguf_tokenizer
 
 TEXTS = [
@@ -49,3 +51,39 @@ def test_no_space_is_put_in_front_where_the_file_says_so(tmp_path, vocabulary):
     other = load_tokenizer(tmp_path)
     for text in TEXTS:
         assert found.encode(text) == original.encode(text) == other.encode(text), text
+
+
+def test_special_tokens_take_the_white_space_after_them(tmp_path, vocabulary):
+    """Phi-3's, by the flag `rstrip` that the converted folder has."""
+    control = dict.fromkeys(("<|user|>", "<|assistant|>"), 3)
+    kinds = dict(zip(vocabulary["tokens"], vocabulary["token_type"], strict=True)) | control
+    keys = {"general.architecture": "phi3", "tokens": list(kinds), "token_type": list(kinds.values())}
+    keys["scores"] = [*vocabulary["scores"], *[-1000.0] * (len(kinds) - len(vocabulary["tokens"]))]
+    header = gguf_tokenizers.write(tmp_path / "a.gguf", vocabulary | keys | {"add_space_prefix": False})
+    save_gguf_tokenizer(header, tmp_path, {})
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "phi3"}))
+    found, original = load_gguf_tokenizer(header, 1000), AutoTokenizer.from_pretrained(tmp_path)
+    texts = ("<|user|>\nHello there\n<|assistant|>\n\n", "<|user|>Hello there\n<|assistant|>")
+    for text in texts:
+        assert found.encode(text) == original.encode(text), text
+    assert found.encode(texts[0]) == found.encode(texts[1])
+
+
+def test_a_file_that_mlx_lm_exports_is_the_model(tmp_path, vocabulary):
+    """`mlx_lm.fuse --export-gguf`: half precision, scores that are all the same, no name of a pre-tokenizer."""
+    from mlx_lm.gguf import convert_to_gguf
+
+    folder = gguf_files.random_folder(tmp_path / "folder", "llama", vocab_size=900, tie_word_embeddings=False)
+    save_gguf_tokenizer(gguf_tokenizers.write(tmp_path / "a.gguf", vocabulary), folder, {})
+    AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text()) | {"rms_norm_eps": 1e-6, "rope_theta": 10000.0}
+    weights = mx.load(str(folder / "model.safetensors"))
+    convert_to_gguf(folder, weights, config, str(tmp_path / "model.gguf"))
+    loaded, original = zoo.load(tmp_path / "model.gguf"), zoo.load(folder)
+    assert loaded.recipe == original.recipe
+    assert gguf_files.difference(loaded, original) <= 1e-3
+    pieces = SentencePieceProcessor(str(gguf_tokenizers.train_pieces(tmp_path, TEXTS)))
+    for text in TEXTS[:-1]:  # the last has a special token
+        ids = loaded.tokenizer.encode(text, special_tokens=False)
+        assert ids == pieces.encode(text), text
+        assert loaded.tokenizer.decode(ids) == text

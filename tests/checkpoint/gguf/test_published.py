@@ -1,21 +1,36 @@
-"""Kinds of GGUF files that people met, as public reports name them (project and number), written as their writers write them.
+"""Kinds of GGUF files that people met, by project and number of a report, made as their writers make them.
 
 | Reported to | What | Here |
 | --- | --- | --- |
 | llama.cpp 10814 | Phi-4: a sliding window of 0 | there is none |
 | llama.cpp 24823 | Phi-3.5 and Phi-4-mini: rope_factors_long, rope_factors_short | LongRoPE |
+| transformers 31429 | tokenizer.chat_template.tool_use | used with tools |
+| llama.cpp 7432, 7938, transformers 32136 | Phi-3: special tokens take the line end after them | so they do |
+| llama.cpp 7799 | the file of the part that reads images, alone or beside the model | refused; passed over |
+| llama.cpp 3953, 9114 | an adapter | refused |
+| ollama 3010, MiniCPM 250 | a pointer of Git LFS | refused |
+| llama.cpp 3358 | a web page | refused |
+| llama.cpp 3905 | a GGML file | refused |
+| llama.cpp 3917 | a vocabulary alone | refused |
+| llama.cpp 10757 | Q4_0 in the order of a processor | refused |
+| textgen 6187 | a piece of a file (.gguf.part1of2) | refused |
+| llama.cpp 27349, ollama 11816 | Ollama's own conversions | refused |
+| mlx-examples 992 | what mlx-lm exports | read (tests/parity/test_gguf_tokenizers.py) |
 """
 
 import math
+import struct
 
 import mlx.core as mx
 import numpy as np
 import pytest
+from sentencepiece import sentencepiece_model_pb2
 
 import zoo
-from tests.helpers import gguf_files
+from tests.helpers import gguf_files, gguf_tokenizers
 from tests.helpers.gguf_files import difference
 from zoo.checkpoint.convert import convert
+from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer
 from zoo.errors import ZooError
 
 SHORT, LONG = [1.0] * 4 + [1.5] * 4, [1.0] * 2 + [8.0] * 6
@@ -145,3 +160,128 @@ def test_templates_by_name(tmp_path):
         tokenizer = zoo.load(source).tokenizer
         assert tokenizer.chat_templates == templates
         assert (tokenizer.chat_template, tokenizer.for_tools().chat_template) == ("D", "T")
+
+
+@pytest.mark.filterwarnings("error")
+def test_special_tokens_of_phi_3_take_the_white_space_after_them(tmp_path):
+    """All but three; those of a sentencepiece model of another family do not."""
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(gguf_tokenizers.train_pieces(tmp_path, ["Hello"]).read_bytes())
+    pieces = {piece.piece: (piece.score, piece.type) for piece in proto.pieces}
+    pieces |= dict.fromkeys(("<|endoftext|>", "<|user|>", "<|end|>", "<|assistant|>"), (-1000.0, 3))
+    keys = {
+        "model": "llama",
+        "tokens": list(pieces),
+        "scores": [score for score, _ in pieces.values()],
+        "token_type": [kind for _, kind in pieces.values()],
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "unknown_token_id": 0,
+        "add_bos_token": False,
+    }
+    text, same = "<|user|>\nHello<|end|>\n<|assistant|>\n", "<|user|>Hello<|end|><|assistant|>"
+    phi = load_gguf_tokenizer(
+        gguf_tokenizers.write(tmp_path / "phi.gguf", keys | {"general.architecture": "phi3"}), 2000
+    )
+    assert phi.encode(text) == phi.encode(same)
+    assert phi.encode("<|endoftext|>\n<|user|>") != phi.encode("<|endoftext|><|user|>")
+    llama = load_gguf_tokenizer(gguf_tokenizers.write(tmp_path / "llama.gguf", keys), 2000)
+    assert llama.encode(text) != llama.encode(same)
+
+
+def test_berts_normalizer_is_as_the_file_says(tmp_path):
+    """`tokenizer.ggml.normalizer`, whatever the vocabulary has."""
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁Café", "▁café", "▁cafe"]
+    keys = {
+        "general.architecture": "bert",
+        "model": "bert",
+        "tokens": tokens,
+        "token_type": [3] * 4 + [1] * 3,
+    }
+    keys |= {"unknown_token_id": 1, "cls_token_id": 2, "seperator_token_id": 3}
+
+    def ids(**flags):
+        values = {f"normalizer.{name}": value for name, value in flags.items()}
+        more = {f"tokenizer.ggml.{name}": value for name, value in values.items()}
+        header = gguf_tokenizers.write(tmp_path / "a.gguf", keys | more)
+        return load_gguf_tokenizer(header, 10).encode("Café", special_tokens=False)
+
+    assert ids() == ids(lowercase=False) == [4]
+    assert ids(lowercase=True, strip_accents=False) == [5]
+    assert ids(lowercase=True) == ids(lowercase=True, strip_accents=True) == [6]
+
+
+def header_of(path, **keys):
+    return gguf_tokenizers.write(path, {f"general.{key}": value for key, value in keys.items()}).path
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.gguf", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+        ("a.gguf", b"<!doctype html><html>", "a web page in the place of the file"),
+        ("a.gguf", b"tjgg\3\0\0\0", "a GGML file, the format before GGUF"),
+        (
+            "a.gguf",
+            {"architecture": "clip", "type": "mmproj"},
+            "reads images; name the file of its language model",
+        ),
+        ("a.gguf", {"architecture": "clip"}, "reads images; name the file of its language model"),
+        ("a.gguf", {"architecture": "llama", "type": "adapter"}, "an adapter, which is not read from GGUF"),
+        ("a.gguf", {"architecture": "llama", "type": "imatrix"}, "an importance matrix"),
+        ("a.gguf", {"architecture": "llama"}, "a file without weights"),
+    ],
+)
+def test_what_is_no_model_is_refused_by_what_it_is(tmp_path, name, content, words):
+    path = tmp_path / name
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        header_of(path, **content)
+    with pytest.raises(ZooError) as caught:
+        zoo.load(path)
+    assert str(caught.value).startswith(str(path)) and words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_piece_of_a_file_is_refused_by_that(tmp_path):
+    folder = gguf_files.random_folder(tmp_path / "folder", "llama", vocab_size=200)
+    path = gguf_files.write(tmp_path / "model.gguf", folder)
+    piece = tmp_path / "model.gguf.part1of2"
+    piece.write_bytes(path.read_bytes()[:-5000])
+    with pytest.raises(ZooError, match=r"part1of2: a piece of a file; join all pieces"):
+        zoo.load(piece)
+
+
+def test_a_type_that_was_taken_away_is_refused_by_what_it_was(tmp_path):
+    folder = gguf_files.random_folder(tmp_path / "folder", "llama", vocab_size=200)
+    path = gguf_files.write(tmp_path / "model.gguf", folder)
+    data, name = path.read_bytes(), b"blk.0.attn_norm.weight"
+    at = data.index(name) + len(name) + 4 + 8  # behind the number of axes and the one axis
+    path.write_bytes(data[:at] + struct.pack("<I", 31) + data[at + 4 :])
+    with pytest.raises(
+        ZooError, match=r"attn_norm\.weight is of the unknown type 31, a Q4_0 in the order of a processor"
+    ):
+        zoo.load(path)
+
+
+def test_ollamas_own_conversions_are_refused_by_a_key_of_theirs(tmp_path):
+    folder = gguf_files.random_folder(tmp_path / "folder", "gemma3", vocab_size=200)
+    path = gguf_files.write(
+        tmp_path / "model.gguf",
+        folder,
+        extra=lambda writer: writer.add_float32("gemma3.rope.global.freq_base", 1e6),
+    )
+    with pytest.raises(
+        ZooError, match=r"rope\.global\.freq_base is of Ollama's own conversion; use a file of llama\.cpp"
+    ):
+        zoo.load(path)
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_part_that_reads_images_is_passed_over_in_a_folder(tmp_path):
+    folder = gguf_files.random_folder(tmp_path / "folder", "llama", vocab_size=200)
+    (tmp_path / "files").mkdir()
+    header_of(tmp_path / "files/mmproj-model-f16.gguf", architecture="clip", type="mmproj")
+    path = gguf_files.write(tmp_path / "files/model-Q8_0.gguf", folder)
+    assert zoo.load(tmp_path / "files").folder == path
