@@ -5,16 +5,17 @@
 | llama.cpp 10814 | Phi-4: a sliding window of 0 | there is none |
 | llama.cpp 24823 | Phi-3.5 and Phi-4-mini: rope_factors_long, rope_factors_short | LongRoPE |
 | transformers 31429 | tokenizer.chat_template.tool_use | used with tools |
-| llama.cpp 7432, 7938, transformers 32136 | Phi-3: special tokens take the line end after them | so they do |
+| transformers 32136 | Phi-3: special tokens take the line end after them | so they do |
 | llama.cpp 7799 | the file of the part that reads images, alone or beside the model | refused; passed over |
-| llama.cpp 3953, 9114 | an adapter | refused |
+| llama.cpp 3953 | an adapter | refused |
 | ollama 3010, MiniCPM 250 | a pointer of Git LFS | refused |
 | llama.cpp 3358 | a web page | refused |
 | llama.cpp 3905 | a GGML file | refused |
 | llama.cpp 3917 | a vocabulary alone | refused |
 | llama.cpp 10757 | Q4_0 in the order of a processor | refused |
 | textgen 6187 | a piece of a file (.gguf.part1of2) | refused |
-| llama.cpp 27349, ollama 11816 | Ollama's own conversions | refused |
+| llama.cpp 27349 | Ollama's own conversions of Gemma | refused |
+| corrected by llama.cpp's loader | <end_of_turn> is called a normal token | it ends an answer |
 | mlx-examples 992 | what mlx-lm exports | read (tests/parity/test_gguf_tokenizers.py) |
 """
 
@@ -187,6 +188,25 @@ def test_special_tokens_of_phi_3_take_the_white_space_after_them(tmp_path):
     assert phi.encode("<|endoftext|>\n<|user|>") != phi.encode("<|endoftext|><|user|>")
     llama = load_gguf_tokenizer(gguf_tokenizers.write(tmp_path / "llama.gguf", keys), 2000)
     assert llama.encode(text) != llama.encode(same)
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_end_of_a_turn_is_special_where_a_file_calls_it_normal(tmp_path):
+    """As the first files of Gemma 3's quantization-aware training do: it is matched whole, not shown, and ends an answer."""
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(gguf_tokenizers.train_pieces(tmp_path, ["Hello"]).read_bytes())
+    keys = {
+        "model": "llama",
+        "tokens": [*(piece.piece for piece in proto.pieces), "<end_of_turn>"],
+        "scores": [*(piece.score for piece in proto.pieces), -1000.0],
+        "token_type": [*(piece.type for piece in proto.pieces), 1],
+        "eos_token_id": 2,
+        "unknown_token_id": 0,
+    }
+    tokenizer = load_gguf_tokenizer(gguf_tokenizers.write(tmp_path / "a.gguf", keys), 2000)
+    end = len(proto.pieces)
+    assert tokenizer.encode("Hello<end_of_turn>")[-1] == end
+    assert end in tokenizer.eos_ids and tokenizer.decode([end]) == ""
 
 
 def test_berts_normalizer_is_as_the_file_says(tmp_path):

@@ -26,7 +26,7 @@ from zoo.tokenizer.detokenizer import SPACE
 from zoo.tokenizer.huggingface import Backend, TokenizersBackend, bert, library_errors, put_around
 from zoo.tokenizer.sentencepiece import SentencePieceBackend
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings
-from zoo.tokenizer.turn_ends import end_ids
+from zoo.tokenizer.turn_ends import TURN_ENDS, end_ids
 
 KEY = "tokenizer.ggml."
 # Bytes with merges; sentencepiece's byte pairs and its Unigram; BERT's WordPiece.
@@ -66,6 +66,9 @@ class GGUFVocabulary:
         self.kinds: Sequence[int] = self.array("token_type", int, [NORMAL] * len(self.tokens))
         if (strange := next((kind for kind in self.kinds if not 0 <= kind <= BYTE), None)) is not None:
             raise self.error("token_type", f"holds {strange}, which is none of the kinds 1 to {BYTE}")
+        # Some writers call these normal; llama.cpp corrects the same.
+        pairs = zip(self.tokens, self.kinds, strict=True)
+        self.kinds = [CONTROL if text in TURN_ENDS and kind == NORMAL else kind for text, kind in pairs]
         if header.metadata.get(KEY + "model") == "bert":
             self.tokens = [_word_piece(*pair) for pair in zip(self.tokens, self.kinds, strict=True)]
         ids = {name: self.id(key) for name, key in SPECIAL.items()}
