@@ -16,12 +16,14 @@
 | textgen 6187 | a piece of a file (.gguf.part1of2) | refused |
 | llama.cpp 27349 | Ollama's own conversions of Gemma | refused |
 | corrected by llama.cpp's loader | <end_of_turn> is called a normal token | it ends an answer |
+| llama.cpp 19769, 23563 | NVFP4 with a scale for each matrix in a tensor of its own | multiplied |
 | mlx-examples 992 | what mlx-lm exports | read (tests/parity/test_gguf_tokenizers.py) |
 """
 
 import math
 import struct
 
+import gguf
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -229,6 +231,35 @@ def test_berts_normalizer_is_as_the_file_says(tmp_path):
     assert ids() == ids(lowercase=False) == [4]
     assert ids(lowercase=True, strip_accents=False) == [5]
     assert ids(lowercase=True) == ids(lowercase=True, strip_accents=True) == [6]
+
+
+@pytest.mark.parametrize(("name", "tensor"), [("llama", "blk.1.ffn_up"), ("mixtral", "blk.1.ffn_up_exps")])
+def test_the_scales_of_nvfp4_matrices_multiply_them(tmp_path, name, tensor):
+    """One number for a matrix, one for each expert's; those of inputs are for programs that compute in NVFP4."""
+    numbers = {"vocab_size": 200} | ({} if name == "llama" else {"sliding_window": None})
+    folder = gguf_files.random_folder(tmp_path / "folder", name, **numbers)
+    recipe = zoo.load(folder).recipe
+    part = recipe.layers[1].feedforward
+    outer = (part.hidden,) if name == "llama" else (part.experts.count, part.experts.hidden)
+    random = np.random.default_rng(0)
+    blocks = random.integers(0, 256, (*outer, recipe.dim // 64, 36), np.uint8)
+    blocks[..., :4] = random.integers(48, 64, blocks[..., :4].shape)  # scales of about one
+    raw = blocks.reshape(*outer, -1)
+    factors = random.uniform(0.001, 0.01, outer[:-1] or 1).astype(np.float32)
+    kind = gguf.GGMLQuantizationType.NVFP4
+
+    def extra(writer):
+        writer.add_tensor(f"{tensor}.weight", raw, raw_dtype=kind)
+        writer.add_tensor(f"{tensor}.scale", factors)
+        writer.add_tensor(f"{tensor}.input_scale", factors)
+
+    path = gguf_files.write(tmp_path / "model.gguf", folder, drop=[f"{tensor}.weight"], extra=extra)
+    with pytest.warns(UserWarning, match="1 of NVFP4"):
+        model = zoo.load(path, dtype="float32").model
+    found = model.layers[1].feedforward
+    found = (found if name == "llama" else found.experts).up.weight
+    wanted = gguf.dequantize(raw, kind) * factors.reshape(-1, *[1] * len(outer))
+    assert np.allclose(np.array(found), wanted.reshape(found.shape), rtol=1e-6)
 
 
 def header_of(path, **keys):

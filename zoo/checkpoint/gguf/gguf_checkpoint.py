@@ -20,7 +20,7 @@ from zoo.checkpoint.gguf.config import (
     origin_of,
     own_keys,
 )
-from zoo.checkpoint.gguf.header import Header, decimal, read_header, shown
+from zoo.checkpoint.gguf.header import Header, decimal, read_header, shown, with_scales
 from zoo.checkpoint.gguf.positions import FREQUENCIES, LONG, SHORT, factor_scaling, long_scaling
 from zoo.checkpoint.gguf.tensors import (
     REQUANTIZATIONS,
@@ -70,7 +70,7 @@ class GGUFCheckpoint(Checkpoint):
         repack: int | None = None,
     ) -> None:
         super().__init__(path, registry=registry, architecture=architecture)
-        self.header = read_headers(path)
+        self.header = with_scales(read_headers(path))
         if repack not in (None, *REQUANTIZATIONS):
             raise CheckpointError(f"`repack` {repack!r} is not one of {', '.join(map(str, REQUANTIZATIONS))}")
         self._entries = list(self.header.tensors.values())

@@ -51,7 +51,10 @@ TEXT, ARRAY = 8, 9
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """One tensor: `kind` ("Q4_0"), `shape` (…, O, I), and the `size` bytes of `path` that begin at `offset`."""
+    """One tensor: `kind` ("Q4_0"), `shape` (…, O, I), and the `size` bytes of `path` that begin at `offset`.
+
+    Its numbers are multiplied by those of `scale`, if there is one: one number, or one for each matrix.
+    """
 
     name: str
     kind: str
@@ -59,6 +62,7 @@ class TensorInfo:
     path: Path
     offset: int
     size: int
+    scale: TensorInfo | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,23 @@ def _read(path: Path, file: BinaryIO, size: int) -> Header:
         raise ValueError(f"general.alignment {shown(alignment)} is no power of two")
     start = -(-cursor.position // alignment) * alignment
     return Header(path, metadata, _located(found, start, alignment, size))
+
+
+def with_scales(header: Header) -> Header:
+    """The same, where the numbers by which matrices of NVFP4 are multiplied belong to these: NAME.scale to NAME.weight.
+
+    NAME.input_scale, for programs that compute in NVFP4, is left out. CheckpointError for other numbers than one a matrix.
+    """
+    tensors = dict(header.tensors)
+    for name, entry in header.tensors.items():
+        stem = name.removesuffix(".weight")
+        if entry.kind == "NVFP4" and name != stem:
+            scale = tensors.pop(f"{stem}.scale", None)
+            tensors.pop(f"{stem}.input_scale", None)
+            if scale is not None and scale.shape not in ((1,), entry.shape[:-2]):
+                raise CheckpointError(f"{header.path}: {scale.name} holds {shown(scale.shape)} numbers")
+            tensors[name] = replace(entry, scale=scale)
+    return replace(header, tensors=tensors)
 
 
 class Cursor:

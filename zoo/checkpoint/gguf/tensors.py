@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -177,6 +177,10 @@ def read_tensor(entry: TensorInfo, dtype: mx.Dtype, pool: Executor | None = None
 
     `pool` unpacks its pieces. CheckpointError for a file that has become shorter, or cannot be read.
     """
+    if entry.scale is not None:
+        matrix = read_tensor(replace(entry, scale=None), mx.float32, pool)
+        factors = read_tensor(entry.scale, mx.float32).reshape(-1, *[1] * (len(entry.shape) - 1))
+        return (matrix * factors).astype(dtype)
     quantization = QUANTIZATIONS[entry.kind] if stays_packed(entry) else None
     rooms = [_room(shape, kind) for shape, kind in _array_shapes(entry, quantization, dtype)]
     rows = math.prod(entry.shape[:-1])
