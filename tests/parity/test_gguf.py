@@ -1,11 +1,13 @@
 """GGUF files, against transformers' reading of the same files."""
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import zoo
 from tests.helpers import gguf_files
+from zoo.checkpoint.convert import convert
 from zoo.host.registry import default_registry
 
 from .support import TOLERANCE, agrees
@@ -68,3 +70,26 @@ def test_tokenizers(tmp_path, name):
     ours = zoo.load(path).tokenizer
     for text in TEXTS:
         assert ours.encode(text) == theirs.encode(text), text
+
+
+@pytest.mark.parametrize("kinds", [("freqs",), ("factors_short", "factors_long")])
+def test_factors_of_wavelengths(tmp_path, kinds):
+    """Any factors in a file of LLaMA's, by the LongRoPE that a converted folder has, below and beyond the trained context."""
+    folder = gguf_files.random_folder(
+        tmp_path / "model", "llama", vocab_size=256, max_position_embeddings=128
+    )
+    dims = zoo.load(folder).recipe.layers[0].mixer.head_dim
+    factors = {kind: np.linspace(0.7 + at, 5, dims // 2).astype(np.float32) for at, kind in enumerate(kinds)}
+
+    def extra(writer):
+        for kind, row in factors.items():
+            gguf_files.add_tensor(writer, f"rope_{kind}.weight", row)
+        if len(kinds) > 1:
+            writer.add_rope_scaling_orig_ctx_len(32)
+            writer.add_rope_scaling_attn_factors(1.25)
+
+    loaded = zoo.load(gguf_files.write(tmp_path / "model.gguf", folder, extra=extra), dtype="float32")
+    convert(tmp_path / "model.gguf", tmp_path / "out", layout="hf", dtype="float32")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", attn_implementation="eager").eval()
+    assert model.config.rope_parameters["rope_type"] == "longrope"
+    agrees(model, loaded, 256, lengths=(1, 17, 32, 33, 60))
