@@ -50,6 +50,18 @@ def awq(codes, scales, zeros):
     return {"qweight": words(codes.T), "qzeros": words(zeros.T), "scales": np.ascontiguousarray(scales.T)}
 
 
+def gemv(codes, scales, zeros):
+    """AutoAWQ's gemv layout of codes (O, I), scales and zeros (O, G): rows of whole words, as wide as their groups ask."""
+    group = codes.shape[1] // scales.shape[1]
+    words = {32: 4, 64: 2}.get(group, 1)
+    padding = [(0, 0), (0, -scales.shape[1] % (8 * words))]
+    return {
+        "qweight": bits_in_words(codes, 4),
+        "qzeros": bits_in_words(np.pad(zeros, padding), 4),
+        "scales": np.pad(scales, padding),
+    }
+
+
 def gptq(codes, scales, zeros, groups, bits, less=1):
     """AutoGPTQ's layout; zero points are stored as so much `less`."""
     return {

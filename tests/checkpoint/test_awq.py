@@ -13,7 +13,7 @@ from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError, ConfigError
 from zoo.host.registry import default_registry
 
-from .packers import affine_numbers, awq
+from .packers import affine_numbers, awq, gemv
 
 import mlx.core as mx  # isort: skip
 
@@ -92,7 +92,7 @@ def test_experts_become_one_stack(pair):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (dict(version="gemv"), ["version 'gemv'", "gemm"]),
+        (dict(version="marlin"), ["version 'marlin'", "gemm"]),
         (dict(version="GEMV_FAST"), ["version 'GEMV_FAST'"]),
         (dict(format="llm-awq"), ["format 'llm-awq'"]),
         (dict(version=["gemm"]), ["version ['gemm']"]),
@@ -138,7 +138,7 @@ def test_the_methods_settings_may_stand_beside_the_config(pair):
         json.dumps(dict(zero_point=True, q_group_size=32, w_bit=4, version="GEMM"))
     )
     check(zoo.load(folder))
-    for wrong, words in ((dict(w_bit=3), "awq: bits 3"), (dict(version="GEMV"), "awq: version 'GEMV'")):
+    for wrong, words in ((dict(w_bit=3), "awq: bits 3"), (dict(version="marlin"), "awq: version 'marlin'")):
         (folder / "quant_config.json").write_text(json.dumps(wrong))
         with pytest.raises(ConfigError, match=f"^quant_config.json: {words} cannot be loaded"):
             zoo.load(folder)
@@ -152,3 +152,22 @@ def test_a_matrix_of_another_width_than_the_models_is_refused_and_not_read_with_
     assert isinstance(found, QuantizedMatrix)
     with pytest.raises(CheckpointError, match=r"a\.weight: rows of 128 numbers, not 64"):
         found.resolved(64)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "group", "packed"), [(128, 32, 32), (192, 64, 64), (256, 128, 128), (256, -1, 128)]
+)
+def test_numbers_of_the_gemv_layout_are_exact(inputs, group, packed):
+    *parts, expected = matrix((48, inputs), inputs if group < 0 else group)
+    settings = SETTINGS | dict(version="GEMV", group_size=group)
+    found = read_awq(tensors(gemv(*parts), "a"), settings).arrays["a.weight"]
+    assert found.quantization == QuantizationSpec(4, packed)
+    assert np.array_equal(np.array(found.numbers(mx.float32)), expected)
+
+
+def test_the_padded_rows_of_the_gemv_layout_need_a_size_of_their_groups():
+    parts = tensors(gemv(*matrix((48, 128))[:3]), "a")
+    with pytest.raises(ConfigError, match=r"group_size None does not divide the 128 inputs of a\.qweight"):
+        read_awq(parts, dict(quant_method="awq", version="gemv"))
+    with pytest.raises(ConfigError, match="version 'gemv_fast' cannot be loaded; known: gemm, gemv"):
+        read_awq(parts, SETTINGS | dict(version="gemv_fast"))

@@ -233,3 +233,34 @@ def test_deepseeks_own_layout(pair, powers):
     assert len(told) == 1
     assert ("scales" in layers[-1].feedforward.experts.down) == powers
     assert "scales" not in layers[-1].mixer.key_up
+
+
+@pytest.mark.parametrize("block", [(96, 128), (1, 128)], ids=["AutoFP8, one scale", "FBGEMM, one an output"])
+@pytest.mark.parametrize("method", ["fp8", "fbgemm_fp8"])
+def test_a_scale_that_is_named_weight_scale_stays_exact_and_packed(method, block):
+    codes, scales, expected = matrix((96, 128), block)
+    scales = scales if block[0] == 1 else scales.reshape(())
+    unused = (
+        "a.input_scale",
+        "a.activation_scale",
+        "a.input_scale_ub",
+        "b.k_scale",
+        "b.v_scale",
+        "b.kv_scale",
+    )
+    arrays = {name: mx.array(0.5) for name in unused}
+    arrays |= {"a.weight": mx.array(codes), "a.weight_scale": mx.array(scales)}
+    settings = dict(quant_method=method, activation_scheme="static", ignored_layers=["lm_head"])
+    found = gather(
+        Tensors(arrays, {"a.weight": "F8_E4M3"}, {}), {"quantization_config": settings}, default_registry()
+    )
+    assert list(found.arrays) == ["a.weight"] and not found.dequantized
+    packed = found.arrays["a.weight"]
+    assert packed.quantization == QuantizationSpec(8, 32, "mxfp8")
+    assert np.array_equal(np.array(packed.numbers(mx.float32)), expected)
+
+
+def test_a_weight_scale_without_a_matrix_of_fp8_is_refused():
+    arrays = {"a.weight": mx.zeros((4, 32)), "a.weight_scale": mx.array(0.5)}
+    with pytest.raises(CheckpointError, match=r"a\.weight_scale: no a\.weight of F8_E4M3 beside it"):
+        read_fp8(Tensors(arrays, {"a.weight": "F32", "a.weight_scale": "F32"}, {}), SETTINGS)

@@ -156,11 +156,16 @@ def zoo_formats() -> tuple[QuantizedFormat, ...]:
     """The quantized formats of Hugging Face folders that come with the zoo itself."""
     package = "zoo.checkpoint.formats"
     return (
+        QuantizedFormat("auto-round", f"{package}.integers:read_auto_round", None, "AutoRound's"),
+        QuantizedFormat(
+            "intel/auto-round", f"{package}.integers:read_auto_round", None, "AutoRound's, before"
+        ),
         QuantizedFormat("awq", f"{package}.integers:read_awq", "quant_config.json", "AutoAWQ's"),
         QuantizedFormat(
             "compressed-tensors", f"{package}.compressed_tensors:read_compressed_tensors", None, "vLLM's"
         ),
-        QuantizedFormat("fp8", f"{package}.floats:read_fp8", None, "floats of 8 bits with block scales"),
+        QuantizedFormat("fbgemm_fp8", f"{package}.floats:read_fp8", None, "FBGEMM's floats of 8 bits"),
+        QuantizedFormat("fp8", f"{package}.floats:read_fp8", None, "floats of 8 bits with scales"),
         QuantizedFormat(
             "gptq", f"{package}.integers:read_gptq", "quantize_config.json", "AutoGPTQ's and GPTQModel's"
         ),

@@ -23,10 +23,11 @@ from zoo.errors import CheckpointError
 EXPONENTS = ("U8", "F8_E8M0")  # what headers call bytes of E8M0
 ONE = 127  # the byte that is 1 in E8M0
 GROUP = 32  # inputs that share a scale in the MX formats
-SCALE = "_scale_inv"  # ends the names of `read_fp8`'s scales
+SCALE = "_scale_inv"  # ends the names of most of `read_fp8`'s scales
 MODELOPT_ALGORITHMS = ("nvfp4", "w4a16_nvfp4", "fp8", "mixed_precision")
 # Of activations and of cached keys and values.
 MODELOPT_UNUSED = ("input_scale", "output_scale", "k_scale", "v_scale")
+UNUSED_BY_FP8 = (*MODELOPT_UNUSED, "activation_scale", "input_scale_ub", "kv_scale")
 
 
 def fp4(reader: FormatReader, name: str, part: str, scale: str, multiplier: mx.array | None = None) -> None:
@@ -168,11 +169,12 @@ def read_fp8(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | No
 
     As DeepSeek-V3 was released and transformers' fine-grained FP8 writes it: a matrix (O, I) is E4M3; `weight_scale_inv`
     (P, Q) multiplies its blocks of `weight_block_size`, 128 × 128 as released (DeepSeek-V3 technical report, 2024,
-    section 3.3), or all of it.
+    section 3.3), or all of it. AutoFP8 (https://github.com/neuralmagic/AutoFP8) and FBGEMM name it `weight_scale`: one number,
+    and one for each output.
     """
     sizes = block_sizes(settings, "weight_block_size", settings.get("weight_block_size"))
     reader = FormatReader(tensors, dtype)
-    reader.drop("activation_scale", "input_scale")
+    reader.drop(*UNUSED_BY_FP8)
     for name in reader.owners(SCALE):  # of matrices: stacked experts have no ".weight" of their own
         if reader.kind(name) != "F8_E4M3":
             raise CheckpointError(f"{name}{SCALE}: no {name} of F8_E4M3 beside it")
@@ -180,6 +182,10 @@ def read_fp8(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | No
         # The config promises powers of two of all; the scales are read for it.
         promised = settings.get("scale_fmt") == "ue8m0" and is_float(scale) and scale.size > 0
         fp8(reader, name, name + SCALE, sizes, promised and bool(are_powers(scale).item()))
+    for owner in reader.owners(".weight_scale"):
+        if reader.kind(f"{owner}.weight") != "F8_E4M3":
+            raise CheckpointError(f"{owner}.weight_scale: no {owner}.weight of F8_E4M3 beside it")
+        fp8(reader, f"{owner}.weight", f"{owner}.weight_scale", sizes)
     return reader.result()
 
 

@@ -19,14 +19,21 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.checkpoint.quantization_settings import AFFINE_BITS, AFFINE_GROUPS, choice, refused
+from zoo.checkpoint.quantization_settings import (
+    AFFINE_BITS,
+    AFFINE_GROUPS,
+    QuantizationSettings,
+    choice,
+    origin_of,
+    refused,
+)
 from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMatrix, is_float
 from zoo.checkpoint.quantized_tensors import FormatReader, is_words, mismatched_parts
 from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import CheckpointError
 
 BLOCKS = tuple(sorted(AFFINE_GROUPS, reverse=True))
-GPTQ_BITS = (2, 3, 4, 8)
+GPTQ_BITS = (2, 3, 4, 5, 6, 7, 8)
 AWQ_BITS = 4
 AWQ_EACH = 8  # numbers a word
 AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)  # where in its word each of eight outputs is
@@ -245,22 +252,78 @@ def _all_are(words: mx.array, bits: int, number: int) -> bool:
     return bool((words.view(mx.uint32).reshape(-1, run.size) == run).all().item())
 
 
+PACKINGS = {  # auto-round's names of a packing: AWQ's, GPTQ's with whole zero points, and with zero points less one
+    "gptqmodel": "gptq_v2",
+    "awq": "awq",
+    "gptq": "gptq",
+}
+
+
+def read_auto_round(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+    """AutoRound's matrices (Cheng et al., 2023; https://github.com/intel/auto-round), packed as GPTQ or AWQ packs them.
+
+    `packing_format`, `backend` before, says which: "auto_round:auto_gptq", "auto_round:auto_awq", "auto_round:gptqmodel", or
+    "auto_round" alone, which is as the last. What `extra_config` gives single matrices shows in their tensors. ConfigError for
+    another packing or kind of number.
+    """
+    choice(settings, "data_type", ("int", "int_sym", "int_asym"), "int")
+    if settings.get("rotation_config"):
+        raise refused(settings, "auto-round: a rotation_config cannot be loaded")
+    packing = settings.get("packing_format") or settings.get("backend") or "auto_round:auto_gptq"
+    library, _, named = str(packing).lower().partition(":")
+    kernel = named.partition(":")[0]
+    layout = next((layout for name, layout in PACKINGS.items() if name in kernel), None)
+    if layout is None and (not named or kernel.startswith(("exllama", "triton", "torch"))):
+        layout = "gptq_v2"
+    if layout is None or library not in ("auto_round", "autoround"):
+        known = "auto_round, auto_round:auto_gptq, auto_round:gptqmodel, auto_round:auto_awq"
+        raise refused(settings, f"auto-round: packing_format {packing!r} cannot be loaded; known: {known}")
+    if layout == "awq":
+        return read_awq(
+            tensors, QuantizationSettings({**settings, "format": "gemm"}, origin_of(settings)), dtype
+        )
+    layouts = {**settings, "checkpoint_format": layout}
+    return read_gptq(tensors, QuantizationSettings(layouts, origin_of(settings)), dtype)
+
+
 def read_awq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
     """AWQ matrices packed as MLX holds them. ConfigError for another layout; CheckpointError naming a tensor.
 
-    As AutoAWQ writes it in its "gemm" layout (Lin et al., 2023; https://github.com/casper-hansen/AutoAWQ): `qweight`
+    As AutoAWQ writes it (Lin et al., 2023; https://github.com/casper-hansen/AutoAWQ). In its "gemm" layout `qweight`
     (I, O/8) and `qzeros` (G, O/8) hold eight 4-bit numbers a word, of outputs 0, 2, 4, 6, 1, 3, 5, 7 of eight; `scales`
-    (G, O); groups of I/G inputs that follow one another.
+    (G, O); groups of I/G inputs that follow one another. In "gemv", `qweight` (O, I/8) and `qzeros` (O, ≥ G/8) hold eight
+    numbers that follow one another; `scales` (O, ≥ G); beyond its groups a row is filled up.
     """
-    for key in ("version", "format"):
-        choice(settings, key, ("gemm",), "gemm")
+    versions = [choice(settings, key, ("gemm", "gemv"), "gemm") for key in ("version", "format")]
     bits = settings.get("bits", settings.get("w_bit", AWQ_BITS))
     if bits != AWQ_BITS:
         raise refused(settings, f"awq: bits {bits!r} cannot be loaded; known: {AWQ_BITS}")
     reader = FormatReader(tensors, dtype)
     for owner in reader.owners(".qweight"):
-        _awq_matrix(reader, owner, zero_point=bool(settings.get("zero_point", True)))
+        if "gemv" in versions:
+            _gemv_matrix(reader, owner, settings)
+        else:
+            _awq_matrix(reader, owner, zero_point=bool(settings.get("zero_point", True)))
     return reader.result()
+
+
+def _gemv_matrix(reader: FormatReader, owner: str, settings: Mapping[str, Any]) -> None:
+    """Add a matrix of the "gemv" layout, whose padded rows leave the size of a group to the config."""
+    name, size = f"{owner}.qweight", settings.get("group_size", settings.get("q_group_size"))
+    codes = reader.need(name, name)
+    zeros, scales = reader.need(f"{owner}.qzeros", name), reader.need(f"{owner}.scales", name)
+    parts = {name: codes, f"{owner}.qzeros": zeros, f"{owner}.scales": scales}
+    if not (codes.ndim == zeros.ndim == scales.ndim == 2 and is_words(codes) and is_words(zeros)):
+        raise mismatched_parts(parts)
+    inputs = codes.shape[1] * AWQ_EACH
+    size = inputs if size == -1 else size
+    if type(size) is not int or size < 1 or inputs % size:
+        raise refused(settings, f"awq: group_size {size!r} does not divide the {inputs} inputs of {name}")
+    groups, rows = inputs // size, {len(codes), len(zeros), len(scales)}
+    if len(rows) > 1 or not is_float(scales) or min(scales.shape[1], zeros.shape[1] * AWQ_EACH) < groups:
+        raise mismatched_parts(parts)
+    points = unpack(zeros, AWQ_BITS)[:, :groups]
+    affine(reader, f"{owner}.weight", codes, AWQ_BITS, scales[:, :groups], points, consecutive(inputs, size))
 
 
 def _awq_matrix(reader: FormatReader, owner: str, zero_point: bool) -> None:
