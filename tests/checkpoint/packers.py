@@ -89,7 +89,15 @@ def halves_in_bytes(codes):
     return (codes[:, ::2] | codes[:, 1::2] << 4).astype(np.uint8)
 
 
-NAMES = {"float32": "F32", "float16": "F16", "int32": "I32", "int64": "I64", "int8": "I8", "uint8": "U8"}
+NAMES = {
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "int32": "I32",
+    "int64": "I64",
+    "int8": "I8",
+    "uint8": "U8",
+}
 
 
 def write_safetensors(path, tensors, kinds=()):

@@ -243,7 +243,7 @@ def test_the_packing_of_a_path():
 
 
 @pytest.mark.parametrize(
-    "method", ["bitsandbytes", "hqq", "aqlm", "eetq", "quanto", "torchao", "auto-round", "nvfp4"]
+    "method", ["aqlm", "bitnet", "eetq", "exl2", "exl3", "higgs", "nvfp4", "quanto", "spqr", "vptq"]
 )
 def test_other_methods_are_refused_by_name_with_what_can_be_loaded(folder, method):
     with pytest.raises(ZooError) as caught:

@@ -156,13 +156,23 @@ def gather(
                 raise PluginError(f"{format.target} gave {type(tensors).__name__}, not Tensors")
         except RuntimeError as error:  # some read what a shape depends on
             raise CheckpointError(f"the weights cannot be read: {error}") from error
-    tensors = gather_mlx(tensors, ExpectedQuantization(config))
+    tensors = _with_plain_fp8(gather_mlx(tensors, ExpectedQuantization(config)), dtype)
     if dtype is None:
         return tensors
     # Cast now, so that what a weight rule has to unpack is unpacked exactly.
     packed = {name: array for name, array in tensors.arrays.items() if isinstance(array, QuantizedMatrix)}
     cast = {name: matrix.astype(dtype) for name, matrix in packed.items()}
     return replace(tensors, arrays=tensors.arrays | cast)
+
+
+def _with_plain_fp8(tensors: Tensors, dtype: mx.Dtype | None) -> Tensors:
+    """The same tensors, those of E4M3 that no format took as floats: weights that were cast, without a scale."""
+    plain = {
+        name: mx.from_fp8(array, dtype or mx.bfloat16)
+        for name, array in tensors.arrays.items()
+        if tensors.dtypes.get(name) == "F8_E4M3" and isinstance(array, mx.array) and array.dtype == mx.uint8
+    }
+    return replace(tensors, arrays=tensors.arrays | plain)
 
 
 class ExpectedQuantization:

@@ -131,8 +131,12 @@ def load_file(path: Path) -> Tensors:
     """The tensors of one file, unread."""
     import mlx.core as mx
 
+    from zoo.checkpoint.odd_dtypes import SHOWN_AS, load_odd
+
     dtypes, metadata = read_header(path)
     try:
+        if not SHOWN_AS.keys().isdisjoint(dtypes.values()):
+            return Tensors(load_odd(path, dtypes), dtypes, metadata)
         return Tensors(dict(mx.load(str(path))), dtypes, metadata)
     except (RuntimeError, ValueError) as error:
         raise CheckpointError(f"{path}: {error}") from error
