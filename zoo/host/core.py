@@ -162,6 +162,12 @@ def zoo_formats() -> tuple[QuantizedFormat, ...]:
         ),
         QuantizedFormat("awq", f"{package}.integers:read_awq", "quant_config.json", "AutoAWQ's"),
         QuantizedFormat(
+            "bitsandbytes",
+            f"{package}.bitsandbytes:read_bitsandbytes",
+            None,
+            "bitsandbytes': NF4, FP4 and 8 bits",
+        ),
+        QuantizedFormat(
             "compressed-tensors", f"{package}.compressed_tensors:read_compressed_tensors", None, "vLLM's"
         ),
         QuantizedFormat("fbgemm_fp8", f"{package}.floats:read_fp8", None, "FBGEMM's floats of 8 bits"),

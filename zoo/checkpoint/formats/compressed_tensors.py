@@ -18,7 +18,7 @@ from typing import Any
 import mlx.core as mx
 
 from zoo.checkpoint.formats.floats import block_sizes, fp4, fp8
-from zoo.checkpoint.formats.integers import affine, in_turn, scattered, unpack
+from zoo.checkpoint.formats.integers import affine, in_turn, scattered, signed_bytes, unpack
 from zoo.checkpoint.quantization_settings import QuantizationSettings, choice, origin_of, refused
 from zoo.checkpoint.quantized_matrix import WORD, is_float
 from zoo.checkpoint.quantized_tensors import FormatReader, is_words, mismatched_parts
@@ -129,8 +129,7 @@ def _integers(reader: FormatReader, owner: str, part: str, weights: Sequence[Map
     if grouping is None or points is None:
         raise mismatched_parts(parts)
     if not packed:
-        raised = codes.view(mx.uint8) ^ 2 ** (BYTE - 1)
-        codes = mx.pad(raised, [(0, 0), (0, -inputs % (WORD // BYTE))]).view(mx.uint32)
+        codes, _ = signed_bytes(codes)
     affine(reader, f"{owner}.weight", codes, bits, scales, points, grouping)
 
 

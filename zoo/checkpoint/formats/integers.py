@@ -127,6 +127,12 @@ def affine(
     reader.give(name, matrix)
 
 
+def signed_bytes(codes: mx.array) -> tuple[mx.array, int]:
+    """Signed bytes (O, I) as words (O, W) of bytes that are so much more, and how much that is: their zero point."""
+    raised = codes.view(mx.uint8) ^ 128
+    return mx.pad(raised, [(0, 0), (0, -codes.shape[1] % (WORD // 8))]).view(mx.uint32), 128
+
+
 def run_of(bits: int) -> tuple[int, int]:
     """The words of a run, and the numbers in it."""
     return bits // gcd(bits, WORD), WORD // gcd(bits, WORD)
