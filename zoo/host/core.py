@@ -175,6 +175,7 @@ def zoo_formats() -> tuple[QuantizedFormat, ...]:
         QuantizedFormat(
             "gptq", f"{package}.integers:read_gptq", "quantize_config.json", "AutoGPTQ's and GPTQModel's"
         ),
+        QuantizedFormat("hqq", f"{package}.hqq:read_hqq", None, "HQQ's"),
         QuantizedFormat(
             "modelopt", f"{package}.floats:read_modelopt", "hf_quant_config.json", "Model Optimizer's"
         ),

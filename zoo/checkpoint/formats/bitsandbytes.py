@@ -48,9 +48,8 @@ def read_bitsandbytes(
 def _by_table(reader: FormatReader, name: str, state_name: str) -> None:
     """Add the matrix `name` of four bits."""
     state = _state(reader, state_name)
-    codes = (
-        reader.need(name, state_name).flatten().view(mx.uint8)
-    )  # `bnb_4bit_quant_storage` names other dtypes
+    # Other dtypes than bytes, by `bnb_4bit_quant_storage`, hold the same bytes.
+    codes = reader.need(name, state_name).flatten().view(mx.uint8)
     parts = {f"{name}.{part}": reader.take(f"{name}.{part}") for part in PARTS}
     factors, table, nested, nested_table = parts.values()
     shape, size, block = state["shape"], math.prod(state["shape"]), state["blocksize"]

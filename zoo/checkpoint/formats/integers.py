@@ -158,6 +158,20 @@ def unpack(words: mx.array, bits: int, order: Sequence[int] | None = None) -> mx
     return mx.stack(numbers, axis=-1).flatten(-2)
 
 
+def pack(codes: mx.array, bits: int) -> mx.array:
+    """Numbers in words, (…, N) -> (…, W); the last run is filled with zeros. The inverse of `unpack`."""
+    length, count = run_of(bits)
+    codes = mx.pad(codes, [*[(0, 0)] * (codes.ndim - 1), (0, -codes.shape[-1] % count)]).astype(mx.uint32)
+    runs = codes.reshape(*codes.shape[:-1], -1, count)
+    words = [mx.zeros(runs.shape[:-1], mx.uint32) for _ in range(length)]
+    for position in range(count):
+        word, low = divmod(position * bits, WORD)
+        words[word] = words[word] | runs[..., position] << low
+        if low + bits > WORD:
+            words[word + 1] = words[word + 1] | runs[..., position] >> (WORD - low)
+    return mx.stack(words, axis=-1).flatten(-2)
+
+
 def repeated(number: int, bits: int) -> list[int]:
     """The words of a run of one number."""
     length, count = run_of(bits)

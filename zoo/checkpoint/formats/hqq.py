@@ -1,0 +1,90 @@
+"""HQQ (Badri and Shaji, 2023; https://github.com/mobiusml/hqq), as transformers 4 saved it: a layer's state, tensor by tensor.
+
+The matrix (O, I) is written row after row as a grid of groups: (O · I / size, size) where `axis` is 1, and
+(size, O · I / size) where it is 0. `W_q` holds the grid's codes, its rows packed: of four bits a byte has a row of the
+grid's first half in its high bits and one of the second half in its low ones, of two bits four quarters, and so on; of
+three bits a word of 32 has ten tenths, whose last rows are filled up. `scale` and `zero` are of one number a group.
+number = scale · (code − zero).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mlx.core as mx
+
+from zoo.checkpoint.formats.integers import affine, consecutive, pack
+from zoo.checkpoint.quantized_matrix import is_float
+from zoo.checkpoint.quantized_tensors import FormatReader, mismatched_parts
+from zoo.checkpoint.safetensors import Tensors
+from zoo.errors import CheckpointError
+
+# How many rows of the grid are in one of `W_q`, the bits of each, and the kind of number that holds them.
+PACKINGS = {
+    "8bit_u8": (1, 8, mx.uint8),
+    "4bit_u8": (2, 4, mx.uint8),
+    "2bit_u8": (4, 2, mx.uint8),
+    "1bit_u8": (8, 1, mx.uint8),
+    "3bit_32": (10, 3, mx.int32),
+}
+SETTINGS = ("nbits", "group_size", "unpack_view_dtype", "view_as_float", "compute_dtype", "offload_meta")
+SETTINGS += ("encoded_state_dict", "stores_quant_config", "channel_wise", "optimize", "round_zero")
+
+
+def read_hqq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
+    """Matrices packed where their groups are of inputs, unpacked elsewhere. CheckpointError naming a tensor."""
+    reader = FormatReader(tensors, dtype)
+    for owner in reader.owners(".W_q"):
+        _matrix(reader, owner)
+    return reader.result()
+
+
+def _matrix(reader: FormatReader, owner: str) -> None:
+    """Add the matrix that `owner` has. Its sizes and its packing are read here."""
+    name = f"{owner}.W_q"
+    codes, scales, zeros, shape, axis, packing = (
+        reader.need(f"{owner}.{part}", name) for part in ("W_q", "scale", "zero", "shape", "axis", "packing")
+    )
+    for part in ("quant_scale", "quant_zero"):
+        flag = reader.take(f"{owner}.{part}")
+        if flag is not None and flag.item():
+            raise CheckpointError(
+                f"{owner}.{part}: scales or zero points that are quantized cannot be loaded"
+            )
+    for part in SETTINGS:
+        reader.take(f"{owner}.{part}")
+    parts = {name: codes, f"{owner}.scale": scales, f"{owner}.zero": zeros, f"{owner}.shape": shape}
+    kind = bytes(packing.flatten().astype(mx.uint8).tolist()).decode("ascii", "replace")
+    if kind not in PACKINGS:
+        raise CheckpointError(f"{owner}.packing: {kind!r} cannot be loaded; known: {', '.join(PACKINGS)}")
+    rows, bits, words = PACKINGS[kind]
+    if shape.size != 2 or codes.ndim != 2 or not (is_float(scales) and is_float(zeros)):
+        raise mismatched_parts(parts)
+    codes = codes.view(words)  # `view_as_float` shows the same bytes as floats
+    (outputs, inputs), groups = shape.flatten().tolist(), scales.size
+    size, rest = divmod(outputs * inputs, groups)
+    height, width = (groups, size) if axis.item() == 1 else (size, groups)
+    if rest or zeros.size not in (1, groups) or codes.shape != (-(-height // rows), width):
+        raise mismatched_parts(parts)
+    shifts = [bits * (rows - 1 - row) for row in range(rows)]
+    grid = mx.concatenate([(codes >> shift) & (2**bits - 1) for shift in shifts])[:height]
+    zeros = mx.broadcast_to(zeros.flatten(), (groups,))
+    if axis.item() == 1 and inputs % size == 0:
+        words_of_rows = pack(grid.reshape(outputs, inputs), bits)
+        by_row = (outputs, inputs // size)
+        grouping = consecutive(inputs, size)
+        affine(
+            reader,
+            f"{owner}.weight",
+            words_of_rows,
+            bits,
+            scales.reshape(by_row),
+            zeros.reshape(by_row),
+            grouping,
+        )
+        return
+    one_a_group = (groups, 1) if axis.item() == 1 else (1, groups)
+    numbers = grid.astype(mx.float32) - zeros.astype(mx.float32).reshape(one_a_group)
+    numbers = numbers * scales.astype(mx.float32).reshape(one_a_group)
+    reader.give(f"{owner}.weight", numbers.reshape(outputs, inputs))
