@@ -28,8 +28,10 @@ PACKINGS = {
     "1bit_u8": (8, 1, mx.uint8),
     "3bit_32": (10, 3, mx.int32),
 }
-SETTINGS = ("nbits", "group_size", "unpack_view_dtype", "view_as_float", "compute_dtype", "offload_meta")
-SETTINGS += ("encoded_state_dict", "stores_quant_config", "channel_wise", "optimize", "round_zero")
+SETTINGS = (
+    *("nbits", "group_size", "unpack_view_dtype", "view_as_float", "compute_dtype", "offload_meta"),
+    *("encoded_state_dict", "stores_quant_config", "channel_wise", "optimize", "round_zero"),
+)
 
 
 def read_hqq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
