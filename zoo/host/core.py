@@ -180,6 +180,7 @@ def zoo_formats() -> tuple[QuantizedFormat, ...]:
             "modelopt", f"{package}.floats:read_modelopt", "hf_quant_config.json", "Model Optimizer's"
         ),
         QuantizedFormat("mxfp4", None, None, "floats of 4 bits, read by weight rules"),
+        QuantizedFormat("torchao", f"{package}.torchao:read_torchao", None, "torchao's, in safetensors"),
         QuantizedFormat("mxfp8", f"{package}.floats:read_fp8", None, "floats of 8 bits with a scale for 32"),
     )
 
