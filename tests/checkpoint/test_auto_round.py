@@ -8,7 +8,7 @@ from zoo.checkpoint.safetensors import Tensors
 from zoo.errors import ConfigError
 from zoo.host.registry import default_registry
 
-from .packers import affine_numbers, awq, gptq
+from .packers import FP4, FP8, affine_numbers, awq, gptq, halves_in_bytes
 
 import mlx.core as mx  # isort: skip
 
@@ -24,10 +24,9 @@ def matrix(bits=4, outputs=64, inputs=256, group=64):
     return codes, scales, zeros, groups, affine_numbers(codes, scales, zeros, groups)
 
 
-def read(parts, **settings):
-    tensors = Tensors(
-        {f"a.{part}": mx.array(value) for part, value in parts.items() if part != "g_idx"}, {}, {}
-    )
+def read(parts, kinds=None, **settings):
+    arrays = {f"a.{part}": mx.array(value) for part, value in parts.items() if part != "g_idx"}
+    tensors = Tensors(arrays, {f"a.{part}": kind for part, kind in (kinds or {}).items()}, {})
     found = gather(tensors, {"quantization_config": SETTINGS | settings}, default_registry(), mx.float32)
     return found.arrays["a.weight"]
 
@@ -67,16 +66,36 @@ def test_the_older_name_of_the_packing_is_read():
     assert np.array_equal(numbers(found), expected)
 
 
+@pytest.mark.parametrize("kind", ["mx_fp", "nv_fp"])
+def test_small_floats_are_packed_as_compressed_tensors_packs_them(kind):
+    draw, size = np.random.default_rng(0), 32 if kind == "mx_fp" else 16
+    codes = draw.integers(0, 16, (48, 128)).astype(np.uint8)
+    scales = draw.integers(120, 130, (48, 128 // size)).astype(np.uint8)
+    parts = {"weight_packed": halves_in_bytes(codes), "weight_scale": scales}
+    numbers_of_scales = 2.0 ** (scales.astype(np.float32) - 127)
+    if kind == "nv_fp":
+        scales[:] = draw.integers(40, 60, scales.shape)
+        parts["weight_global_scale"] = np.array([4.0], np.float32)
+        numbers_of_scales = FP8[scales] / 4
+    kinds = {"weight_packed": "U8", "weight_scale": "U8" if kind == "mx_fp" else "F8_E4M3"}
+    found = read(parts, kinds, data_type=kind, packing_format="auto_round:llm_compressor")
+    expected = FP4[codes] * np.repeat(numbers_of_scales, size, axis=1)
+    np.testing.assert_array_equal(numbers(found), expected)
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
         (
             dict(packing_format="auto_round:fp8"),
-            "packing_format 'auto_round:fp8' cannot be loaded; known: auto_round",
+            "packing_format 'auto_round:fp8' of int cannot be loaded; known: auto_",
         ),
-        (dict(packing_format="auto_round:mlx"), "packing_format 'auto_round:mlx' cannot be loaded"),
-        (dict(data_type="mx_fp"), "data_type 'mx_fp' cannot be loaded; known: int"),
+        (dict(packing_format="auto_round:mlx"), "packing_format 'auto_round:mlx' of int cannot be loaded"),
+        (dict(packing_format="auto_round:auto_gptq", data_type="mx_fp"), "'auto_round:auto_gptq' of mx_fp"),
+        (dict(packing_format="auto_round:llm_compressor"), "'auto_round:llm_compressor' of int"),
+        (dict(data_type="mx_int"), "data_type 'mx_int' cannot be loaded; known: int"),
         (dict(rotation_config={"size": 32}), "a rotation_config cannot be loaded"),
+        (dict(spinquant_config={"r3": True}), "a spinquant_config cannot be loaded"),
     ],
 )
 def test_other_packings_are_refused_by_name(settings, named):

@@ -94,6 +94,7 @@ def test_experts_become_one_stack(pair):
     [
         (dict(version="marlin"), ["version 'marlin'", "gemm"]),
         (dict(version="GEMV_FAST"), ["version 'GEMV_FAST'"]),
+        (dict(checkpoint_format="gemv_fast"), ["checkpoint_format 'gemv_fast'"]),
         (dict(format="llm-awq"), ["format 'llm-awq'"]),
         (dict(version=["gemm"]), ["version ['gemm']"]),
         (dict(bits=3), ["bits 3"]),

@@ -133,7 +133,8 @@ def check_method(config: Mapping[str, Any], registry: Registry) -> None:
         return
     names = ", ".join(sorted(registry.table(QuantizedFormat)))
     source = settings if isinstance(settings, QuantizationSettings) else config
-    raise refused(source, f"quant_method {method!r} cannot be loaded; known: MLX's own, {names}")
+    instead = "zoo convert -q 4 quantizes the model that it was made from"
+    raise refused(source, f"quant_method {method!r} cannot be loaded; known: MLX's own, {names}; {instead}")
 
 
 def gather(

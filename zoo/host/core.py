@@ -156,9 +156,9 @@ def zoo_formats() -> tuple[QuantizedFormat, ...]:
     """The quantized formats of Hugging Face folders that come with the zoo itself."""
     package = "zoo.checkpoint.formats"
     return (
-        QuantizedFormat("auto-round", f"{package}.integers:read_auto_round", None, "AutoRound's"),
+        QuantizedFormat("auto-round", f"{package}.auto_round:read_auto_round", None, "AutoRound's"),
         QuantizedFormat(
-            "intel/auto-round", f"{package}.integers:read_auto_round", None, "AutoRound's, before"
+            "intel/auto-round", f"{package}.auto_round:read_auto_round", None, "AutoRound's, before"
         ),
         QuantizedFormat("awq", f"{package}.integers:read_awq", "quant_config.json", "AutoAWQ's"),
         QuantizedFormat(

@@ -19,14 +19,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from zoo.checkpoint.quantization_settings import (
-    AFFINE_BITS,
-    AFFINE_GROUPS,
-    QuantizationSettings,
-    choice,
-    origin_of,
-    refused,
-)
+from zoo.checkpoint.quantization_settings import AFFINE_BITS, AFFINE_GROUPS, choice, refused
 from zoo.checkpoint.quantized_matrix import WORD, QuantizationSpec, QuantizedMatrix, is_float
 from zoo.checkpoint.quantized_tensors import FormatReader, is_words, mismatched_parts
 from zoo.checkpoint.safetensors import Tensors
@@ -272,40 +265,6 @@ def _all_are(words: mx.array, bits: int, number: int) -> bool:
     return bool((words.view(mx.uint32).reshape(-1, run.size) == run).all().item())
 
 
-PACKINGS = {  # auto-round's names of a packing: AWQ's, GPTQ's with whole zero points, and with zero points less one
-    "gptqmodel": "gptq_v2",
-    "awq": "awq",
-    "gptq": "gptq",
-}
-
-
-def read_auto_round(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
-    """AutoRound's matrices (Cheng et al., 2023; https://github.com/intel/auto-round), packed as GPTQ or AWQ packs them.
-
-    `packing_format`, `backend` before, says which: "auto_round:auto_gptq", "auto_round:auto_awq", "auto_round:gptqmodel", or
-    "auto_round" alone, which is as the last. What `extra_config` gives single matrices shows in their tensors. ConfigError for
-    another packing or kind of number.
-    """
-    choice(settings, "data_type", ("int", "int_sym", "int_asym"), "int")
-    if settings.get("rotation_config"):
-        raise refused(settings, "auto-round: a rotation_config cannot be loaded")
-    packing = settings.get("packing_format") or settings.get("backend") or "auto_round:auto_gptq"
-    library, _, named = str(packing).lower().partition(":")
-    kernel = named.partition(":")[0]
-    layout = next((layout for name, layout in PACKINGS.items() if name in kernel), None)
-    if layout is None and (not named or kernel.startswith(("exllama", "triton", "torch"))):
-        layout = "gptq_v2"
-    if layout is None or library not in ("auto_round", "autoround"):
-        known = "auto_round, auto_round:auto_gptq, auto_round:gptqmodel, auto_round:auto_awq"
-        raise refused(settings, f"auto-round: packing_format {packing!r} cannot be loaded; known: {known}")
-    if layout == "awq":
-        return read_awq(
-            tensors, QuantizationSettings({**settings, "format": "gemm"}, origin_of(settings)), dtype
-        )
-    layouts = {**settings, "checkpoint_format": layout}
-    return read_gptq(tensors, QuantizationSettings(layouts, origin_of(settings)), dtype)
-
-
 def read_awq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | None = None) -> Tensors:
     """AWQ matrices packed as MLX holds them. ConfigError for another layout; CheckpointError naming a tensor.
 
@@ -314,7 +273,9 @@ def read_awq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | No
     (G, O); groups of I/G inputs that follow one another. In "gemv", `qweight` (O, I/8) and `qzeros` (O, ≥ G/8) hold eight
     numbers that follow one another; `scales` (O, ≥ G); beyond its groups a row is filled up.
     """
-    versions = [choice(settings, key, ("gemm", "gemv"), "gemm") for key in ("version", "format")]
+    versions = [
+        choice(settings, key, ("gemm", "gemv"), "gemm") for key in ("version", "format", "checkpoint_format")
+    ]
     bits = settings.get("bits", settings.get("w_bit", AWQ_BITS))
     if bits != AWQ_BITS:
         raise refused(settings, f"awq: bits {bits!r} cannot be loaded; known: {AWQ_BITS}")
