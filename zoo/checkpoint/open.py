@@ -18,7 +18,12 @@ from zoo.checkpoint.checkpoint import Checkpoint, open_checkpoint
 from zoo.checkpoint.division import divided_parameters
 from zoo.checkpoint.parameters import match, resolved
 from zoo.checkpoint.quantized_matrix import join, read
-from zoo.checkpoint.quantized_tensors import ExpectedQuantization, check_method, warn_of_differences
+from zoo.checkpoint.quantized_tensors import (
+    SETTINGS_KEYS,
+    ExpectedQuantization,
+    check_method,
+    warn_of_differences,
+)
 from zoo.checkpoint.safetensors import Tensors
 from zoo.checkpoint.source import find
 from zoo.checkpoint.ties import break_ties, untied_values
@@ -186,7 +191,7 @@ def make_recipe(architecture: Architecture, values: Mapping[str, Any], registry:
     """
     config = values if isinstance(values, Config) else Config(values)
     check_method(config, registry)
-    config.ignore("quantization", "quantization_config")
+    config.ignore(*SETTINGS_KEYS)
     recipe = architecture.recipe_of(config)
     if keys := config.unread():
         warn(f"{config.origin.name}: unknown to this architecture, ignored: {', '.join(keys)}")

@@ -99,12 +99,15 @@ def is_words(array: mx.array) -> bool:
     return array.dtype in (mx.int32, mx.uint32)
 
 
+SETTINGS_KEYS = ("quantization", "quantization_config", "compression_config")  # the last in folders of 2024
+# What ends the names of tensors that only a quantized matrix has.
+MARKS = (".qweight", ".weight_packed", ".W_q", ".SCB", ".quant_state.bitsandbytes__nf4")
 GLOBAL_SCALE = 448.0 * 6.0  # the largest scale times the largest number of NVFP4: what MLX divides its own by
 
 
 def settings_of(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The config's entry on quantization, or None; ConfigError when it is no object."""
-    for key in ("quantization", "quantization_config"):
+    for key in SETTINGS_KEYS:
         found = config.get(key)
         if found is not None and not isinstance(found, Mapping):
             raise refused(config, f"{key} {found!r}: expected an object")
@@ -150,6 +153,12 @@ def gather(
     settings = settings_of(config)
     method = method_of(settings)
     format = registry.table(QuantizedFormat).get(method) if method is not None else None
+    marked = next((name for name in tensors.arrays if name.endswith(MARKS)), None)
+    if marked is not None and method is None:
+        keys = " or ".join(SETTINGS_KEYS[1:])
+        raise CheckpointError(
+            f"{marked} is of a quantized matrix, but {origin_of(config).name} has no {keys}"
+        )
     if format is not None and format.target is not None:
         try:
             tensors = format.load()(tensors, settings, dtype)
@@ -305,7 +314,7 @@ def with_quantization(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> 
 
     Twice, as `quantization` and as `quantization_config`: programs differ in which they read.
     """
-    config = {k: v for k, v in config.items() if k not in ("quantization", "quantization_config")}
+    config = {k: v for k, v in config.items() if k not in SETTINGS_KEYS}
     packed = {n.removesuffix(".weight"): t for n, t in tensors.items() if isinstance(t, QuantizedMatrix)}
     if packed:
         counts = Counter(tensor.quantization for tensor in packed.values())
