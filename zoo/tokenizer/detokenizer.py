@@ -205,7 +205,7 @@ class ByteLevel(DecodingStage):
     """Turns the printable stand-ins of byte-level vocabularies back into bytes, and those into text."""
 
     def __init__(self) -> None:
-        self.values = _byte_values()
+        self.values = byte_values()
         self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, texts: list[str]) -> list[str]:
@@ -338,7 +338,7 @@ def decoder_of(spec: dict[str, Any]) -> Decoder:
     return decoder
 
 
-def _byte_values() -> dict[str, int]:
+def byte_values() -> dict[str, int]:
     """The byte that each character of a byte-level vocabulary stands for (GPT-2's `bytes_to_unicode`).
 
     Printable bytes of Latin-1 stand for themselves; the others, in order, are the characters from U+0100 on.

@@ -35,7 +35,6 @@ from zoo.tokenizer.settings import (
     TokenizerSettings,
     read_bytes,
     read_text,
-    read_vocabulary,
 )
 from zoo.tokenizer.token_bytes import altered_first_of, token_bytes_of
 
@@ -44,7 +43,6 @@ _CLEANED = "clean_up_tokenization_spaces"
 # Without tokenizer.json, only the name of a class tells the pre-tokenization and special tokens. These classes follow the
 # rules below; any other would be tokenized wrongly without an error.
 _CLASSES = {
-    "merges.txt": ("GPT2Tokenizer", "CodeGenTokenizer", "OpenAIGPTTokenizer"),
     "vocab.txt": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer"),
     "spiece.model": ("T5Tokenizer", "MT5Tokenizer", "UMT5Tokenizer", "LlamaTokenizer"),
 }
@@ -264,39 +262,6 @@ def _name_unread(backend: TokenizersBackend, settings: TokenizerSettings) -> Non
             )
 
 
-def from_merges(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
-    """The byte-pair tokenizer of `vocab.json` and `merges.txt`: GPT-2's over bytes, or GPT-1's over words.
-
-    GPT-1's vocabulary marks the ends of words with `</w>`; GPT-2's marks their beginnings with `Ġ`.
-    """
-    merges_path = folder / "merges.txt"
-    check_class(merges_path.name, settings)
-    vocab = read_vocabulary(folder / "vocab.json")
-    merges = _merges(merges_path)
-    by_word = sum(token.endswith("</w>") for token in vocab) > sum(token.startswith("Ġ") for token in vocab)
-    defaults = CLASSES["OpenAIGPTTokenizer" if by_word else "GPT2Tokenizer"].special_tokens
-    special = settings.with_defaults({name: text for name, text in defaults.items() if text in vocab})
-    with library_errors(merges_path, "does not fit vocab.json"):
-        if by_word:
-            unknown = special.get("unk_token")
-            tokenizer = Tokenizer(models.BPE(vocab, merges, end_of_word_suffix="</w>", unk_token=unknown))
-            tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-            tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-            tokenizer.decoder = decoders.BPEDecoder(suffix="</w>")
-        else:
-            tokenizer = Tokenizer(models.BPE(vocab, merges))
-            prefix_space = bool(settings.flag("add_prefix_space", False))
-            tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
-            tokenizer.decoder = decoders.ByteLevel()
-    backend = TokenizersBackend(tokenizer, settings, special)
-    first, last = (
-        special.get(name) if settings.flag(f"add_{name}", False) else None
-        for name in ("bos_token", "eos_token")
-    )
-    put_around(backend, first, last)
-    return backend
-
-
 def put_around(backend: TokenizersBackend, first: str | None, last: str | None) -> None:
     """Add a first and a last token to every text, unless they are None or not in the vocabulary.
 
@@ -342,27 +307,17 @@ def bert(path: Path, tokens: Sequence[str], settings: TokenizerSettings) -> Toke
     return backend
 
 
-def check_class(file: str, settings: TokenizerSettings) -> None:
-    """TokenizerError for a tokenizer class with other rules than those for a folder with only this file."""
-    name = settings.tokenizer_class
-    known = _CLASSES[file]
-    if name not in (None, "PreTrainedTokenizer", "TokenizersBackend", *known):
+def check_class(file: str, settings: TokenizerSettings, known: Sequence[str] = ()) -> str | None:
+    """The tokenizer class that the settings name, None for none in particular.
+
+    TokenizerError for a class that is not `known`: it has other rules than those for a folder with only this file.
+    """
+    name, known = settings.tokenizer_class, known or _CLASSES[file]
+    if name in (None, "PreTrainedTokenizer", "TokenizersBackend"):
+        return None
+    if name not in known:
         raise TokenizerError(
             f"{settings.path}: tokenizer_class {name} needs a tokenizer.json; "
             f"{file} alone serves {', '.join(known)}"
         )
-
-
-def _merges(path: Path) -> list[tuple[str, str]]:
-    """The pairs of a `merges.txt`, best first."""
-    merges = []
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line or line.startswith("#version"):
-            continue
-        left, _, right = line.partition(" ")
-        if not left or not right or " " in right:
-            raise TokenizerError(
-                f"{path}: line {number} must be two tokens with a space between, got {line!r}"
-            )
-        merges.append((left, right))
-    return merges
+    return name

@@ -23,6 +23,9 @@ KINDS = (
     ("vocab.json", "merges.txt"),
     ("vocab.json", "sentencepiece.bpe.model"),
     ("vocab.txt",),
+    ("tekken.json",),
+    ("qwen.tiktoken",),
+    ("tiktoken.model",),
     ("tokenizer.model",),
     ("spiece.model",),
 )

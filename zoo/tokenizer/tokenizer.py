@@ -11,8 +11,9 @@ from zoo.architecture import TokenizerFormat
 from zoo.errors import PluginError, TokenizerError, warn
 from zoo.files.reading import file_in_folder, read_object_at
 from zoo.tokenizer.backend import Backend, Languages, TextBytes, TypedIds
+from zoo.tokenizer.byte_pairs import from_merges, from_ranks, from_tekken
 from zoo.tokenizer.detokenizer import Detokenizer, VisibleTokenDetokenizer
-from zoo.tokenizer.huggingface import from_json, from_merges, from_word_pieces
+from zoo.tokenizer.huggingface import from_json, from_word_pieces
 from zoo.tokenizer.settings import (
     TokenizerSettings,
     read_chat_templates,
@@ -175,7 +176,7 @@ def load_tokenizer(
     """The tokenizer of a model folder, None where the folder holds none.
 
     The `formats` of plugins, by name, come first. Else it is read from `tokenizer.json`; else `vocab.json` and `merges.txt`;
-    else `vocab.txt`; else `tokenizer.model` or `spiece.model`. `config` is the parsed `config.json`. TokenizerError names the file (and key) that is damaged
+    else `vocab.txt`; else `tekken.json`, `qwen.tiktoken` or `tiktoken.model`; else `tokenizer.model` or `spiece.model`. `config` is the parsed `config.json`. TokenizerError names the file (and key) that is damaged
     or cannot be followed; PluginError the formats that both serve this folder.
     """
     folder = Path(folder)
@@ -251,6 +252,10 @@ def _backend_of_files(folder: Path, settings: TokenizerSettings) -> Backend | No
             return from_merges(folder, settings)
         case ("vocab.txt",):
             return from_word_pieces(folder / "vocab.txt", settings)
+        case ("tekken.json",):
+            return from_tekken(folder / "tekken.json", settings)
+        case ("qwen.tiktoken" | "tiktoken.model" as name,):
+            return from_ranks(folder / name, settings)
         case (name,):
             from zoo.tokenizer.sentencepiece import SentencePieceBackend
 

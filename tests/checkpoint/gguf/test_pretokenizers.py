@@ -98,7 +98,7 @@ def cased_letters():
     """DeepSeek's letters: capitals, small and title letters, but for some that its list leaves out."""
     from unicodedata import category
 
-    from zoo.checkpoint.gguf.pretokenizers import CASED_LETTERS
+    from zoo.tokenizer.pretokenizers import CASED_LETTERS
 
     cut = Split(Regex(f"[A-Za-z{CASED_LETTERS}]"), "removed")
     letters = [chr(code) for code in range(0x1F000) if category(chr(code)) in ("Lu", "Ll", "Lt")]
@@ -118,7 +118,7 @@ def test_deepseeks_own_list_of_letters_has_letters_alone():
 
 @pytest.mark.filterwarnings("error")
 def test_deepseek_llm_cuts_runs_of_its_letters_signs_and_digits(tmp_path):
-    from zoo.checkpoint.gguf.pretokenizers import CASED_LETTERS
+    from zoo.tokenizer.pretokenizers import CASED_LETTERS
 
     cutters = [
         *isolated(

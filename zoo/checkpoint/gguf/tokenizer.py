@@ -17,13 +17,13 @@ from tokenizers import Tokenizer as LibraryTokenizer
 from tokenizers import decoders, models, normalizers
 
 from zoo.checkpoint.gguf.header import Header, shown
-from zoo.checkpoint.gguf.pretokenizers import PRE_TOKENIZERS, UNNAMED
 from zoo.errors import TokenizerError
 from zoo.files.writing import write_json
 from zoo.tokenizer import Tokenizer
 from zoo.tokenizer.classes import part_of
 from zoo.tokenizer.detokenizer import SPACE
 from zoo.tokenizer.huggingface import Backend, TokenizersBackend, bert, library_errors, put_around
+from zoo.tokenizer.pretokenizers import PRE_TOKENIZERS, UNNAMED
 from zoo.tokenizer.sentencepiece import SentencePieceBackend
 from zoo.tokenizer.settings import AddedToken, TokenizerSettings
 from zoo.tokenizer.turn_ends import TURN_ENDS, end_ids

@@ -1,4 +1,4 @@
-"""The rules by which byte-level tokenizers of GGUF files cut text into words, by their names (`tokenizer.ggml.pre`)."""
+"""The rules by which byte-level tokenizers cut text into words, by llama.cpp's names of them (`tokenizer.ggml.pre`)."""
 
 from __future__ import annotations
 
@@ -50,10 +50,12 @@ def plain(digits: str, letters: str = r"\p{L}", short: str = SHORT + "|") -> Ste
     return split(rf"{short}{SIGN}[{letters}]+|{digits}| ?[^\s{letters}\p{{N}}]+[\r\n]*|{SPACES}") + BYTES
 
 
-def cased(digits: str, short: str = "") -> Steps:
-    """As OpenAI's o200k: a word also ends before a capital."""
-    words = rf"{SIGN}{UPPER}*{LOWER}+{short}|{SIGN}{UPPER}+{LOWER}*{short}"
-    return split(rf"{words}|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{SPACES}") + BYTES
+def cased(digits: str, short: str = "", ends: str = r"\r\n/", han: bool = False) -> Steps:
+    """As OpenAI's o200k: a word also ends before a capital. `han`: runs of Chinese characters are words (Kimi)."""
+    upper, lower = (rf"[{part}&&[^\p{{Han}}]]" if han else part for part in (UPPER, LOWER))
+    words = rf"{SIGN}{upper}*{lower}+{short}|{SIGN}{upper}+{lower}*{short}"
+    words = rf"\p{{Han}}+|{words}" if han else words
+    return split(rf"{words}|{digits}| ?[^\s\p{{L}}\p{{N}}]+[{ends}]*|{SPACES}") + BYTES
 
 
 THREE, ONE = r"\p{N}{1,3}", r"\p{N}"
@@ -88,12 +90,6 @@ FALCON: Steps = (
 BLOOM = split(r" ?[^(\s|[.,!?…。，、।۔،])]+")
 # Groups of three digits, counted from the last.
 THREE_FROM_END = r"\d{1,3}(?=(?:\d{3})*\b)"
-# Kimi K2's o200k: Chinese characters stand in runs of their own.
-NOT_HAN_UPPER, NOT_HAN_LOWER = (letters[:-1] + r"&&[^\p{Han}]]" for letters in (UPPER, LOWER))
-KIMI = (
-    rf"\p{{Han}}+|{SIGN}{NOT_HAN_UPPER}*{NOT_HAN_LOWER}+{SHORT}?|{SIGN}{NOT_HAN_UPPER}+{NOT_HAN_LOWER}*{SHORT}?"
-    rf"|{THREE}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{SPACES}"
-)
 YOUTU = "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\u3040-ゟ゠-ヿ]+"
 SEED = rf"{SHORT}|{SIGN}\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|{SPACES}"
 
@@ -125,7 +121,7 @@ RULES = (
     (PreTokenizer(cased(ONE), whole=True, start=True), "tekken"),
     (PreTokenizer(cased(THREE, SHORT + "?")), "gpt-4o llama4 kanana2 talkie minimax-m2"),
     (PreTokenizer(split(THREE_FROM_END) + cased(THREE, SHORT + "?")), "tiny_aya cohere2moe"),
-    (PreTokenizer(split(KIMI) + BYTES), "kimi-k2"),
+    (PreTokenizer(cased(THREE, SHORT + "?", r"\r\n", han=True), whole=True), "kimi-k2"),
     (PreTokenizer(split(YOUTU) + cased(ONE, SHORT + "?"), whole=True), "youtu"),
     (PreTokenizer(FALCON), "falcon"),
     (PreTokenizer(BLOOM + BYTES), "bloom poro-chat gpt3-finnish"),
