@@ -80,7 +80,7 @@ def random_texts(count, special=(), seed=1):
     return ["".join(draw.choice(snippets) for _ in range(draw.randrange(12))) for _ in range(count)]
 
 
-def train(steps, size=500, special=()):
+def train(steps, size=400, special=()):
     """A byte-level tokenizer whose words are cut by these steps."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = part_of("pre_tokenizer", {"type": "Sequence", "pretokenizers": list(steps)})

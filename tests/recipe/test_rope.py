@@ -45,13 +45,29 @@ def test_what_transformers_5_nests_wins_and_is_told_by_the_familys_own_names():
         (dict(pct=0.2), r"config\.json: pct 0\.2 turns 3 dimensions"),
         (dict(rope_parameters=dict(partial_rotary_factor=0.2)), r"rope_parameters\.partial_rotary_factor 0\.2 turns"),
         (dict(rope_parameters=dict(rope_theta=1)), r"rope_parameters\.rope_theta 1 must be greater"),
-        (dict(stretch=dict(type="odd")), r"stretch\.rope_type None is not implemented; known: default, linear"),
+        (dict(stretch=dict(type="odd")), r"stretch\.type 'odd' is not implemented; known: default, mrope, linear"),
         (dict(stretch=dict(type="linear", factor=2.0, spin=1)), r"stretch\.spin 1 is not implemented"),
     ],
 )  # fmt: skip
 def test_an_error_names_the_key_as_the_family_does(values, message):
     with pytest.raises(ConfigError, match=message):
         RoPE.of(Config(values), 16, **KEYS)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "expected"),
+    [
+        (dict(type="mrope", mrope_section=[2, 3, 3]), None),
+        (dict(type="mrope", rope_type="default", mrope_section=[2, 3, 3]), None),
+        (dict(rope_type="default", mrope_section=[2, 3, 3], mrope_interleaved=True), None),
+        (dict(rope_type="linear", factor=2.0, mrope_section=[2, 3, 3]), LinearScaling(2.0)),
+    ],
+)
+def test_positions_in_time_height_and_width_are_plain_ones_for_text(scaling, expected):
+    for key in ("rope_scaling", "rope_parameters"):
+        config = Config({key: scaling})
+        assert RoPE.of(config, 16) == RoPE(scaling=expected)
+        assert not config.unread()
 
 
 BY_TYPE = dict(
@@ -121,7 +137,7 @@ def test_a_kind_of_scaling_is_a_plugins_own():
     known, x = isolated(HalvedPlugin()), mx.random.normal((1, 2, 5, 16))
     found = build(recipe.layers[0].mixer.rope, 16, registry=known)(x, 3)
     same(found, build(RoPE(scaling=LinearScaling(2.0)), 16, registry=default_registry())(x, 3), "turned")
-    with pytest.raises(ConfigError, match="'halved' is not implemented; known: default, linear, dynamic"):
+    with pytest.raises(ConfigError, match="'halved' is not implemented; known: default, mrope, linear, dynamic"):
         llama(config)
 
 

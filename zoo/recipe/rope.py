@@ -167,6 +167,7 @@ class RoPE(Spec):
         return RoPE(theta=theta, dims=dims, scaling=scaling)
 
 
+UNSCALED = ("default", "mrope")  # mrope: positions in time, height and width, of models that see pictures
 MOST_FACTOR = 1e6  # by which positions are stretched
 
 # A kind of scaling: from the object that says how positions are scaled, the whole config, and how many positions the
@@ -206,11 +207,15 @@ def by_layer_type(parameters: Mapping[str, Any]) -> bool:
 
 
 def _scaling(inner: Config, config: Config, context_key: str, kinds: Mapping[str, Kind]) -> Spec | None:
-    kind = inner.choice("rope_type", ("default", *kinds), inner.get("type", "default"))
+    older = inner.get("type")
+    key = "type" if older is not None and "rope_type" not in inner else "rope_type"
+    kind = inner.choice(key, (*UNSCALED, *kinds), "default")
     # Published configs carry what only other kinds read.
     for values in (inner, config):
         values.ignore("original_max_position_embeddings")
-    if kind == "default":
+    # A text's tokens have the same position in time, height and width: which of them an angle takes changes nothing.
+    inner.ignore("mrope_section", "mrope_interleaved")
+    if kind in UNSCALED:
         inner.ignore("factor")
         return None
     return kinds[kind](inner, config, config.count(context_key, 2048))
