@@ -58,10 +58,11 @@ def zoo_resolve(config):
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or not modules():
         return None
-    from zoo_mlx_lm.block import module_of
+    from zoo_mlx_lm.block import module_of, text_module_of
 
     module = module_of(model_type, config.get("architectures"))
-    return f"{LIBRARY}::{module}" if module in modules() else None
+    module = module if module in modules() else text_module_of(model_type, modules())
+    return f"{LIBRARY}::{module}" if module else None
 
 
 @hookimpl

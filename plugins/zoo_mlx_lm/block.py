@@ -30,6 +30,7 @@ from zoo.config import MOST_LAYERS
 from zoo.errors import CheckpointError, ConfigError, PromptError
 from zoo.runtime.lazy_packages import import_lazily
 from zoo_mlx_lm.spec import Bridged
+from zoo_mlx_lm.spelling import is_translated, older_keys
 
 
 class BridgedDecoder(Model, nn.Module):
@@ -208,6 +209,12 @@ def module_of(model_type, architectures):
     return next(filter(None, found), utils.MODEL_REMAPPING.get(model_type, model_type))
 
 
+def text_module_of(model_type, modules):
+    """The module that runs a text model of which transformers 5 writes the text_config as the whole config; None without one."""
+    name = model_type.removesuffix("_text")
+    return name if name != model_type and name in modules else None
+
+
 def settings_of(module, config):
     """The keys of a config that a model's ModelArgs takes; ConfigError for one that is missing or out of bounds."""
     arguments = classes(module)[1]
@@ -219,6 +226,15 @@ def settings_of(module, config):
     for key in dict.fromkeys([*(field.name for field in fields), *(config if own else ())]):
         if key in config or config.is_null(key):
             settings[key] = decoded(config.get(key))
+    known = argument_names(module)
+    if (text := settings.get("text_config")) and isinstance(text, dict):
+        settings["text_config"] = older_keys(text, known, "text_config.") | text
+    for key, value in older_keys(config, {field.name for field in fields}).items():
+        settings[key] = value
+        config.note(key, value)
+    rope = config.get("rope_parameters") or {}
+    if "rope_parameters" not in settings and isinstance(rope, dict) and is_translated(rope, settings):
+        config.ignore("rope_parameters")
     for field in fields:
         needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if needed and not own and field.name not in settings:
@@ -226,6 +242,13 @@ def settings_of(module, config):
     widest = config.widest()
     bound(settings, MOST_SIZE if widest is None else min(MOST_SIZE, SLACK * max(widest, 1)))
     return settings
+
+
+def argument_names(module):
+    """The fields of a module's classes of arguments: of the whole model, and of a text model within it."""
+    parts = vars(sys.modules[classes(module)[1].__module__]).values()
+    kinds = [part for part in parts if isinstance(part, type) and dataclasses.is_dataclass(part)]
+    return {field.name for kind in kinds for field in dataclasses.fields(kind)}
 
 
 def decoded(value):
