@@ -36,19 +36,26 @@ def older_keys(values, fields, where=""):
         older["rope_scaling"] = None if kind == "default" else scaling | {"type": kind, "rope_type": kind}
     known = older | dict(values)
     for key, names in SAME.items():
-        older |= {key: known[name] for name in reversed(names) if known.get(name) is not None}
+        older[key] = next((known[name] for name in names if known.get(name) is not None), None)
     width, heads = values.get("hidden_size"), values.get("num_attention_heads")
     if type(width) is int and type(heads) is int and heads > 0 and width % heads == 0:
         older["head_dim"] = width // heads
     kinds = values.get("mlp_layer_types")
     if isinstance(kinds, list):
         older["is_moe_layer"] = [kind == "sparse" for kind in kinds]
-    return {key: value for key, value in older.items() if key in fields and key not in values}
+    return {
+        key: value
+        for key, value in older.items()
+        if key in fields and key not in values and (value is not None or key == "rope_scaling")
+    }
 
 
 def is_translated(rope, fields):
     """Whether fields take all that a config's `rope_parameters` say."""
-    names = {"rope_theta": ("rope_theta", "rotary_emb_base"), "partial_rotary_factor": ("partial_rotary_factor", "rotary_pct")}
+    names = {
+        "rope_theta": ("rope_theta", "rotary_emb_base"),
+        "partial_rotary_factor": ("partial_rotary_factor", "rotary_pct"),
+    }
     taken = (not set(names[key]).isdisjoint(fields) for key in ROTATED if key in rope)
     return not _by_layer_type(rope) and all(taken)
 
