@@ -252,6 +252,10 @@ class Config(Mapping[str, Any]):
         """Declare that these keys change nothing: no warning says that they were not read."""
         self._read.update(keys)
 
+    def peek(self) -> dict[str, Any]:
+        """All values as they stand; none of them counts as read."""
+        return dict(self._values)
+
     def note(self, key: str, value: object) -> None:
         """Record the effective value of a key that was found elsewhere; see `defaults`."""
         self._defaults[key] = value

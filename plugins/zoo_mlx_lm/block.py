@@ -30,7 +30,7 @@ from zoo.config import MOST_LAYERS
 from zoo.errors import CheckpointError, ConfigError, PromptError
 from zoo.runtime.lazy_packages import import_lazily
 from zoo_mlx_lm.spec import Bridged
-from zoo_mlx_lm.spelling import is_translated, older_keys
+from zoo_mlx_lm.spelling import SOURCES, is_translated, older_keys
 
 
 class BridgedDecoder(Model, nn.Module):
@@ -229,11 +229,12 @@ def settings_of(module, config):
     known = argument_names(module)
     if (text := settings.get("text_config")) and isinstance(text, dict):
         settings["text_config"] = older_keys(text, known, "text_config.") | text
-    for key, value in older_keys(config, {field.name for field in fields}).items():
+    values = config.peek()
+    for key, value in older_keys(values, {field.name for field in fields}).items():
         settings[key] = value
         config.note(key, value)
-    rope = config.get("rope_parameters") or {}
-    if "rope_parameters" not in settings and isinstance(rope, dict) and is_translated(rope, settings):
+        config.ignore(*SOURCES.get(key, ()))
+    if is_translated(values.get("rope_parameters"), settings):
         config.ignore("rope_parameters")
     for field in fields:
         needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

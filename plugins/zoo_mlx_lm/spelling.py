@@ -14,6 +14,8 @@ SAME = {
     "rotary_emb_base": ("rope_theta",),
     "rotary_pct": ("partial_rotary_factor",),
 }
+# The keys that an older one is read from.
+SOURCES = SAME | {"is_moe_layer": ("mlp_layer_types",)}
 ROTATED = ("rope_theta", "partial_rotary_factor")
 
 
@@ -52,12 +54,9 @@ def older_keys(values, fields, where=""):
 
 def is_translated(rope, fields):
     """Whether fields take all that a config's `rope_parameters` say."""
-    names = {
-        "rope_theta": ("rope_theta", "rotary_emb_base"),
-        "partial_rotary_factor": ("partial_rotary_factor", "rotary_pct"),
-    }
-    taken = (not set(names[key]).isdisjoint(fields) for key in ROTATED if key in rope)
-    return not _by_layer_type(rope) and all(taken)
+    names = {key: (key, *(older for older, newer in SAME.items() if key in newer)) for key in ROTATED}
+    taken = (not set(names[key]).isdisjoint(fields) for key in ROTATED if key in (rope or ()))
+    return isinstance(rope, dict) and not _by_layer_type(rope) and all(taken)
 
 
 def _by_layer_type(rope):

@@ -6,6 +6,7 @@ Every architecture is held to the same in tests/parity/test_mlx_lm.py; these are
 import json
 import subprocess
 import sys
+import warnings
 
 import pytest
 from click.testing import CliRunner
@@ -33,6 +34,7 @@ from zoo.host.resolve import resolve
 from zoo.testing import same
 from zoo_mlx_lm import modules
 from zoo_mlx_lm.block import measured
+from zoo_mlx_lm.spelling import older_keys
 
 # Dense; windows and a head that the tensors decide to tie; states; attention and states; experts and latents.
 KINDS = ["helium", "gemma3", "rwkv7", "qwen3_5", "deepseek_v2", "recurrent_gemma"]
@@ -353,3 +355,54 @@ def test_padded_rows_and_the_other_layout_are_refused(tmp_path):
     with pytest.raises(ZooError, match="`layout` hf: of mlx-lm::helium only MLX's names are known"):
         convert(tmp_path / "model", tmp_path / "out", layout="hf")
     assert not (tmp_path / "out").exists()
+
+
+# Configs as transformers 5 writes them
+
+
+def test_rope_parameters_say_what_older_keys_said(tmp_path):
+    write(tmp_path, "phi")
+    config(tmp_path, rope_theta=300.0, partial_rotary_factor=0.5)
+    expected = zoo.load(tmp_path).model(texts())
+    rope = dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=0.5)
+    config(tmp_path, rope_theta="absent", partial_rotary_factor="absent", rope_parameters=rope)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = zoo.load(tmp_path)
+    same(loaded.model(texts()), expected, "logits")
+    assert loaded.model.spec.config["rope_theta"] == 300.0
+
+
+def test_a_scaling_in_rope_parameters_is_taken_or_refused_by_name(tmp_path):
+    rope = dict(rope_type="linear", factor=2.0, rope_theta=300.0)
+    values = dict(rope_parameters=rope, hidden_size=8, num_attention_heads=2)
+    fields = ("rope_theta", "rope_scaling", "head_dim")
+    assert older_keys(values, fields) == dict(
+        rope_theta=300.0, rope_scaling=dict(type="linear", rope_type="linear", factor=2.0), head_dim=4
+    )
+    assert older_keys(values | dict(rope_theta=5.0, rope_scaling={}), fields) == dict(head_dim=4)
+    with pytest.raises(ConfigError, match=r"config\.json: rope_parameters\.rope_type 'linear' is not impl"):
+        older_keys(values, ("rope_theta",))
+    default = dict(rope_parameters=dict(rope_theta=300.0))
+    assert older_keys(default, fields) == dict(rope_theta=300.0, rope_scaling=None)
+
+
+def test_newer_names_fill_older_ones_that_are_missing():
+    values = dict(num_hidden_layers=3, num_local_experts=4, mlp_layer_types=["dense", "sparse"])
+    fields = ("num_layers", "num_experts", "is_moe_layer", "layer_norm_epsilon")
+    assert older_keys(values, fields) == dict(num_layers=3, num_experts=4, is_moe_layer=[False, True])
+    assert older_keys(values | dict(num_experts=8), ("num_experts",)) == {}
+
+
+def test_what_no_field_takes_of_rope_parameters_is_warned_of(tmp_path):
+    write(tmp_path, "gemma")
+    config(tmp_path, rope_parameters=dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=0.5))
+    with pytest.warns(UserWarning, match="rope_parameters"):
+        zoo.load(tmp_path)
+
+
+def test_a_text_model_saved_alone_is_run_by_the_whole_models_module():
+    known = default_registry()
+    assert resolve(known, {"model_type": "qwen3_5_text"}).name == "mlx-lm::qwen3_5"
+    with pytest.raises(ConfigError, match="model_type 'olmo99_text' is of no architecture"):
+        resolve(known, {"model_type": "olmo99_text"})
