@@ -1,4 +1,4 @@
-"""`zoo serve`: an HTTP server that clients of OpenAI's and Anthropic's interfaces speak to. Imports no mlx."""
+"""`zoo serve`: an HTTP server that clients of OpenAI's, Anthropic's and Ollama's interfaces speak to. Imports no mlx."""
 
 from zoo.architecture import Command, hookimpl
 
@@ -8,7 +8,7 @@ def zoo_commands():
     yield Command(
         "serve",
         "zoo_serve.command:serve",
-        "Serve models over HTTP, to clients of OpenAI's and Anthropic's interfaces.",
+        "Serve models over HTTP, to clients of OpenAI's, Anthropic's and Ollama's interfaces.",
         group="Run",
         ranks=True,
     )

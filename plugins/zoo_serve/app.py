@@ -19,7 +19,18 @@ from zoo_serve.access import Access, Guard
 from zoo_serve.endpoint import Endpoint, ErrorForm
 from zoo_serve.http import EndpointApp
 from zoo_serve.openapi import document
-from zoo_serve.protocols import anthropic, chat, completions, embeddings, openai, ranking, responses, tokens
+from zoo_serve.protocols import (
+    anthropic,
+    chat,
+    completions,
+    embeddings,
+    ollama,
+    ollama_answers,
+    openai,
+    ranking,
+    responses,
+    tokens,
+)
 from zoo_serve.requests import RequestError
 from zoo_serve.service import Service
 
@@ -33,7 +44,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *ranking.ENDPOINTS,
     tokens.TOKENIZE,
     tokens.DETOKENIZE,
+    *ollama.ENDPOINTS,
 )
+MANAGES = ("GET", "POST", "DELETE")  # methods of Ollama's paths that change models
 PAGE = Path(__file__).with_name("page")
 TYPES = {
     ".html": "text/html",
@@ -54,6 +67,14 @@ def application(service: Service, access: Access) -> ASGIApp:
     routes += [
         Route("/v1/models", _models),
         Route("/v1/models/{name:path}", _model),
+        Route("/api/tags", _ollama_tags),
+        Route("/api/ps", _ollama_loaded),
+        Route("/api/version", _ollama_version),
+        *(
+            Route(f"/api/{action}{rest}", _ollama_unmanaged, methods=MANAGES)
+            for action in ollama.UNMANAGED
+            for rest in ("", "/{name:path}")
+        ),
         Route("/health", _health),
         Route("/metrics", _metrics),
         Route("/openapi.json", _openapi),
@@ -74,6 +95,8 @@ def page_files() -> dict[str, tuple[str, str]]:
 
 def error_form(path: str) -> ErrorForm:
     """The form of errors at a path: its interface's."""
+    if path.startswith("/api/"):
+        return ollama_answers.error
     return next((endpoint.error for endpoint in ENDPOINTS if path.startswith(endpoint.path)), openai.error)
 
 
@@ -135,6 +158,37 @@ async def _model(request: Request) -> Response:
     if name in service.table.sources:
         return JSONResponse(model_record(service, name))
     return JSONResponse(openai.error(service.unknown_model(name)), 404)
+
+
+async def _ollama_tags(request: Request) -> Response:
+    sources = request.app.state.service.table.sources
+    moment = ollama_answers.moment(STARTED)
+    models = [
+        ollama_answers.listed(name, source.about, size=source.about.get("bytes", 0), modified_at=moment)
+        for name, source in sources.items()
+    ]
+    return JSONResponse({"models": models})
+
+
+async def _ollama_loaded(request: Request) -> Response:
+    service: Service = request.app.state.service
+    models = []
+    for name, model in list(service.table.served.items()):
+        left = service.table.seconds_left(name, service.worker.unload_after)
+        ends = {} if left is None else {"expires_at": ollama_answers.moment(time.time() + left)}
+        about, size = service.table.sources[name].about, model.weight_bytes
+        context = {} if about.get("context") is None else {"context_length": about["context"]}
+        models.append(ollama_answers.listed(name, about, size=size, size_vram=size, **context, **ends))
+    return JSONResponse({"models": models})
+
+
+async def _ollama_version(request: Request) -> Response:
+    return JSONResponse({"version": ollama_answers.VERSION})
+
+
+async def _ollama_unmanaged(request: Request) -> Response:
+    problem = ollama.unmanaged(request.url.path.removeprefix("/api/").partition("/")[0])
+    return JSONResponse(ollama_answers.error(problem), problem.status)
 
 
 async def _health(request: Request) -> Response:

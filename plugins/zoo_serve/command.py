@@ -116,7 +116,13 @@ def hide_warnings() -> None:
 )
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True, shell_complete=complete_source)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0: all.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="0: a free one; Ollama's is 11434.",
+)
 @click.option(
     "--api-key",
     type=Key(),
@@ -156,8 +162,8 @@ def hide_warnings() -> None:
 def serve(sources: tuple[str, ...], options: ModelOptions, settings: CommandSettings, **given: Any) -> None:
     """Serve each SOURCE (an architecture, a folder, a GGUF file or a hub id) over HTTP.
 
-    Clients of OpenAI's and Anthropic's interfaces use it at http://HOST:PORT/v1, a browser at http://HOST:PORT/. The first
-    SOURCE is loaded at once, others when they are asked for. Settings are defaults of the answers. Ctrl-C stops.
+    Clients of OpenAI's and Anthropic's interfaces use it at http://HOST:PORT/v1, Ollama's and a browser at http://HOST:PORT/.
+    Programs that look for Ollama without asking where expect --port 11434. The first SOURCE is loaded at once, others when they are asked for. Settings are defaults of the answers. Ctrl-C stops.
     """
     missing = [name for name in LIBRARIES if find_spec(name) is None]
     if missing:
@@ -280,12 +286,17 @@ def about(source: str, options: ModelOptions) -> dict[str, Any]:
     checkpoint = open_checkpoint(place.path, registry, asked)
     recipe = recipe_of(checkpoint)
     tokenizer = checkpoint.tokenizer()
+    template = (tokenizer.chat_template or "") if tokenizer else ""
     return {
         "task": checkpoint.architecture.task,
         "architecture": checkpoint.architecture.name,
         "parameters": recipe.parameters(recipe.dim),
         "context": recipe.context,
-        "chat": tokenizer is not None and bool(tokenizer.chat_template),
+        "chat": bool(template),
+        "tools": "tools" in template,
+        "thinking": "think" in template,
+        "bytes": sum(file.stat().st_size for file in checkpoint.weight_files()),
+        "format": "gguf" if checkpoint.path.suffix == ".gguf" else "safetensors",
     }
 
 
@@ -302,6 +313,7 @@ def announce(model: str, options: ServerOptions, address: str) -> None:
         f"serving {model} at {address}/",
         f"  export OPENAI_BASE_URL={address}/v1 OPENAI_API_KEY={'your key' if key else 'none'}",
         f"  export ANTHROPIC_BASE_URL={address} ANTHROPIC_API_KEY={'your key' if key else 'none'}",
+        f"  export OLLAMA_HOST={address}",
         f"  curl {address}/v1/chat/completions -H 'Content-Type: application/json' \\",
         """    -d '{"messages": [{"role": "user", "content": "Hello"}]}'""",
     ]

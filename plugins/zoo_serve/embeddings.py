@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from zoo.checkpoint.checkpoint import Pooling, open_checkpoint
@@ -11,17 +12,20 @@ from zoo.errors import PromptError
 from zoo.frozen import Frozen, frozen
 from zoo.generation.strategies.embedding import embed, encode_text, prompt_of, unit
 from zoo.loading import Loaded
-from zoo_serve.prepare import check_length, too_long
-from zoo_serve.requests import RequestError
+from zoo_serve.prepare import check_length, smaller, too_long
+from zoo_serve.requests import EmbeddingRequest, RequestError
 
 
-def encoded(loaded: Loaded, texts: Sequence[str | tuple[int, ...]]) -> list[list[int]]:
-    """The ids of texts as `zoo.embed` reads and cuts them, after the folder's default prompt. For any thread.
+def encoded(loaded: Loaded, request: EmbeddingRequest) -> list[list[int]]:
+    """The ids of a request's texts as `zoo.embed` reads and cuts them, after the folder's default prompt. For any thread.
 
     PromptError for a text that cannot be encoded, and for a folder whose prompt is not pooled: ids do not tell it apart.
     RequestError for a text beyond the context that is not cut.
     """
     settings = open_checkpoint(loaded.folder, loaded.registry, loaded.architecture).pooling()
+    context = smaller(loaded.recipe.context, request.context)
+    if request.truncate:
+        settings = replace(settings, length=smaller(settings.length, context))
     prompt = prompt_of(settings)
     if prompt and not settings.include_prompt:
         raise PromptError(
@@ -29,11 +33,12 @@ def encoded(loaded: Loaded, texts: Sequence[str | tuple[int, ...]]) -> list[list
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # texts that are cut
-        return [_encode_prompt(loaded, text, settings, prompt) for text in texts]
+        return [_encode_prompt(loaded, text, settings, prompt, context) for text in request.texts]
 
 
-def _encode_prompt(loaded: Loaded, text: str | tuple[int, ...], settings: Pooling, prompt: str) -> list[int]:
-    context = loaded.recipe.context
+def _encode_prompt(
+    loaded: Loaded, text: str | tuple[int, ...], settings: Pooling, prompt: str, context: int | None
+) -> list[int]:
     if settings.length is None:
         check_length(loaded, text, context, "input")
     ids = encode_text(loaded, text, settings, prompt)

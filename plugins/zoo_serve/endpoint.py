@@ -37,7 +37,8 @@ class Endpoint(Frozen):
 
     `parse` makes a request of the object; RequestError for one that cannot be answered. `respond` makes the JSON of the
     response of the request and its result: an `Answer`, or what the service gives for other requests. `stream` makes the
-    events of an answer whose request asks for a stream. `error` is the form of errors. `response` is the JSON Schema of the
+    events of an answer whose request asks for a stream. With `json_lines` these are
+    lines of JSON instead of server-sent events. `error` is the form of errors. `response` is the JSON Schema of the
     response, `about` what the endpoint is for.
     """
 
@@ -48,4 +49,5 @@ class Endpoint(Frozen):
     respond: Callable[[Any, Any], Mapping[str, Any]]
     response: Schema
     stream: Callable[[Any, Answer], EventStream] | None = None
+    json_lines: bool = False
     error: ErrorForm

@@ -20,6 +20,7 @@ from zoo_serve.requests import (
     Delta,
     GenerationRequest,
     RequestError,
+    Times,
     Token,
     TokenLogprobs,
 )
@@ -68,10 +69,10 @@ class Generation:
         prompts: list[ChatPrompt],
         mailbox: Mailbox,
         metrics: Metrics,
+        times: Times,
     ) -> None:
         self.request, self.model, self.sequences, self.metrics = request, model, sequences, metrics
-        self.answer = Answer(model.name, [Choice() for _ in sequences])
-        self.first_token: float | None = None
+        self.answer = Answer(model.name, [Choice() for _ in sequences], times=times)
         self.began = time.monotonic()
         self._prompts, self._mailbox = prompts, mailbox
         self._parsers = [prompt.step_parser() for prompt in prompts]
@@ -158,7 +159,8 @@ class Generation:
         else:
             self.metrics.next_token(name, now - last)
         self._last[number] = now
-        self.first_token = self.first_token or now
+        self.answer.times.first_token = self.answer.times.first_token or now
+        self.answer.times.last_token = now
 
     def _echo(self, number: int, step: Step) -> Delta:
         """The prompt of a completion, with the log-probabilities of its tokens where they were asked for."""

@@ -21,6 +21,7 @@ from zoo_serve.requests import (
     DetokenizeRequest,
     EmbeddingRequest,
     GenerationRequest,
+    ModelRequest,
     RequestError,
     ScoreRequest,
     TokenizeRequest,
@@ -37,8 +38,8 @@ MOST_DISCARDED = 4 * MOST_BODY  # bytes of a refused body
 DISCARD_SECONDS = 2  # in which the rest of a refused body is read, so that its client sees why
 HEARTBEAT_SECONDS = 10  # of silence in a stream, after which a comment is sent
 HEARTBEAT = b": waiting\n\n"
+SPACE = b" "  # before a line of JSON, which has no comments
 STREAM_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # nginx
 ]
@@ -167,6 +168,8 @@ class Exchange:
             result = await service.rank(request)
         elif isinstance(request, TokenizeRequest):
             result = await service.tokenize(request)
+        elif isinstance(request, ModelRequest):
+            result = await service.model(request)
         else:
             assert isinstance(request, DetokenizeRequest)
             result = await service.detokenize(request)
@@ -184,12 +187,12 @@ class Exchange:
                 await cancel(beginning)
             generation = self.log.generation = beginning.result()
             self._events = events = self.endpoint.stream(request, generation.answer)
-            await self._write(encoded(events.start()))
+            await self._write(self._encode(events.start()))
             while not generation.ended:
                 deltas = await self._kept_alive(generation.next)
-                await self._write(encoded(event for delta in deltas for event in events.add(delta)))
+                await self._write(self._encode(event for delta in deltas for event in events.add(delta)))
             await generation.remember()
-            await self._write(encoded(events.end()), last=True)
+            await self._write(self._encode(events.end()), last=True)
 
     async def _kept_alive(self, work: Callable[[], Awaitable[Made]]) -> Made:
         """The value of `work`, while comments keep the connection open. Work that is cancelled must be able to start anew."""
@@ -198,18 +201,24 @@ class Exchange:
                 async with asyncio.timeout(HEARTBEAT_SECONDS):
                     return await work()
             except TimeoutError:
-                await self._write(HEARTBEAT)
+                await self._write(SPACE if self.endpoint.json_lines else HEARTBEAT)
 
     async def _write(self, data: bytes, last: bool = False) -> None:
         """Send a part of a body, after the head of a stream where no head was sent."""
         if self.log.status is None:
-            await self._send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+            kind = (
+                b"application/x-ndjson" if self.endpoint.json_lines else b"text/event-stream; charset=utf-8"
+            )
+            headers = [(b"content-type", kind), *STREAM_HEADERS]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         if data or last:
             await self._send({"type": "http.response.body", "body": data, "more_body": not last})
 
+    def _encode(self, events: Iterable[Event]) -> bytes:
+        return json_lines(events) if self.endpoint.json_lines else encoded(events)
+
     async def _json(self, content: Any) -> None:
-        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        body = text.encode("utf-8", "replace")
+        body = _compact(content).encode("utf-8", "replace")
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._write(body, last=True)
@@ -224,7 +233,7 @@ class Exchange:
             response = JSONResponse(self.endpoint.error(error), error.status, headers)
             await response(self._scope, self._receive, self._send)
         elif self._events is not None:
-            await self._write(encoded(self._events.failed(error)), last=True)
+            await self._write(self._encode(self._events.failed(error)), last=True)
 
     async def _discard(self) -> None:
         """Read what is left of the body and forget it, within bounds: who still sends does not see a response."""
@@ -272,3 +281,12 @@ def encoded(events: Iterable[Event]) -> bytes:
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         lines.append(f"event: {name}\ndata: {text}\n\n" if name else f"data: {text}\n\n")
     return "".join(lines).encode("utf-8", "replace")
+
+
+def json_lines(events: Iterable[Event]) -> bytes:
+    """The data of events as lines of JSON."""
+    return "".join(f"{_compact(data)}\n" for _, data in events).encode("utf-8", "replace")
+
+
+def _compact(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -31,8 +31,9 @@ class RequestLog:
             usage = self.generation.answer.usage
             parts += [self.generation.model.name, f"prompt={usage.prompt}", f"cached={usage.cached}"]
             parts.append(f"generated={usage.completion}")
-            if self.generation.first_token is not None:
-                parts.append(f"first={self.generation.first_token - self.began:.3f}s")
+            first = self.generation.answer.times.first_token
+            if first is not None:
+                parts.append(f"first={first - self.began:.3f}s")
         parts.append(f"total={time.monotonic() - self.began:.3f}s")
         if self.cancelled:
             parts.append("cancelled")

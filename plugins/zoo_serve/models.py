@@ -109,6 +109,7 @@ class ModelTable:
         self.served: dict[str, ServedModel] = {}
         self._users: dict[str, int] = {}
         self._used: dict[str, float] = {}
+        self._keep_alive: dict[str, float] = {}  # seconds, of the models of which a request says it
         self._waiting: deque[tuple[str, Ready]] = deque()
         self._dropped: list[weakref.ref[Any]] = []
         self._lock = threading.Lock()
@@ -143,6 +144,25 @@ class ModelTable:
             self._users[name] -= 1
             self._used[name] = time.monotonic()
 
+    def keep(self, model: ServedModel, seconds: float | None) -> None:
+        """Have a model dropped when nobody has used it for so long, never where that is negative; None: as the server says.
+
+        A model that is divided among ranks stays loaded.
+        """
+        with self._lock:
+            if seconds is None or model.loaded.division is not None:
+                self._keep_alive.pop(model.name, None)
+            else:
+                self._keep_alive[model.name] = seconds
+
+    def seconds_left(self, name: str, default: float | None) -> float | None:
+        """In how many seconds a model is dropped if nobody uses it; None: never. `default` is what the server says."""
+        limit = self._keep_alive.get(name, default)
+        if limit is None or limit < 0:
+            return None
+        now = time.monotonic()
+        return self._used.get(name, now) + limit - now
+
     def _acquire(self, name: str) -> ServedModel:
         self._users[name] = self._users.get(name, 0) + 1
         return self.served[name]
@@ -173,20 +193,21 @@ class ModelTable:
         with self._lock:
             return self._acquire(name)
 
-    def drop_unused(self, seconds: float) -> float | None:
-        """Free the models that nobody has used for so long; returns the seconds until the next is due, None without one."""
+    def drop_unused(self, default: float | None) -> float | None:
+        """Free the models that nobody has used for the seconds of `keep`, by `default` so many (None: they stay).
+
+        Returns the seconds until the next is due, None without one.
+        """
         with self._lock:
-            now, due = time.monotonic(), []
             unused = [] if self._waiting else [name for name in self.served if not self._users.get(name)]
-            for name in unused:
-                rest = self._used.get(name, now) + seconds - now
-                if rest <= 0:
-                    self._drop(name)
-                else:
-                    due.append(rest)
-        if len(due) < len(unused):
+            left = {name: self.seconds_left(name, default) for name in unused}
+            due = {name: rest for name, rest in left.items() if rest is not None}
+            over = [name for name, rest in due.items() if rest <= 0]
+            for name in over:
+                self._drop(name)
+        if over:
             self.free_memory()
-        return min(due, default=None)
+        return min((rest for rest in due.values() if rest > 0), default=None)
 
     def _drop(self, name: str) -> None:
         self._dropped.append(weakref.ref(self.served.pop(name).loaded.model))

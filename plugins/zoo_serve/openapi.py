@@ -9,6 +9,7 @@ from zoo.version import __version__
 from zoo_serve.endpoint import Endpoint
 from zoo_serve.fields import OBJECT, TEXT, WHOLE, object_of
 from zoo_serve.protocols import openai
+from zoo_serve.protocols.ollama_fields import LIST_RESPONSE
 from zoo_serve.requests import RequestError
 
 ERRORS = {
@@ -63,6 +64,10 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": TEXT}],
         }
     }
+    for name, about in (("tags", "The models"), ("ps", "The models that are loaded")):
+        paths[f"/api/{name}"] = {"get": _get(f"{about}, in Ollama's interface.", LIST_RESPONSE)}
+    version = object_of({"version": TEXT})
+    paths["/api/version"] = {"get": _get("The version of Ollama whose interface this is.", version)}
     health = _get("Whether the server is ready.", HEALTH)
     health["responses"]["503"] = _content("It is not.", "application/json", HEALTH)
     paths["/health"] = {"get": health}
@@ -81,7 +86,8 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     answer = _content("The answer.", "application/json", endpoint.response)
     if endpoint.stream is not None:
-        answer["content"]["text/event-stream"] = {"schema": TEXT}
+        kind = "application/x-ndjson" if endpoint.json_lines else "text/event-stream"
+        answer["content"][kind] = {"schema": TEXT}
     return {
         "summary": endpoint.about,
         "requestBody": {

@@ -50,7 +50,7 @@ def _prompts(
     model: ServedModel, request: GenerationRequest, encode: Encode | None = None
 ) -> list[ChatPrompt]:
     settings = {**model.settings, **request.settings}
-    context = _context(model, settings)
+    context = _context(model, request, settings)
     if request.messages is not None:
         return [lay_out(model, request, context, encode)]
     for prompt in request.prompts:
@@ -63,11 +63,16 @@ def _prompts(
     ]
 
 
-def _context(model: ServedModel, settings: Mapping[str, Any]) -> int | None:
+def _context(model: ServedModel, request: GenerationRequest, settings: Mapping[str, Any]) -> int | None:
     """The tokens that a prompt and its answer may have; None where nothing bounds them."""
     if model.loaded.model.translates or settings.get("max_kv_size") is not None:
         return None
-    return model.loaded.recipe.context
+    return smaller(model.loaded.recipe.context, request.context)
+
+
+def smaller(*bounds: int | None) -> int | None:
+    """The smallest bound, None where nothing bounds."""
+    return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def check_length(loaded: Loaded, text: str | Sequence[int], context: int | None, param: str) -> None:
@@ -163,10 +168,10 @@ def _sequence(
     most_seconds: float,
 ) -> PreparedSequence:
     loaded, length = model.loaded, len(prompt.ids)
-    bound = _context(model, settings)
+    bound = _context(model, request, settings)
     if bound is not None and length >= bound:
         raise too_long(str(length), bound, "prompt" if request.messages is None else "messages")
-    context = loaded.recipe.context if not loaded.model.translates else None
+    context = smaller(loaded.recipe.context, request.context) if not loaded.model.translates else None
     constrained = prompt.constrained(settings)
     try:
         strategy, arguments = resolve_strategy(loaded, constrained, request.strategy or model.strategy)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zoo.frozen import Frozen, frozen
@@ -42,7 +42,9 @@ class GenerationRequest(Frozen):
     `model` is a name that the server lists; None is its first model. `tools`, `tool_choice` and `variables` are those of
     `zoo.chat`, `settings` and `strategy` those of `zoo.stream`. Without `parallel_calls`, an answer has at most one call of a
     tool, and ends after it. `stream`: the parts of the answer are sent as they come,
-    with the numbers of tokens in the end if `stream_usage`. `echo`: a completion repeats its prompt.
+    with the numbers of tokens in the end if `stream_usage`. `echo`: a completion repeats its prompt. `context` bounds the
+    tokens of a prompt and its answer, as the model's context does. After `keep_alive` seconds the model may be unloaded,
+    never where they are negative; None: as the server says.
     """
 
     model: str | None = None
@@ -58,16 +60,30 @@ class GenerationRequest(Frozen):
     stream: bool = False
     stream_usage: bool = False
     echo: bool = False
+    context: int | None = None
+    keep_alive: float | None = None
+
+    def for_model(self, chats: bool) -> GenerationRequest:
+        """The request, and of one with both `messages` and `prompts` those that the model takes: messages if it `chats`."""
+        if self.messages is None or not self.prompts:
+            return self
+        return replace(self, prompts=()) if chats else replace(self, messages=None)
 
 
 @frozen(kw_only=True)
 class EmbeddingRequest(Frozen):
-    """A request for the vectors of some texts, each a text or token ids; of `dimensions` numbers if that is given."""
+    """A request for the vectors of some texts, each a text or token ids; of `dimensions` numbers if that is given.
+
+    With `truncate`, a text beyond the context is cut. `context` and `keep_alive` are those of `GenerationRequest`.
+    """
 
     model: str | None = None
     texts: tuple[str | tuple[int, ...], ...]
     dimensions: int | None = None
     encoding: str = "float"
+    truncate: bool = False
+    context: int | None = None
+    keep_alive: float | None = None
 
 
 @frozen(kw_only=True)
@@ -116,6 +132,15 @@ class DetokenizeRequest(Frozen):
     tokens: tuple[int, ...]
 
 
+@frozen(kw_only=True)
+class ModelRequest(Frozen):
+    """A request for what is known of a model; with `load` it is loaded first, or, with a `keep_alive` of 0, unloaded."""
+
+    model: str | None = None
+    load: bool = False
+    keep_alive: float | None = None
+
+
 # Of an answer: "thinking" or "text" with a text, or "call" with a ToolCall.
 Part = tuple[str, Any]
 Request = (
@@ -125,6 +150,7 @@ Request = (
     | ScoreRequest
     | TokenizeRequest
     | DetokenizeRequest
+    | ModelRequest
 )
 
 
@@ -195,12 +221,23 @@ class Usage:
 
 
 @dataclass
+class Times:
+    """Seconds of the monotonic clock: when the request came, its model was loaded, and its first and last token came."""
+
+    asked: float = 0.0
+    loaded: float = 0.0
+    first_token: float | None = None
+    last_token: float | None = None
+
+
+@dataclass
 class Answer:
     """The answers to a request, `choices`, as far as they have come. `created` is in seconds since 1970."""
 
     model: str
     choices: list[Choice]
     usage: Usage = field(default_factory=Usage)
+    times: Times = field(default_factory=Times)
     id: str = field(default_factory=lambda: secrets.token_hex(12))
     created: int = field(default_factory=lambda: int(time.time()))
 

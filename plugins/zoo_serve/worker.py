@@ -119,7 +119,7 @@ class Worker:
 
     def _receive(self) -> None:
         """Do what other threads asked for; wait for them where there is nothing else to do."""
-        due = None if self.unload_after is None else self.table.drop_unused(self.unload_after)
+        due = self.table.drop_unused(self.unload_after)
         idle = not (self._waiting or self.runner.busy)
         with suppress(queue.Empty):
             self._inbox.get(block=idle, timeout=due)()

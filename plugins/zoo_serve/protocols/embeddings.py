@@ -10,7 +10,7 @@ from typing import Any
 from zoo_serve.endpoint import Endpoint
 from zoo_serve.fields import TEXT, WHOLE, Field, Fields, object_of
 from zoo_serve.protocols import openai
-from zoo_serve.requests import EmbeddingRequest
+from zoo_serve.requests import EmbeddingRequest, Times
 
 MOST_TEXTS = 2048
 
@@ -41,9 +41,9 @@ def parse(body: Mapping[str, Any]) -> EmbeddingRequest:
     )
 
 
-def respond(request: EmbeddingRequest, result: tuple[str, list[list[float]], int]) -> dict[str, Any]:
+def respond(request: EmbeddingRequest, result: tuple[str, list[list[float]], int, Times]) -> dict[str, Any]:
     """The response of the vectors."""
-    model, vectors, tokens = result
+    model, vectors, tokens, _ = result
     data = [
         {"object": "embedding", "index": number, "embedding": _encode_vector(vector, request.encoding)}
         for number, vector in enumerate(vectors)

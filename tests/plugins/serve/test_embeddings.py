@@ -9,6 +9,7 @@ from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo.tokenizer import load_tokenizer
 from zoo_serve.embeddings import encoded
+from zoo_serve.requests import EmbeddingRequest
 
 
 @pytest.fixture
@@ -33,9 +34,12 @@ def prompted(tokenizer_folder, tmp_path):
 
 def test_the_folder_s_default_prompt_stands_before_texts_and_not_before_ids(prompted):
     loaded = prompted()
-    assert encoded(loaded, ["Paris", (5, 6)]) == [loaded.tokenizer.encode("query: Paris"), [5, 6]]
+    assert encoded(loaded, EmbeddingRequest(texts=("Paris", (5, 6)))) == [
+        loaded.tokenizer.encode("query: Paris"),
+        [5, 6],
+    ]
 
 
 def test_a_prompt_that_is_not_pooled_is_refused(prompted):
     with pytest.raises(PromptError, match="include_prompt"):
-        encoded(prompted(include_prompt=False), ["Paris"])
+        encoded(prompted(include_prompt=False), EmbeddingRequest(texts=("Paris",)))
