@@ -37,9 +37,10 @@ class Endpoint(Frozen):
 
     `parse` makes a request of the object; RequestError for one that cannot be answered. `respond` makes the JSON of the
     response of the request and its result: an `Answer`, or what the service gives for other requests. `stream` makes the
-    events of an answer whose request asks for a stream. With `json_lines` these are
-    lines of JSON instead of server-sent events. `error` is the form of errors. `response` is the JSON Schema of the
-    response, `about` what the endpoint is for.
+    events of an answer whose request asks for a stream: server-sent events, or with `json_lines` lines of JSON. With `any_type`
+    a body is JSON whatever its header says, as Ollama's clients and `curl -d` send it; a page of another site is then refused
+    by its origin alone. `error` is the form of errors. `response` is the JSON Schema of the response, `about` what the
+    endpoint is for.
     """
 
     path: str
@@ -50,4 +51,5 @@ class Endpoint(Frozen):
     response: Schema
     stream: Callable[[Any, Answer], EventStream] | None = None
     json_lines: bool = False
+    any_type: bool = False
     error: ErrorForm

@@ -101,7 +101,7 @@ class Exchange:
         """The body; RequestError for one that is too large, too slow or of another type."""
         request = Request(self._scope, self._receive)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
+        if kind != "application/json" and not self.endpoint.any_type:
             raise RequestError(415, "send JSON, with the header Content-Type: application/json")
         large = RequestError(413, f"the body has more than {MOST_BODY} bytes")
         length = request.headers.get("content-length", "0")

@@ -219,7 +219,9 @@ def parse_show(body: Mapping[str, Any]) -> ModelRequest:
 
 
 def _endpoint(path: str, about: str, **given: Any) -> Endpoint:
-    return Endpoint(path=f"/api/{path}", about=about, error=answers.error, json_lines=True, **given)
+    return Endpoint(
+        path=f"/api/{path}", about=about, error=answers.error, json_lines=True, any_type=True, **given
+    )
 
 
 ENDPOINTS = (

@@ -370,6 +370,14 @@ def test_an_unknown_model_is_not_found(served):
         assert "model 'nope' not found" in ask(served, path, body, 404)["error"]
 
 
+def test_a_body_is_json_whatever_its_header_says_but_not_of_another_sites_page(served):
+    body = json.dumps({"model": "llama", "prompt": "Hi", "options": SHORT, "stream": False})
+    form = {"Content_Type": "application/x-www-form-urlencoded"}
+    assert served.ask(body, "/api/generate", **form)[0] == 200
+    for page in ({"Origin": "https://other.example"}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}):
+        assert served.ask(body, "/api/generate", **form, **page)[0] == 403
+
+
 @pytest.mark.parametrize(
     "method, path", [("POST", "/api/pull"), ("DELETE", "/api/delete"), ("POST", "/api/blobs/sha256:1")]
 )
