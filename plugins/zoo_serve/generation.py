@@ -69,10 +69,10 @@ class Generation:
         prompts: list[ChatPrompt],
         mailbox: Mailbox,
         metrics: Metrics,
-        times: Times,
+        times: Times | None = None,
     ) -> None:
         self.request, self.model, self.sequences, self.metrics = request, model, sequences, metrics
-        self.answer = Answer(model.name, [Choice() for _ in sequences], times=times)
+        self.answer = Answer(model.name, [Choice() for _ in sequences], times=times or Times())
         self.began = time.monotonic()
         self._prompts, self._mailbox = prompts, mailbox
         self._parsers = [prompt.step_parser() for prompt in prompts]

@@ -61,6 +61,18 @@ RESPONSES = {
     "tool_choice": {"type": "function", "name": "f"},
     "reasoning": {"effort": "low", "summary": "auto"},
 }
+OLLAMA = {
+    "model": "m",
+    "messages": [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "x", "thinking": "y", "tool_calls": [CALL]},
+        {"role": "tool", "tool_name": "f", "content": "z"},
+    ],
+    "options": {"num_ctx": 64, "temperature": 0.5, "num_gpu": 1},
+    "tools": [{"type": "function", "function": FUNCTION}],
+    "format": "json",
+    "keep_alive": "5m",
+}
 FULL = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": {"prompt": "Hi", "stream_options": {"include_usage": True}, "logit_bias": {"1": 2}},
@@ -76,4 +88,9 @@ FULL = {
     "/classify": {"input": ["Hi"]},
     "/tokenize": {name: CHAT[name] for name in ("messages", "tools", "chat_template_kwargs")},
     "/detokenize": {"tokens": [1]},
+    "/api/chat": OLLAMA,
+    "/api/generate": {"model": "m", "prompt": "Hi", "options": OLLAMA["options"]},
+    "/api/embed": {"model": "m", "input": ["Hi"], "options": OLLAMA["options"]},
+    "/api/embeddings": {"model": "m", "prompt": "Hi", "options": OLLAMA["options"]},
+    "/api/show": {"model": "m"},
 }

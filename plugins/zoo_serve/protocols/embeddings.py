@@ -43,7 +43,7 @@ def parse(body: Mapping[str, Any]) -> EmbeddingRequest:
 
 def respond(request: EmbeddingRequest, result: tuple[str, list[list[float]], int, Times]) -> dict[str, Any]:
     """The response of the vectors."""
-    model, vectors, tokens, _ = result
+    model, vectors, tokens = result[:3]
     data = [
         {"object": "embedding", "index": number, "embedding": _encode_vector(vector, request.encoding)}
         for number, vector in enumerate(vectors)

@@ -55,10 +55,14 @@ def seconds_of(keep_alive: float | str | None) -> float | None:
 
 def settings_of(values: Mapping[str, Any]) -> tuple[dict[str, Any], int | None]:
     """The settings of a request's `options` and other fields, and the context that it asks for."""
-    own, settings = fields.OPTIONS.checked(values.get("options", {}))
+    options = {name: value for name, value in values.get("options", {}).items() if value is not None}
+    try:
+        own, settings = fields.OPTIONS.checked(options)
+    except RequestError as error:  # its message begins with the option's name
+        raise RequestError(400, f"`options.{str(error)[1:]}", param="options") from error
     most = own.get("num_predict", -1)
     if most == 0:
-        raise RequestError(400, "`num_predict` must be at least 1, or -1", param="options")
+        raise RequestError(400, "`options.num_predict` must be at least 1, or -1", param="options")
     if most > 0:
         settings["max_tokens"] = most
     if own.get("seed", -1) >= 0:

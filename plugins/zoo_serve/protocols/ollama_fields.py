@@ -68,9 +68,9 @@ class RequestFields(Fields):
         return schema
 
 
-CALL = open_object_of(
-    {"function": open_object_of({"name": TEXT}, {"arguments": {"anyOf": [TEXT, OBJECT]}, "index": WHOLE})},
-    {"id": TEXT},
+CALL = object_of(
+    {"function": object_of({"name": TEXT}, {"arguments": {"anyOf": [TEXT, OBJECT]}, "index": WHOLE})},
+    {"id": TEXT, "type": {"enum": ["function"]}, "index": WHOLE},
 )
 MESSAGE = object_of(
     {"role": {"enum": ["system", "user", "assistant", "tool"]}},

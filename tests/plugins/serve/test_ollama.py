@@ -74,7 +74,7 @@ def test_stops_are_a_text_or_several():
     [{"rope_frequency_base": 1e6}, {"mirostat": 1}, {"num_predict": 0}, {"tfs_z": 0.5}, {"adapter": 3}],
 )
 def test_an_option_that_would_change_the_answer_and_is_not_served_is_refused_by_name(given):
-    with pytest.raises(RequestError, match=f"`{next(iter(given))}`") as caught:
+    with pytest.raises(RequestError, match=f"`options.{next(iter(given))}`") as caught:
         options(**given)
     assert caught.value.status == 400
 
