@@ -300,6 +300,9 @@ def zoo_architectures():
         presets=(
             pocket(__file__, "deepseek-v3", **POCKET),
             Preset("671b", hub="deepseek-ai/DeepSeek-V3", config=V3, licence="DeepSeek Model License"),
+            Preset(
+                "r1", hub="deepseek-ai/DeepSeek-R1", config=V3, licence="MIT", aliases=("deepseek-r1:671b",)
+            ),
             Preset("moonlight-16b", hub="moonshotai/Moonlight-16B-A3B", config=MOONLIGHT, licence="MIT"),
             Preset(
                 "kimi-k2",

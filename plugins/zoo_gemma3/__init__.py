@@ -55,6 +55,13 @@ TEXT = dict(
     rope_local_base_freq=10000.0,
     vocab_size=262144,
 )
+# The text model of the checkpoints that read images, too.
+LARGE = TEXT | dict(
+    sliding_window=1024,
+    max_position_embeddings=131072,
+    rope_scaling=dict(rope_type="linear", factor=8.0),
+    vocab_size=262208,
+)
 LICENCE = "Gemma Terms of Use"
 
 
@@ -84,6 +91,8 @@ def zoo_architectures():
                 config=sized(layers=18, dim=640, heads=4, kv_heads=1, hidden=2048, **TEXT),
                 licence=LICENCE,
             ),
+            Preset("4b", config=sized(layers=34, dim=2560, heads=8, kv_heads=4, hidden=10240, **LARGE)),
+            Preset("12b", config=sized(layers=48, dim=3840, heads=16, kv_heads=8, hidden=15360, **LARGE)),
             Preset("pocket", config=POCKET | dict(sliding_window_pattern=4)),
             Preset("tiny", config=TINY | dict(sliding_window=6, sliding_window_pattern=3)),
         ),

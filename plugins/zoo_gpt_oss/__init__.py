@@ -229,6 +229,22 @@ def zoo_drawings():
     yield Drawing(ClippedExperts, "zoo_gpt_oss.drawing:clipped_experts")
 
 
+# The published checkpoint of 20 billion parameters.
+GPT_OSS = sized(layers=24, dim=2880, heads=64, kv_heads=8, hidden=2880) | dict(
+    head_dim=64,
+    num_local_experts=32,
+    num_experts_per_tok=4,
+    sliding_window=128,
+    swiglu_limit=7.0,
+    attention_bias=True,
+    vocab_size=201088,
+    max_position_embeddings=131072,
+    rms_norm_eps=1e-5,
+    rope_theta=150000.0,
+    rope_scaling=YARN,
+)
+
+
 @hookimpl
 def zoo_architectures():
     yield Architecture(
@@ -246,18 +262,13 @@ def zoo_architectures():
                 "20b",
                 "openai/gpt-oss-20b",
                 "Apache-2.0",
-                **sized(layers=24, dim=2880, heads=64, kv_heads=8, hidden=2880),
-                head_dim=64,
-                num_local_experts=32,
-                num_experts_per_tok=4,
-                sliding_window=128,
-                swiglu_limit=7.0,
-                attention_bias=True,
-                vocab_size=201088,
-                max_position_embeddings=131072,
-                rms_norm_eps=1e-5,
-                rope_theta=150000.0,
-                rope_scaling=YARN,
+                **GPT_OSS,
+            ),
+            published(
+                "120b",
+                "openai/gpt-oss-120b",
+                "Apache-2.0",
+                **GPT_OSS | dict(num_hidden_layers=36, num_local_experts=128),
             ),
             Preset(
                 "tiny",

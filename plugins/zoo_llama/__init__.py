@@ -3,6 +3,8 @@
 from zoo.architecture import GGUF, Architecture, Ignore, OutputHead, Preset, Rename, hookimpl, pocket
 from zoo.gguf import DECODER, RotaryPairs
 from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm, RoPE, repeat
+from zoo_llama.presets import LLAMA, MISTRAL, QWEN2_5, QWEN_3
+from zoo_llama.sizes import EIGHT_BILLION, LLAMA_3, SMOLLM2, llama3_scaling, published, sized
 
 
 def llama(config, rope=None):
@@ -136,62 +138,12 @@ def biases(config, tensors):
     )
 
 
-def sized(layers, dim, heads, kv_heads, hidden, **numbers):
-    """The numbers of a LLaMA-like config.json: those of its size, and others by their own names."""
-    return dict(
-        hidden_size=dim,
-        intermediate_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        **numbers,
-    )
-
-
 POCKET = sized(layers=4, dim=128, heads=4, kv_heads=2, hidden=384, vocab_size=2048) | dict(
     max_position_embeddings=128, tie_word_embeddings=True
 )
 
 # The smallest model with all its parts: what the conformance suite builds.
 TINY = POCKET | dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, vocab_size=256)
-
-# What the published 7B and 8B checkpoints of LLaMA 3 and Mistral have in common.
-EIGHT_BILLION = sized(layers=32, dim=4096, heads=32, kv_heads=8, hidden=14336, rms_norm_eps=1e-5)
-
-
-# SmolLM2's checkpoints, of every size.
-SMOLLM2 = dict(
-    vocab_size=49152,
-    max_position_embeddings=8192,
-    rms_norm_eps=1e-5,
-    rope_theta=100000.0,
-    tie_word_embeddings=True,
-)
-
-
-def llama3_scaling(factor):
-    """The `rope_scaling` of LLaMA 3.1 and later, which were trained on texts of 8,192 tokens before."""
-    return dict(
-        rope_type="llama3",
-        factor=factor,
-        low_freq_factor=1.0,
-        high_freq_factor=4.0,
-        original_max_position_embeddings=8192,
-    )
-
-
-# What LLaMA 3.1's checkpoints of every size have in common.
-LLAMA_3 = dict(
-    vocab_size=128256,
-    max_position_embeddings=131072,
-    rope_theta=500000.0,
-    rope_scaling=llama3_scaling(8.0),
-)
-
-
-def published(name, hub, licence=None, download=None, summary="", aliases=(), **numbers):
-    """A preset with the numbers of a published LLaMA-like config.json."""
-    return Preset(name, summary, hub=hub, config=numbers, licence=licence, download=download, aliases=aliases)
 
 
 @hookimpl
@@ -225,6 +177,7 @@ def zoo_architectures():
                 "Llama 3.2 Community License",
                 2_471_645_608,
                 "answers in English and seven other languages",
+                ("llama3.2:1b",),
                 **sized(layers=16, dim=2048, heads=32, kv_heads=8, hidden=8192, rms_norm_eps=1e-5),
                 head_dim=64,
                 vocab_size=128256,
@@ -253,6 +206,7 @@ def zoo_architectures():
                 **sized(layers=32, dim=960, heads=15, kv_heads=5, hidden=2560),
                 **SMOLLM2,
             ),
+            *LLAMA,
             Preset("tiny", config=TINY),
         ),
         references=("Touvron et al., 2023, arXiv:2302.13971", "Dubey et al., 2024, arXiv:2407.21783"),
@@ -276,6 +230,7 @@ def zoo_architectures():
                 max_position_embeddings=32768,
                 sliding_window=4096,
             ),
+            *MISTRAL,
             Preset("pocket", config=POCKET | dict(sliding_window=32)),
             Preset("tiny", config=TINY | dict(sliding_window=6)),
         ),
@@ -300,6 +255,7 @@ def zoo_architectures():
                 max_position_embeddings=131072,
                 rope_theta=1000000.0,
             ),
+            *QWEN2_5,
             Preset("pocket", config=POCKET),
             Preset(
                 "tiny", config=TINY | dict(use_sliding_window=True, sliding_window=6, max_window_layers=1)
@@ -331,6 +287,7 @@ def zoo_architectures():
                 rope_theta=1000000.0,
                 tie_word_embeddings=True,
             ),
+            *QWEN_3,
             Preset("tiny", config=TINY | dict(head_dim=24)),
         ),
         references=("Yang et al., 2025, arXiv:2505.09388",),

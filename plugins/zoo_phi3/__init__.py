@@ -72,7 +72,7 @@ def zoo_architectures():
                 vocab_size=100352,
                 max_position_embeddings=16384,
                 rope_theta=250000.0,
-                aliases=("phi-4",),
+                aliases=("phi-4", "phi4", "phi4:14b"),
             ),
             Preset("pocket", config=POCKET),
             Preset("tiny", config=TINY | dict(sliding_window=6)),

@@ -19,11 +19,12 @@ TYPED = {
     "run llama Hello --num-ctx 1": "no such option '--num-ctx'. `zoo run --help` lists the options",
     "run llama Hello --temperature -1": "expected a number of at least 0, got -1",
     "run llama Hello --top-k -1": "expected a whole number of at least 0, got -1",
-    "run llama3.2:1b Hello": "did you mean llama:1b?; `zoo list --presets` shows the models",
-    "run phi4 Hello": "did you mean phi-4?",
+    "run llama3.2:9b Hello": "did you mean llama3.2:1b or llama3.2:3b?; `zoo list --presets` shows the models, `zoo run mlx-",
+    "run gemma3:4b Hello": "no weights to run; `zoo run mlx-community/name` runs a checkpoint of the hub",
+    "run phi-5 Hello": "did you mean phi3 or phi-4 or phi4?",
     "run Lama Hello": "did you mean llama?",
-    "show qwen2.5": "did you mean qwen2:7b?; `zoo list --presets` shows the models",
-    "compare llama3 gpt2": "did you mean llama:8b or llama:70b or llama:1b?; `zoo list --presets`",
+    "show qwen2.6": "did you mean qwen2 or qwen3?; `zoo list --presets` shows the models",
+    "compare llama3 gpt2": "did you mean llama:8b or llama:70b or llama3.2:1b?; `zoo list --presets`",
     "pull o/n": "no command 'pull'; `zoo run hub_id` downloads",
     "ps": "no command 'ps'; a model is in memory only while a command runs; `zoo cache` lists",
     "rm o/n": "`zoo cache remove hub_id` deletes",
@@ -61,6 +62,7 @@ def test_names_are_found_whatever_their_case(command, tmp_path):
             command("run", name, "The capital city of China is", "--max-tokens", "3").stdout == plain.stdout
         )
     assert command("show", "Llama:8B").stdout == command("show", "llama:8b").stdout
+    assert command("show", "Llama3.2:1B").stdout == command("show", "llama:1b").stdout
     assert command("show", "SmolLM2:360M").stdout == command("show", "smollm2:360m").stdout
     (tmp_path / "Llama").mkdir()
     done = command("run", "Llama", "The")

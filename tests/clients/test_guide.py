@@ -29,7 +29,7 @@ def adapted(smollm2, smollm2_file):
 
 
 def test_the_guide_has_an_example_of_each_client():
-    assert PYTHON.keys() == {"openai", "anthropic", "litellm"}
+    assert PYTHON.keys() == {"openai", "anthropic", "ollama", "litellm"}
     assert [kind for kind, code in BLOCKS if kind != "python"] == ["yaml", ""]
 
 

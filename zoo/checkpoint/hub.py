@@ -316,7 +316,8 @@ def _reason(error: Exception, hub_id: str, revision: str | None) -> str:
     if of(errors.HFValidationError):
         return "no folder of this name, and no hub id either: one is written OWNER/NAME"
     if of(errors.GatedRepoError):
-        return f"is gated: accept its licence at {page}, then {_LOGIN}"
+        copies = f"{constants.ENDPOINT}/models?search=mlx-community/{hub_id.rpartition('/')[2]}"
+        return f"is gated: accept its licence at {page}, then {_LOGIN}; or give one of its copies, {copies}"
     if of(errors.RepositoryNotFoundError):
         return f"no folder of this name, and no such model or dataset on the hub; check the spelling, or {_LOGIN} if it is private"
     if of(errors.RevisionNotFoundError):

@@ -179,8 +179,10 @@ def named_preset(name: str, registry: Registry) -> tuple[Architecture, str | Non
 def _unknown_source(name: str, registry: Registry) -> SourceError:
     """The error for a name that nothing has. It suggests models whose hub id begins with the name, "Llama-3.2" for llama3.2."""
     plain, _ = split_preset(name)
-    near = _models_like(name, registry) or _models_like(plain, registry)
-    hint = f"{registry.suggestion(plain, near[:3])}; `zoo list --presets` shows the models"
+    sizes = [alias for alias in registry.table(Alias).listed() if alias.startswith(f"{plain}:")]
+    near = sizes or _models_like(name, registry) or _models_like(plain, registry)
+    hint = registry.suggestion(name if sizes else plain, near[:3])
+    hint += "; `zoo list --presets` shows the models, `zoo run mlx-community/NAME` runs one of the hub"
     return SourceError(f"{name!r} is no architecture, folder or hub id{hint}")
 
 
@@ -232,7 +234,13 @@ def _preset(
         how = f"`zoo train {architecture.name} --out FOLDER` makes one"
         raise SourceError(f"{architecture.name}:{preset.name} is not part of this installation; {how}")
     if preset.hub is None:
-        how = f"; `zoo train {architecture.name} --out FOLDER` makes some" if preset.name == "pocket" else ""
+        how = "; `zoo run mlx-community/NAME` runs a checkpoint of the hub"
+        if preset.name in ("pocket", "tiny"):
+            how = (
+                f"; `zoo train {architecture.name} --out FOLDER` makes some"
+                if preset.name == "pocket"
+                else ""
+            )
         raise SourceError(f"{architecture.name}:{preset.name} has numbers only and no weights to run{how}")
     from zoo.checkpoint.hub import download
 

@@ -158,7 +158,9 @@ class Registry:
         distribution, _, plain = name.rpartition("::")
         if self.unloaded_plugin(distribution or plain):
             return self.unloaded_hint(distribution or plain)
-        near = near or self.table(Architecture).similar(name) + self.table(Alias).similar(name)
+        architectures = self.table(Architecture).similar(name)
+        aliases = [a for a in self.table(Alias).similar(name) if not a.startswith(tuple(architectures))]
+        near = near or architectures + aliases
         # Another library's many names are suggested only where the zoo and the plugins have none like it.
         near = [match for match in near if match not in self.bridged] or near
         return f"; did you mean {' or '.join(near)}?" if near else self.unloaded_hint()
