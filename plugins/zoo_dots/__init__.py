@@ -42,8 +42,14 @@ MLX_WEIGHTS = (
     Rename("[model.]layers.{i}.mlp.experts.{p}_proj.*", "layers.{i}.feedforward.experts.{p}.*"),
     *LLAMA_WEIGHTS,
 )
-SMALL = dict(num_experts_per_tok=2, moe_intermediate_size=32, n_shared_experts=1, norm_topk_prob=True)
-SMALL |= dict(n_routed_experts=6, first_k_dense_replace=1, sliding_window=None)
+SMALL = dict(
+    num_experts_per_tok=2,
+    moe_intermediate_size=32,
+    n_shared_experts=1,
+    n_routed_experts=6,
+    first_k_dense_replace=1,
+    norm_topk_prob=True,
+)
 
 
 @hookimpl

@@ -43,7 +43,7 @@ def _encode_prompt(
         check_length(loaded, text, context, "input")
     ids = encode_text(loaded, text, settings, prompt)
     if context is not None and len(ids) > context:
-        raise too_long(str(len(ids)), context, "input")
+        raise too_long(len(ids), context, "input")
     return ids
 
 

@@ -69,15 +69,22 @@ def tagged(
 class Field(Frozen):
     """A field of a request. `schema` is the JSON Schema of its values; null always stands for a field that is left out.
 
-    `setting` names the setting that it is. `only` are the only values that it may have, where a server without the feature can
-    accept them. `ignored` says why a value changes nothing here.
+    `setting` names the setting that it is, `variable` the variable of the chat template. `only` are the only values that it may
+    have, where a server without the feature can accept them. `ignored` says why a value changes nothing here. `instead` are
+    values that are other ways to say one, each with that one; None is a field that is left out.
     """
 
     schema: Schema
     setting: str | None = None
+    variable: str | None = None
     only: tuple[Any, ...] = ()
     ignored: str = ""
+    instead: tuple[tuple[Any, Any], ...] = ()
     about: str = ""
+
+    def meant(self, value: Any) -> Any:
+        """The value that stands for this one."""
+        return next((other for given, other in self.instead if _is_among(value, (given,))), value)
 
 
 class Fields:
@@ -111,18 +118,19 @@ class Fields:
         """
         if not isinstance(body, Mapping):
             raise RequestError(400, "the request must be a JSON object")
-        known, values, settings = self.all, dict[str, Any](), dict[str, Any]()
+        known, values, settings, variables = self.all, dict[str, Any](), dict[str, Any](), dict[str, Any]()
         declared = request_settings(default_registry())
         for name, value in body.items():
             field = known.get(name)
+            value = value if field is None else field.meant(value)
+            if value is None:
+                continue
             if field is None:
                 raise RequestError(
                     400,
                     f"`{name:.60}`: nothing here serves this field{did_you_mean(name, known)}",
                     param=name,
                 )
-            if value is None:
-                continue
             check(value, field.schema, name)
             if field.only and not _is_among(value, field.only):
                 raise RequestError(
@@ -141,11 +149,15 @@ class Fields:
                         400, f"`{name}`: another field gives the same setting another value", param=name
                     )
                 settings[field.setting] = value
+            elif field.variable is not None:
+                variables[field.variable] = value
             elif not field.ignored and not field.only:
                 values[name] = value
         for name in self.required:
             if body.get(name) is None:
                 raise RequestError(400, f"`{name}` is missing", param=name)
+        if variables:
+            values["chat_template_kwargs"] = {**variables, **values.get("chat_template_kwargs", {})}
         return values, settings
 
     def schema(self) -> dict[str, Any]:
@@ -158,6 +170,8 @@ class Fields:
                 filter(None, (helps, field.ignored and f"Changes nothing here: {field.ignored}."))
             )
             inner = {**field.schema, **only}
+            if field.instead:
+                inner = {"anyOf": [inner, {"enum": [given for given, _ in field.instead]}]}
             properties[name] = {
                 **(inner if name in self.required else or_null(inner)),
                 **({"description": about} if about else {}),
@@ -245,7 +259,9 @@ def check(value: Any, schema: Schema, where: str) -> None:
 
     if "anyOf" in schema:
         errors = []
-        for one in _of_its_type(value, schema["anyOf"], where):
+        alternatives = _of_its_type(value, schema["anyOf"], where)
+        fitting = [one for one in alternatives if "type" not in one or _is_any(value, one["type"])]
+        for one in fitting or alternatives:
             try:
                 return check(value, one, where)
             except RequestError as error:
@@ -256,7 +272,7 @@ def check(value: Any, schema: Schema, where: str) -> None:
         )
     kinds = schema.get("type", ())
     kinds = (kinds,) if isinstance(kinds, str) else kinds
-    if kinds and not any(_is(value, kind) for kind in kinds):
+    if kinds and not _is_any(value, kinds):
         raise fail(" or ".join(ARTICLES[kind] for kind in kinds))
     if "enum" in schema and not _is_among(value, schema["enum"]):
         raise fail(f"one of {_listed(schema['enum'])}")
@@ -313,6 +329,10 @@ def _of_its_type(value: Any, alternatives: Iterable[Schema], where: str) -> list
 def _property(schema: Schema, key: str) -> Schema:
     """The schema of an object's property, {} where it has none."""
     return schema["properties"].get(key, {})  # type: ignore[no-any-return]
+
+
+def _is_any(value: Any, kinds: str | Iterable[str]) -> bool:
+    return any(_is(value, kind) for kind in ((kinds,) if isinstance(kinds, str) else kinds))
 
 
 def _is(value: Any, kind: str) -> bool:

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from zoo.files.reading import parse_json
 from zoo_serve.endpoint import Endpoint, Event, EventStream
-from zoo_serve.log import RequestLog
+from zoo_serve.log import RequestLog, note
 from zoo_serve.requests import (
     Answer,
     ClassificationRequest,
@@ -137,6 +137,8 @@ class Exchange:
                 else:
                     request = await self.service.in_thread(self._parse, body)
                 self.log.model = request.model
+                for line in getattr(request, "notes", ()):
+                    note(line)
                 await self._respond(request)
         except TimeoutError:
             raise RequestError(503, f"the request took longer than {limit:g} s", code="timeout") from None

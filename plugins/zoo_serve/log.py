@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ def say(line: str) -> None:
     line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
     with suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)
+
+
+@lru_cache(256)
+def note(line: str) -> None:
+    """Print a line, unless it was printed lately."""
+    say(f"zoo: {line}")
 
 
 class LineHandler(logging.Handler):

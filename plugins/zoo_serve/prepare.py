@@ -22,6 +22,7 @@ from zoo_serve.requests import DetokenizeRequest, GenerationRequest, RequestErro
 from zoo_serve.runner import PreparedSequence
 
 Encode = Callable[[str], list[int]]
+OVER = "context_length_exceeded"
 MAX_TOKENS = 2048  # of an answer, where neither the request nor the server says
 MOST_TOKENS = 2**18  # of a prompt that no context bounds, and of a text whose tokens are asked for
 
@@ -79,14 +80,26 @@ def check_length(loaded: Loaded, text: str | Sequence[int], context: int | None,
     """RequestError, before it is encoded, for a text that surely has more tokens than the context, or than are read."""
     tokenizer, most = loaded.tokenizer, context or MOST_TOKENS
     if isinstance(text, str) and tokenizer is not None and tokenizer.beginning(text, most) != text:
-        raise too_long(f"over {most}", context, param)
+        raise too_long(most + 1, context, param, exact=False)
 
 
-def too_long(tokens: str, context: int | None, param: str) -> RequestError:
-    """The error for a prompt that leaves no room in the context for an answer, or where it is None, that is not read."""
-    why = f"and the model's context is {context}" if context else "more than this server reads"
+def too_long(tokens: int, context: int | None, param: str, exact: bool = True) -> RequestError:
+    """The error for a prompt that leaves no room in the context for an answer, or where it is None, that is not read.
+
+    It has `tokens`, or if that is not `exact`, at least so many.
+    """
+    count = str(tokens) if exact else f"at least {tokens}"
+    if context is None:
+        return RequestError(
+            400, f"the prompt has {count} tokens, more than this server reads", param=param, code=OVER
+        )
+    # Programs look for these words, of each interface's own errors, and then shorten the conversation.
     return RequestError(
-        400, f"the prompt has {tokens} tokens, {why}", param=param, code="context_length_exceeded"
+        400,
+        f"This model's maximum context length is {context} tokens. However, the prompt has {count} tokens.",
+        param=param,
+        code=OVER,
+        length=(tokens, context),
     )
 
 
@@ -134,7 +147,7 @@ def tokenized(model: ServedModel, request: TokenizeRequest) -> tuple[int | None,
     else:
         ids = []
     if len(ids) > (bound or MOST_TOKENS):
-        raise too_long(str(len(ids)), bound, "prompt" if request.messages is None else "messages")
+        raise too_long(len(ids), bound, "prompt" if request.messages is None else "messages")
     texts = [token_of(loaded, id).text for id in ids] if request.token_texts else None
     return context, ids, texts
 
@@ -170,7 +183,7 @@ def _sequence(
     loaded, length = model.loaded, len(prompt.ids)
     bound = _context(model, request, settings)
     if bound is not None and length >= bound:
-        raise too_long(str(length), bound, "prompt" if request.messages is None else "messages")
+        raise too_long(length, bound, "prompt" if request.messages is None else "messages")
     context = smaller(loaded.recipe.context, request.context) if not loaded.model.translates else None
     constrained = prompt.constrained(settings)
     try:

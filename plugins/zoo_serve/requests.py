@@ -19,6 +19,7 @@ class RequestError(Exception):
     """A request that is not answered: an HTTP `status`, one line, and the field at fault.
 
     `code` is a short name for programs. `retry_after` is the number of seconds after which the request may be sent again.
+    `length` is that of a prompt, or the least that it can be, and the context that it exceeds, both in tokens.
     """
 
     def __init__(
@@ -29,9 +30,11 @@ class RequestError(Exception):
         param: str | None = None,
         code: str | None = None,
         retry_after: int | None = None,
+        length: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.param, self.code, self.retry_after = status, param, code, retry_after
+        self.length = length
 
 
 @frozen(kw_only=True)
@@ -42,7 +45,8 @@ class GenerationRequest(Frozen):
     `model` is a name that the server lists; None is its first model. `tools`, `tool_choice` and `variables` are those of
     `zoo.chat`, `settings` and `strategy` those of `zoo.stream`. Without `parallel_calls`, an answer has at most one call of a
     tool, and ends after it. `stream`: the parts of the answer are sent as they come,
-    with the numbers of tokens in the end if `stream_usage`. `echo`: a completion repeats its prompt. `context` bounds the
+    with the numbers of tokens in the end if `stream_usage`, and in each if `usage_in_each`. `notes` are lines for the log:
+    what the request has and the server leaves out. `echo`: a completion repeats its prompt. `context` bounds the
     tokens of a prompt and its answer, as the model's context does. After `keep_alive` seconds the model may be unloaded,
     never where they are negative; None: as the server says.
     """
@@ -59,6 +63,8 @@ class GenerationRequest(Frozen):
     count: int = 1
     stream: bool = False
     stream_usage: bool = False
+    usage_in_each: bool = False
+    notes: tuple[str, ...] = ()
     echo: bool = False
     context: int | None = None
     keep_alive: float | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from zoo.frozen import frozen
 from zoo_serve.endpoint import Endpoint, Event
 from zoo_serve.fields import WHOLE, object_of
 from zoo_serve.protocols import openai
@@ -34,10 +35,24 @@ KINDS = {
 def error(problem: RequestError) -> Mapping[str, Any]:
     """An error in Anthropic's form."""
     kind = KINDS.get(problem.status, "invalid_request_error" if problem.status < 500 else "api_error")
-    return {"type": "error", "error": {"type": kind, "message": str(problem)}}
+    message = str(problem)
+    if problem.length is not None:  # the words by which programs know it
+        tokens, context = problem.length
+        message = f"prompt is too long: {tokens} tokens > {context} maximum"
+    return {"type": "error", "error": {"type": kind, "message": message}}
 
 
-def parse(body: Mapping[str, Any]) -> GenerationRequest:
+BILLING = "x-anthropic-billing-header:"  # begins a block of Claude Code's, no text for the model
+
+
+@frozen(kw_only=True)
+class MessageRequest(GenerationRequest):
+    """A request for text; with `hides_thinking`, the blocks of its thinking are empty."""
+
+    hides_thinking: bool = False
+
+
+def parse(body: Mapping[str, Any]) -> MessageRequest:
     """The request of a JSON object."""
     values, settings = FIELDS.checked(body)
     format = values.get("output_config", {}).get("format")
@@ -45,7 +60,8 @@ def parse(body: Mapping[str, Any]) -> GenerationRequest:
         format = {"type": "json_schema", "json_schema": format}
     settings |= openai.format_settings(format, settings, "output_config.format")
     choice = values.get("tool_choice", {"type": "auto"})
-    return GenerationRequest(
+    return MessageRequest(
+        hides_thinking=values.get("thinking", {}).get("display") == "omitted",
         model=values.get("model"),
         messages=tuple(messages_of(values)),
         tools=tools_of(values),
@@ -97,8 +113,11 @@ def variables_of(values: Mapping[str, Any]) -> dict[str, Any]:
 def messages_of(values: Mapping[str, Any]) -> list[Message]:
     """The messages in the form of OpenAI's chat: results of tools are messages of their own."""
     messages: list[Message] = []
-    if values.get("system"):
-        messages.append({"role": "system", "content": _content(values["system"])})
+    system = values.get("system") or ()
+    if not isinstance(system, str):  # what changes between two requests would defeat the prompt cache
+        system = [block for block in system if not block["text"].startswith(BILLING)]
+    if system:
+        messages.append({"role": "system", "content": _content(system)})
     names: dict[str, str] = {}
     for number, message in enumerate(values["messages"]):
         content = message["content"]
@@ -162,7 +181,7 @@ def _result(block: Mapping[str, Any], names: Mapping[str, str], where: str) -> M
     return {"role": "tool", "tool_call_id": id, "name": names[id], "content": content}
 
 
-def respond(request: GenerationRequest, answer: Answer) -> dict[str, Any]:
+def respond(request: MessageRequest, answer: Answer) -> dict[str, Any]:
     """The response of an answer that is finished, or, before its first part, of one that is not."""
     choice = answer.choices[0]
     reason, stop = stop_of(answer)
@@ -171,7 +190,10 @@ def respond(request: GenerationRequest, answer: Answer) -> dict[str, Any]:
         "type": "message",
         "role": "assistant",
         "model": answer.model,
-        "content": [block_of(kind, value) for kind, value in choice.parts],
+        "content": [
+            block_of(kind, "" if kind == "thinking" and request.hides_thinking else value)
+            for kind, value in choice.parts
+        ],
         "stop_reason": reason,
         "stop_sequence": stop,
         "usage": usage(answer),
@@ -222,7 +244,7 @@ class MessageStream(PartStream):
     def grow(self, kind: str, value: Any) -> Iterator[Event]:
         if kind == "call":
             yield self._delta("input_json_delta", partial_json=openai.arguments(value))
-        else:
+        elif not (kind == "thinking" and self.request.hides_thinking):
             yield self._delta(f"{kind}_delta", **{kind: value})
 
     def complete(self, kind: str, number: int) -> Iterator[Event]:

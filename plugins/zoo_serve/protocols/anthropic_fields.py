@@ -61,7 +61,7 @@ TOOL_CHOICE: Schema = {
         tagged("none", {}),
     ]
 }
-DISPLAY = {"display": {"enum": ["summarized"]}}
+DISPLAY = {"display": {"enum": ["summarized", "omitted"]}}
 THINKING: Schema = {
     "anyOf": [
         tagged("enabled", {"budget_tokens": {**WHOLE, "minimum": 1}}, DISPLAY),
@@ -79,7 +79,7 @@ PROMPT = {
     "thinking": Field(
         THINKING,
         about="The chat template's variable `enable_thinking`. How long the model thinks is its choice, whatever "
-        "`budget_tokens` is; `max_tokens` bounds both. The thinking is returned whole.",
+        '`budget_tokens` is; `max_tokens` bounds both. The thinking is returned whole, or with the `display` "omitted" left empty.',
     ),
     "output_config": Field(
         object_of(
@@ -98,15 +98,19 @@ PROMPT = {
         ignored="nothing is cleared",
     ),
     "speed": Field(TEXT, only=("standard",)),
+    "thread": Field(object_of({"type": {"enum": ["create"]}}), ignored="nothing is stored"),
 }
 FIELDS = Fields(
     {
         **PROMPT,
         "tool_choice": Field(TOOL_CHOICE),
         "max_tokens": openai.SETTINGS["max_tokens"],
-        "stop_sequences": Field({"type": "array", "items": TEXT, "maxItems": 16}, setting="stop"),
+        "stop_sequences": Field(
+            {"type": "array", "items": TEXT, "maxItems": openai.MOST_STOPS}, setting="stop"
+        ),
         "temperature": openai.SETTINGS["temperature"],
         "top_p": openai.SETTINGS["top_p"],
+        "top_k": openai.SETTINGS["top_k"],
         "stream": openai.STREAM["stream"],
         "strategy": openai.CHAT["strategy"],
         "metadata": openai.IGNORED["metadata"],

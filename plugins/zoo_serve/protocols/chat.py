@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from zoo.frozen import frozen
 from zoo.tokenizer.chat_messages import THINKING
 from zoo_serve.endpoint import Endpoint, Event
 from zoo_serve.fields import (
@@ -21,7 +22,7 @@ from zoo_serve.fields import (
     or_null,
     tagged,
 )
-from zoo_serve.protocols import openai
+from zoo_serve.protocols import legacy_functions, openai
 from zoo_serve.requests import Answer, Choice, Delta, GenerationRequest, RequestError, TokenLogprobs
 
 CACHED = {"cache_control": OBJECT}  # the prompt cache needs no marks
@@ -33,7 +34,7 @@ CALL = open_object_of(
 )
 LEFT_OUT = ("refusal", "annotations")  # of an answer that a client sends back
 MESSAGE = open_object_of(
-    {"role": {"enum": ["system", "developer", "user", "assistant", "tool"]}},
+    {"role": {"enum": ["system", "developer", "user", "assistant", "tool", "function"]}},
     {
         "content": {"anyOf": [TEXT, {**LIST, "items": {"anyOf": [PART]}}]},
         "name": TEXT,
@@ -43,7 +44,7 @@ MESSAGE = open_object_of(
         "refusal": TEXT,
         "annotations": LIST,
         "audio": {"type": "null"},
-        "function_call": {"type": "null"},
+        "function_call": legacy_functions.CALL,
     },
 )
 TOOL = tagged(
@@ -52,6 +53,14 @@ TOOL = tagged(
     CACHED,
 )
 NAMED = tagged("function", {"function": object_of({"name": TEXT})})
+ALLOWED = tagged(
+    "allowed_tools",
+    {
+        "allowed_tools": object_of(
+            {"mode": {"enum": ["auto", "required"]}, "tools": {**LIST, "items": NAMED, "minItems": 1}}
+        )
+    },
+)
 FORMAT: Schema = {
     "anyOf": [
         tagged("text", {}),
@@ -68,7 +77,11 @@ FORMAT: Schema = {
 }
 ANSWER = object_of(
     {"role": {"enum": ["assistant"]}, "content": or_null(TEXT), "refusal": {"type": "null"}},
-    {"reasoning_content": TEXT, "tool_calls": {**LIST, "items": CALL}},
+    {
+        "reasoning_content": TEXT,
+        "tool_calls": {**LIST, "items": CALL},
+        "function_call": legacy_functions.CALL,
+    },
 )
 
 FIELDS = Fields(
@@ -85,7 +98,13 @@ FIELDS = Fields(
             FORMAT, about="Text, any JSON object or one that matches `schema`, or JSON that matches a schema."
         ),
         "tools": Field({**LIST, "items": {"anyOf": [TOOL]}}),
-        "tool_choice": Field({"anyOf": [{"enum": ["none", "auto", "required"]}, NAMED]}),
+        "tool_choice": Field({"anyOf": [{"enum": ["none", "auto", "required"]}, NAMED, ALLOWED]}),
+        **legacy_functions.FIELDS,
+        "reasoning_effort": Field(
+            {"enum": list(openai.EFFORTS)},
+            about='The chat template\'s variable; with "none", `enable_thinking` is false.',
+        ),
+        "verbosity": Field(openai.VERBOSITY, variable="verbosity", about="A variable of the chat template."),
         **openai.CHAT,
         "modalities": Field({"type": "array", "items": {"enum": ["text"]}}, ignored="every answer is text"),
         **openai.IGNORED,
@@ -96,32 +115,48 @@ FIELDS = Fields(
 )
 
 
-def parse(body: Mapping[str, Any]) -> GenerationRequest:
+@frozen(kw_only=True)
+class ChatRequest(GenerationRequest):
+    """A request for text; `older`: its tools are functions, and so is the call of its answer."""
+
+    older: bool = False
+
+
+def parse(body: Mapping[str, Any]) -> ChatRequest:
     """The request of a JSON object."""
     values, settings = FIELDS.checked(body)
-    if "top_logprobs" in values and not values.get("logprobs"):
+    if values.get("top_logprobs") and not values.get("logprobs"):
         raise RequestError(400, "`top_logprobs` needs `logprobs`", param="top_logprobs")
     if values.get("logprobs"):
         settings["logprobs"] = values.get("top_logprobs") or True
     settings |= openai.format_settings(values.get("response_format"), settings, "response_format")
-    return GenerationRequest(
+    settings |= openai.end_settings(values, settings)
+    older, values = bool({*legacy_functions.FIELDS} & {*values}), legacy_functions.newer_form(values)
+    tools, choice = tuple(values.get("tools", ())), values.get("tool_choice", "auto")
+    if not isinstance(choice, str) and choice["type"] == "allowed_tools":
+        tools, choice = openai.allowed_tools(tools, choice["allowed_tools"])
+    return ChatRequest(
+        older=older,
         model=values.get("model"),
         messages=messages_of(values),
-        tools=tuple(values.get("tools", ())),
-        tool_choice=values.get("tool_choice", "auto"),
+        tools=tools,
+        tool_choice=choice,
         parallel_calls=values.get("parallel_tool_calls", True),
-        variables=values.get("chat_template_kwargs", {}),
+        variables={
+            **openai.effort_variables(values.get("reasoning_effort")),
+            **values.get("chat_template_kwargs", {}),
+        },
         settings=settings,
         strategy=values.get("strategy"),
         count=values.get("n", 1),
         stream=values.get("stream", False),
-        stream_usage=values.get("stream_options", {}).get("include_usage", False),
+        **openai.usage_of_stream(values),
     )
 
 
 def messages_of(values: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     """The messages as `zoo.chat` takes them."""
-    return tuple(map(_message, values["messages"]))
+    return tuple(legacy_functions.newer_messages(map(_message, values["messages"])))
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,19 +165,27 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, "role": "system"} if given["role"] == "developer" else given
 
 
-def respond(request: GenerationRequest, answer: Answer) -> dict[str, Any]:
+def respond(request: ChatRequest, answer: Answer) -> dict[str, Any]:
     """The response of a finished answer."""
     choices = [
         {
             "index": number,
-            "message": _answer_message(choice),
+            "message": _in_form(request, _answer_message(choice)),
             "logprobs": _logprobs(choice.tokens, request),
-            "finish_reason": choice.finish_reason,
+            "finish_reason": _reason(request, choice.finish_reason),
         }
         for number, choice in enumerate(answer.choices)
     ]
     begin = openai.head(answer, "chatcmpl", "chat.completion")
     return {**begin, "choices": choices, "usage": openai.usage(answer.usage)}
+
+
+def _in_form(request: ChatRequest, part: dict[str, Any]) -> dict[str, Any]:
+    return legacy_functions.older_form(part) if request.older else part
+
+
+def _reason(request: ChatRequest, reason: str | None) -> str | None:
+    return legacy_functions.older_reason(reason) if request.older else reason
 
 
 def _answer_message(choice: Choice) -> dict[str, Any]:
@@ -167,7 +210,7 @@ def _logprobs(tokens: Sequence[TokenLogprobs], request: GenerationRequest) -> di
 class ChatStream:
     """The chunks of a chat answer."""
 
-    def __init__(self, request: GenerationRequest, answer: Answer) -> None:
+    def __init__(self, request: ChatRequest, answer: Answer) -> None:
         self.request, self.answer = request, answer
         self.calls = [0] * len(answer.choices)  # sent so far
 
@@ -205,13 +248,20 @@ class ChatStream:
         logprobs: Mapping[str, Any] | None = None,
         finish_reason: str | None = None,
     ) -> Event:
-        choice: dict[str, Any] = {"index": index, "delta": delta, "finish_reason": finish_reason}
+        choice: dict[str, Any] = {
+            "index": index,
+            "delta": _in_form(self.request, dict(delta)),
+            "finish_reason": _reason(self.request, finish_reason),
+        }
         if logprobs is not None:
             choice["logprobs"] = logprobs
-        return None, {**openai.head(self.answer, "chatcmpl", "chat.completion.chunk"), "choices": [choice]}
+        begin = openai.head(self.answer, "chatcmpl", "chat.completion.chunk")
+        return None, {**begin, "choices": [choice], **openai.usage_so_far(self.request, self.answer)}
 
 
-RESPONSE = openai.response("chat.completion", "message", ANSWER, ("stop", "length", "tool_calls"))
+RESPONSE = openai.response(
+    "chat.completion", "message", ANSWER, ("stop", "length", "tool_calls", "function_call")
+)
 
 ENDPOINT = Endpoint(
     path="/v1/chat/completions",

@@ -42,6 +42,7 @@ FIELDS = Fields(
 def parse(body: Mapping[str, Any]) -> GenerationRequest:
     """The request of a JSON object."""
     values, settings = FIELDS.checked(body)
+    settings |= openai.end_settings(values, settings)
     echo = values.get("echo", False)
     if "logprobs" in values:
         settings["logprobs"] = values["logprobs"] or True
@@ -54,7 +55,7 @@ def parse(body: Mapping[str, Any]) -> GenerationRequest:
         strategy=values.get("strategy"),
         count=values.get("n", 1),
         stream=values.get("stream", False),
-        stream_usage=values.get("stream_options", {}).get("include_usage", False),
+        **openai.usage_of_stream(values),
         echo=echo,
     )
 
@@ -119,7 +120,8 @@ class CompletionStream:
         }
         if delta.candidate is not None:
             choice["candidates"] = [delta.candidate]
-        yield None, {**openai.head(self.answer, "cmpl", "text_completion"), "choices": [choice]}
+        begin = openai.head(self.answer, "cmpl", "text_completion")
+        yield None, {**begin, "choices": [choice], **openai.usage_so_far(self.request, self.answer)}
 
     def end(self) -> Iterator[Event]:
         if self.request.stream_usage:

@@ -12,27 +12,52 @@ from typing import Any
 from zoo.generation.loop.step import ToolCall
 from zoo_serve.endpoint import Event
 from zoo_serve.fields import FLAG, OBJECT, TEXT, TOKENS, WHOLE, Field, Schema, object_of
-from zoo_serve.requests import Answer, RequestError, Token, Usage
+from zoo_serve.requests import Answer, GenerationRequest, RequestError, Token, Usage
 
 DONE: Event = (None, "[DONE]")
 MOST_CHOICES = 16
 MOST_ALTERNATIVES = 20
+MOST_STOPS = 256
+UNSET = ((-1, None),)  # as programs for llama.cpp and vLLM write a field that is left out
+TINY = 1e-9  # a nucleus of one token
 
 MODEL = Field(TEXT, about="A name of GET /v1/models; without one, the first model.")
 STREAM = {
     "stream": Field(FLAG, about="Send the answer as server-sent events."),
     "stream_options": Field(
-        object_of({}, {"include_usage": FLAG, "include_obfuscation": FLAG}),
-        about="`include_usage`: the last event has the numbers of tokens.",
+        object_of({}, {"include_usage": FLAG, "include_obfuscation": FLAG, "continuous_usage_stats": FLAG}),
+        about="`include_usage`: the last event has the numbers of tokens; `continuous_usage_stats`: so has each.",
     ),
 }
 SETTINGS = {
-    "max_tokens": Field({**WHOLE, "minimum": 1}, setting="max_tokens"),
+    "max_tokens": Field({**WHOLE, "minimum": 1}, setting="max_tokens", instead=UNSET),
     "temperature": Field({"type": "number", "minimum": 0}, setting="temperature"),
-    "top_p": Field({"type": "number", "exclusiveMinimum": 0, "maximum": 1}, setting="top_p"),
-    "seed": Field({**WHOLE, "minimum": 0, "maximum": 2**63 - 1}, setting="seed"),
-    "stop": Field({"anyOf": [TEXT, {"type": "array", "items": TEXT, "maxItems": 16}]}, setting="stop"),
+    "top_p": Field(
+        {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        setting="top_p",
+        instead=((0, TINY), (0.0, TINY)),
+    ),
+    "seed": Field({**WHOLE, "minimum": 0, "maximum": 2**63 - 1}, setting="seed", instead=UNSET),
+    "stop": Field(
+        {"anyOf": [TEXT, {"type": "array", "items": TEXT, "maxItems": MOST_STOPS}]}, setting="stop"
+    ),
     "logit_bias": Field(OBJECT, setting="logit_bias"),
+    # Names of other servers of open models:
+    "top_k": Field({**WHOLE, "minimum": 0, "maximum": 2**63 - 1}, setting="top_k", instead=UNSET),
+    "repeat_penalty": Field({"type": "number", "exclusiveMinimum": 0}, setting="repetition_penalty"),
+    "guided_json": Field({"anyOf": [OBJECT, TEXT]}, setting="json_schema"),
+    "guided_regex": Field(TEXT, setting="regex"),
+    "guided_grammar": Field(TEXT, setting="grammar"),
+    "ignore_eos": Field(
+        FLAG,
+        about="True: no end token comes before `max_tokens`, which is then needed; `stop` still ends the text.",
+    ),
+    "skip_special_tokens": Field(FLAG, only=(True,), about="The text of an answer has no special tokens."),
+    "spaces_between_special_tokens": Field(FLAG, ignored="the text has no special tokens"),
+    "cache_prompt": Field(FLAG, ignored="the prompt cache changes no answer"),
+    "keep_alive": Field(
+        {"anyOf": [TEXT, {"type": "number"}]}, ignored="--unload-after says how long a model stays loaded"
+    ),
 }
 IGNORED = {
     "user": Field(TEXT, ignored="no user is told from another"),
@@ -51,6 +76,7 @@ CHAT = {
         {**OBJECT, "properties": {"messages": {"type": "null"}, "tools": {"type": "null"}}},
         about="Variables of the chat template, `enable_thinking` for example.",
     ),
+    "enable_thinking": Field(FLAG, variable="enable_thinking", about="A variable of the chat template."),
     "strategy": Field(TEXT, about="Generation strategy."),
 }
 # Settings whose results a conversation's answer has no place for; /v1/completions has `echo` and `candidates`.
@@ -60,6 +86,45 @@ PROMPTS: Schema = {
     "anyOf": [TEXT, TOKENS, {"type": "array", "items": {"anyOf": [TEXT, TOKENS]}, "minItems": 1}]
 }
 COUNT = Field({**WHOLE, "minimum": 1, "maximum": MOST_CHOICES}, about="Number of answers.")
+
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+VERBOSITY: Schema = {"enum": ["low", "medium", "high"]}
+
+
+def effort_variables(effort: str | None) -> dict[str, Any]:
+    """The chat template's variables of a reasoning effort."""
+    if effort is None:
+        return {}
+    return {"enable_thinking": False} if effort == "none" else {"reasoning_effort": effort}
+
+
+def end_settings(values: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of `ignore_eos`: as many tokens as are asked for at most."""
+    if not values.get("ignore_eos"):
+        return {}
+    if "max_tokens" not in settings:
+        raise RequestError(400, "`ignore_eos` needs `max_tokens`", param="ignore_eos")
+    return {"min_tokens": settings["max_tokens"]}
+
+
+def usage_of_stream(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Which chunks of a stream have the numbers of tokens, as fields of the request."""
+    options = values.get("stream_options", {})
+    each = bool(options.get("continuous_usage_stats"))
+    return {"stream_usage": bool(options.get("include_usage")), "usage_in_each": each}
+
+
+def allowed_tools(
+    tools: Sequence[Mapping[str, Any]], choice: Mapping[str, Any]
+) -> tuple[tuple[Mapping[str, Any], ...], str]:
+    """Of tools, those that a choice `{"mode", "tools"}` allows, and its mode; RequestError for one that is not among them."""
+    names = [(one.get("function") or one)["name"] for one in choice["tools"]]
+    known = {tool["function"]["name"]: tool for tool in tools}
+    for name in names:
+        if name not in known:
+            raise RequestError(400, f"`tool_choice`: there is no tool {name!r:.60}", param="tool_choice")
+    return tuple(known[name] for name in dict.fromkeys(names)), choice["mode"]
 
 
 def prompts_of(values: Mapping[str, Any], name: str, most: int) -> tuple[str | tuple[int, ...], ...]:
@@ -103,6 +168,11 @@ def usage(counts: Usage) -> dict[str, Any]:
         "prompt_tokens_details": {"cached_tokens": counts.cached},
         "completion_tokens_details": {"reasoning_tokens": counts.thinking},
     }
+
+
+def usage_so_far(request: GenerationRequest, answer: Answer) -> dict[str, Any]:
+    """The field of a chunk with the numbers of tokens so far, where each is to have it."""
+    return {"usage": usage(answer.usage)} if request.usage_in_each else {}
 
 
 USAGE: Schema = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 from zoo.frozen import frozen
 from zoo_serve.endpoint import Endpoint, Event
+from zoo_serve.fields import check
 from zoo_serve.protocols import openai
 from zoo_serve.protocols.conversation import (
     Message,
@@ -18,7 +19,7 @@ from zoo_serve.protocols.conversation import (
     function_tool,
     named_tool,
 )
-from zoo_serve.protocols.responses_fields import FIELDS, REPEATABLE, REPEATED, RESPONSE
+from zoo_serve.protocols.responses_fields import FIELDS, REPEATABLE, REPEATED, RESPONSE, TOOL
 from zoo_serve.requests import Answer, GenerationRequest, RequestError
 
 NO_STATE = "this server keeps no state; send the whole conversation in `input`"
@@ -27,9 +28,10 @@ STATE = ("previous_response_id", "conversation", "background", "store")
 
 @frozen(kw_only=True)
 class ResponseRequest(GenerationRequest):
-    """A request for text with the fields that the response repeats."""
+    """A request for text with the fields that the response repeats, and the namespaces of functions by their names."""
 
     repeated: Mapping[str, Any] = field(default_factory=dict)
+    namespaces: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse(body: Mapping[str, Any]) -> ResponseRequest:
@@ -42,17 +44,28 @@ def parse(body: Mapping[str, Any]) -> ResponseRequest:
     if asked is not None:
         asked = {"type": asked["type"], "json_schema": asked}
     settings |= openai.format_settings(asked, settings, "text.format")
-    choice = values.get("tool_choice", "auto")
+    settings |= openai.end_settings(values, settings)
+    tools, namespaces, notes = tools_of(values.get("tools", ()))
+    choice: Any = values.get("tool_choice", "auto")
+    if not isinstance(choice, str):
+        if choice["type"] == "allowed_tools":
+            tools, choice = openai.allowed_tools(tools, choice)
+        else:
+            choice = named_tool(choice["name"])
+    verbosity = values.get("text", {}).get("verbosity")
     return ResponseRequest(
         model=values.get("model"),
         messages=tuple(messages_of(values)),
-        tools=tuple(
-            function_tool(tool["name"], tool.get("description"), tool.get("parameters"))
-            for tool in values.get("tools", ())
-        ),
-        tool_choice=choice if isinstance(choice, str) else named_tool(choice["name"]),
+        tools=tools,
+        tool_choice=choice,
+        namespaces=namespaces,
+        notes=notes,
         parallel_calls=values.get("parallel_tool_calls", True),
-        variables={**effort_variables(values.get("reasoning")), **values.get("chat_template_kwargs", {})},
+        variables={
+            **({"verbosity": verbosity} if verbosity else {}),
+            **openai.effort_variables(values.get("reasoning", {}).get("effort")),
+            **values.get("chat_template_kwargs", {}),
+        },
         settings=settings,
         strategy=values.get("strategy"),
         stream=values.get("stream", False),
@@ -60,12 +73,39 @@ def parse(body: Mapping[str, Any]) -> ResponseRequest:
     )
 
 
-def effort_variables(asked: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The chat template's variables of an effort."""
-    effort = (asked or {}).get("effort")
-    if effort is None:
-        return {}
-    return {"enable_thinking": False} if effort == "none" else {"reasoning_effort": effort}
+def tools_of(
+    asked: Sequence[Mapping[str, Any]],
+) -> tuple[tuple[Mapping[str, Any], ...], dict[str, str], tuple[str, ...]]:
+    """The functions in the form of OpenAI's chat, the namespaces of some by name, and a line for each kind that is left out.
+
+    A function of a namespace is offered under its own name; RequestError for one that another function has.
+    """
+    tools: dict[str, Mapping[str, Any]] = {}
+    namespaces: dict[str, str] = {}
+    left_out: set[str] = set()
+
+    def add(tool: Mapping[str, Any], namespace: str | None, where: str) -> None:
+        if tool["type"] != "function":
+            left_out.add(str(tool["type"])[:40])
+            return
+        check(tool, TOOL, where)
+        name = tool["name"]
+        if name in tools and (namespace or name in namespaces):
+            raise RequestError(400, f"`{where}.name`: two tools are called {name!r:.60}", param="tools")
+        tools[name] = function_tool(name, tool.get("description"), tool.get("parameters"))
+        if namespace is not None:
+            namespaces[name] = namespace
+
+    for number, tool in enumerate(asked):
+        if tool["type"] == "namespace":
+            for inner, one in enumerate(tool["tools"]):
+                add(one, tool["name"], f"tools[{number}].tools[{inner}]")
+        else:
+            add(tool, None, f"tools[{number}]")
+    notes = tuple(
+        f"tools of the type {kind} are left out: nothing here runs them" for kind in sorted(left_out)
+    )
+    return tuple(tools.values()), namespaces, notes
 
 
 def messages_of(values: Mapping[str, Any]) -> list[Message]:
@@ -122,7 +162,7 @@ def respond(request: ResponseRequest, answer: Answer) -> dict[str, Any]:
         "status": status,
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
-        "output": [item_of(answer, number) for number in range(len(choice.parts))],
+        "output": [item_of(request, answer, number) for number in range(len(choice.parts))],
         **({} if status == "in_progress" else {"usage": _usage(answer)}),
         "background": False,
         "store": False,
@@ -140,17 +180,23 @@ def _usage(answer: Answer) -> dict[str, Any]:
     }
 
 
-def item_of(answer: Answer, number: int) -> dict[str, Any]:
+def item_of(request: ResponseRequest, answer: Answer, number: int) -> dict[str, Any]:
     """The output item of a complete part of an answer."""
     choice = answer.choices[0]
     kind, value = choice.parts[number]
     cut = choice.finish_reason == "length" and kind != "call" and number == len(choice.parts) - 1
     content = content_part(kind, value) if kind != "call" else None
-    return _item(answer, number, kind, value, "incomplete" if cut else "completed", content)
+    return _item(request, answer, number, kind, value, "incomplete" if cut else "completed", content)
 
 
 def _item(
-    answer: Answer, number: int, kind: str, value: Any, status: str, content: Mapping[str, Any] | None
+    request: ResponseRequest,
+    answer: Answer,
+    number: int,
+    kind: str,
+    value: Any,
+    status: str,
+    content: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """An item; `content` is None in one that has none yet, and in a call."""
     begin = {"id": _item_id(answer, number, kind), "type": TYPES[kind], "status": status}
@@ -160,7 +206,10 @@ def _item(
     if kind == "text":
         return {**begin, "role": "assistant", "content": parts}
     arguments = "" if status == "in_progress" else openai.arguments(value)
-    return {**begin, "call_id": value.id, "name": value.name, "arguments": arguments}
+    named = {"name": value.name}
+    if value.name in request.namespaces:
+        named["namespace"] = request.namespaces[value.name]
+    return {**begin, "call_id": value.id, **named, "arguments": arguments}
 
 
 TYPES = {"thinking": "reasoning", "text": "message", "call": "function_call"}
@@ -193,7 +242,7 @@ class ResponseStream(PartStream):
 
     def begin(self, kind: str, value: Any) -> Iterator[Event]:
         number = self.parts - 1
-        item = _item(self.answer, number, kind, value, "in_progress", None)
+        item = _item(self.request, self.answer, number, kind, value, "in_progress", None)
         yield self._event("response.output_item.added", output_index=number, item=item)
         if kind != "call":
             part = content_part(kind, "")
@@ -208,7 +257,7 @@ class ResponseStream(PartStream):
         yield self._of_item(f"response.{DELTAS[kind]}.delta", kind, content_index=0, delta=value, **more)
 
     def complete(self, kind: str, number: int) -> Iterator[Event]:
-        item = item_of(self.answer, number)
+        item = item_of(self.request, self.answer, number)
         if kind == "call":
             done = {name: item[name] for name in ("name", "arguments")}
             yield self._of_item("response.function_call_arguments.done", kind, **done)

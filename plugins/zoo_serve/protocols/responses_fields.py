@@ -32,7 +32,11 @@ ITEM: Schema = {
             {**PLACE, "phase": TEXT},
             default=True,
         ),
-        tagged("function_call", {"call_id": TEXT, "name": TEXT, "arguments": TEXT}, {**PLACE, **DIRECT}),
+        tagged(
+            "function_call",
+            {"call_id": TEXT, "name": TEXT, "arguments": TEXT},
+            {**PLACE, **DIRECT, "namespace": TEXT},
+        ),
         tagged(
             "function_call_output",
             {
@@ -66,6 +70,24 @@ TOOL = tagged(
     {"name": TEXT},
     {"description": TEXT, "parameters": OBJECT, "strict": FLAG, "defer_loading": {"enum": [False]}},
 )
+NAMESPACE = tagged(
+    "namespace",
+    {"name": TEXT, "tools": {"type": "array", "items": {"type": "object", "required": ["type"]}}},
+    {"description": TEXT},
+)
+# Tools that OpenAI's servers run, or whose calls are no JSON: left out, with a line in the log.
+LEFT_OUT = (
+    *("web_search", "web_search_preview", "web_search_2025_08_26", "file_search", "code_interpreter"),
+    *("image_generation", "computer", "computer_use_preview", "mcp", "custom", "local_shell", "shell"),
+    *("apply_patch", "tool_search"),
+)
+SERVER_TOOL: Schema = {
+    "type": "object",
+    "required": ["type"],
+    "properties": {"type": {"enum": list(LEFT_OUT)}},
+    "description": "Left out, with a line in the log: nothing here runs such a tool.",
+}
+NAMED = tagged("function", {"name": TEXT})
 FORMAT: Schema = {
     "anyOf": [
         tagged("text", {}),
@@ -73,8 +95,6 @@ FORMAT: Schema = {
         tagged("json_schema", {"name": TEXT, "schema": OBJECT}, {"description": TEXT, "strict": FLAG}),
     ]
 }
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
-
 FIELDS = Fields(
     {
         "model": openai.MODEL,
@@ -90,19 +110,34 @@ FIELDS = Fields(
         **openai.SETTINGS,
         "max_output_tokens": Field({**WHOLE, "minimum": 1}, setting="max_tokens"),
         "text": Field(
-            object_of({}, {"format": FORMAT, "verbosity": {"enum": ["medium"]}}),
-            about="`format`: text, any JSON object, or JSON that matches a schema.",
+            object_of({}, {"format": FORMAT, "verbosity": openai.VERBOSITY}),
+            about="`format`: text, any JSON object, or JSON that matches a schema; `verbosity` is a variable of the chat template.",
         ),
-        "tools": Field({"type": "array", "items": {"anyOf": [TOOL]}}),
+        "tools": Field(
+            {"type": "array", "items": {"anyOf": [TOOL, NAMESPACE, SERVER_TOOL]}},
+            about="Functions, also those of a namespace. Others are left out, with a line in the log.",
+        ),
         "tool_choice": Field(
-            {"anyOf": [{"enum": ["none", "auto", "required"]}, tagged("function", {"name": TEXT})]}
+            {
+                "anyOf": [
+                    {"enum": ["none", "auto", "required"]},
+                    NAMED,
+                    tagged(
+                        "allowed_tools",
+                        {
+                            "mode": {"enum": ["auto", "required"]},
+                            "tools": {"type": "array", "items": NAMED, "minItems": 1},
+                        },
+                    ),
+                ]
+            }
         ),
         **openai.CHAT,
         "reasoning": Field(
             object_of(
                 {},
                 {
-                    "effort": {"enum": list(EFFORTS)},
+                    "effort": {"enum": list(openai.EFFORTS)},
                     "summary": {"enum": ["auto"]},
                     "generate_summary": {"enum": ["auto"]},
                 },
@@ -116,7 +151,11 @@ FIELDS = Fields(
         ),
         "top_logprobs": Field(WHOLE, only=(0,), about="/v1/chat/completions has log-probabilities."),
         "logprobs": Field(FLAG, only=(False,)),
-        "truncation": Field(TEXT, only=("disabled",)),
+        "truncation": Field(
+            {"enum": ["auto", "disabled"]},
+            ignored="an input that fits is not cut, and one that does not is an error",
+        ),
+        "client_metadata": Field(OBJECT, ignored="nothing is stored"),
         "previous_response_id": Field({"type": "null"}, about="Nothing is stored."),
         "conversation": Field({"type": "null"}, about="Nothing is stored."),
         "background": Field(FLAG, only=(False,), about="Nothing is stored."),
@@ -174,6 +213,7 @@ OUTPUT: Schema = {
         tagged(
             "function_call",
             {"id": TEXT, "status": STATUS, "call_id": TEXT, "name": TEXT, "arguments": TEXT},
+            {"namespace": TEXT},
         ),
     ]
 }

@@ -8,10 +8,10 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Punctuation, Sequence, Split
 
 from tests.helpers.gguf_tokenizers import TEXTS, written
-from zoo.checkpoint.gguf.pretokenizers import PRE_TOKENIZERS
 from zoo.checkpoint.gguf.tokenizer import load_gguf_tokenizer
 from zoo.errors import TokenizerError
 from zoo.tokenizer.classes import part_of
+from zoo.tokenizer.pretokenizers import PRE_TOKENIZERS
 
 # Marks that join, precede or follow their letter; digits and signs that only some rules know; spaces of all kinds.
 SCRIPTS = [

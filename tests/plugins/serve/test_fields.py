@@ -45,10 +45,22 @@ VALUES = {
     **{"output_config": {"effort": "low"}, "encoding_format": "base64", "dimensions": 2, "tokens": [2]},
     **{"query": "Bye", "documents": [{"text": "Bye"}], "top_n": 1, "return_documents": False},
     **{"text_1": "Bye", "text_2": ["Bye"], "instruction": "Find it."},
+    **{"top_k": 4, "repeat_penalty": 1.3, "guided_json": {"type": "object"}, "guided_regex": "a"},
+    **{
+        "guided_grammar": "start: /a/",
+        "enable_thinking": False,
+        "reasoning_effort": "low",
+        "verbosity": "low",
+    },
+    **{"functions": [{"name": "f"}], "function_call": "none"},
     **{"add_special_tokens": False, "return_token_strs": True, "parallel_tool_calls": False},
     **{"format": "json", "think": True, "keep_alive": "5m", "options": {"num_ctx": 9}, "raw": True},
 }
+ENDLESS = {"max_tokens": 7, "ignore_eos": True}
 OWN = {
+    ("/v1/chat/completions", "ignore_eos"): ENDLESS,
+    ("/v1/completions", "ignore_eos"): ENDLESS,
+    ("/v1/responses", "ignore_eos"): ENDLESS,
     ("/v1/chat/completions", "logprobs"): {"logprobs": True},
     ("/v1/chat/completions", "top_logprobs"): {"logprobs": True, "top_logprobs": 2},
     ("/v1/responses", "tools"): {"tools": [{"type": "function", "name": "f"}]},

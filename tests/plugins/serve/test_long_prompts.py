@@ -50,7 +50,12 @@ def encoded(server, monkeypatch):
 )
 def test_a_prompt_that_surely_exceeds_the_context_is_never_encoded(server, encoded, path, body):
     status, _, answer = server.ask({"model": "llama", **body}, path)
-    assert status == 400 and "over 128 tokens, and the model's context is 128" in answer["error"]["message"]
+    words = (
+        "prompt is too long: 129 tokens > 128 maximum"
+        if path == "/v1/messages"
+        else "This model's maximum context length is 128 tokens. However, the prompt has at least 129 tokens."
+    )
+    assert status == 400 and words in answer["error"]["message"]
     assert path == "/v1/messages" or answer["error"]["code"] == OVER
     assert sum(encoded) <= PIECE
 

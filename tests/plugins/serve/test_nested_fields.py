@@ -83,10 +83,6 @@ def test_other_keys_of_a_message_and_its_calls_reach_the_template():
     answer = {"role": "assistant", "content": "x", "tool_plan": "first", "tool_calls": [call]}
     parsed = endpoint.parse({**CHAT, "messages": [{"role": "user", "content": "Hi"}, answer]})
     assert parsed.messages[1] == answer
-    with pytest.raises(RequestError, match=r"`messages\[1\].function_call`"):
-        endpoint.parse(
-            {**CHAT, "messages": [CHAT["messages"][0], {**answer, "function_call": {"name": "f"}}]}
-        )
 
 
 @pytest.mark.parametrize("name", ["messages", "tools"])
