@@ -137,7 +137,9 @@ def test_a_kind_of_scaling_is_a_plugins_own():
     known, x = isolated(HalvedPlugin()), mx.random.normal((1, 2, 5, 16))
     found = build(recipe.layers[0].mixer.rope, 16, registry=known)(x, 3)
     same(found, build(RoPE(scaling=LinearScaling(2.0)), 16, registry=default_registry())(x, 3), "turned")
-    with pytest.raises(ConfigError, match="'halved' is not implemented; known: default, mrope, linear, dynamic"):
+    with pytest.raises(
+        ConfigError, match="'halved' is not implemented; known: default, mrope, linear, dynamic"
+    ):
         llama(config)
 
 
