@@ -11,7 +11,10 @@ from zoo_llama import POCKET, TINY, WEIGHTS, llama, published, sized
 
 @frozen()
 class BalancedRouter(SigmoidRouter):
-    """The `top_k` experts of the largest softmax(W x), chosen with `correction_bias` added (Baidu, 2025)."""
+    """The `top_k` experts of the largest softmax(W x) (Baidu, 2025).
+
+    `correction_bias` is added where experts are chosen, and not to their weights.
+    """
 
     kind, name = "router", "balanced-softmax"
 

@@ -76,7 +76,7 @@ def test_a_size_under_another_key_and_a_norm_over_all_heads_are_found(tmp_path):
         tensors[name] = mx.ones((32 if ".q_norm" in name else 16,))
     config = LLAMA | dict(intermediate_size=24, num_experts=4, num_experts_per_tok=2, model_type="odd-moe")
     folder = checkpoint(tmp_path / "checkpoint", config, tensors)
-    told = create_from("child", folder, where=tmp_path)
+    told = create_from("child", folder, base="qwen3-moe", where=tmp_path)
     code = code_in(tmp_path)
     assert "from the family qwen3-moe" in told and "TODO" not in told + code
     assert 'moe_intermediate_size=config.count("intermediate_size")' in code
