@@ -226,7 +226,7 @@ from zoo.architecture import Architecture, hookimpl
 
 @hookimpl
 def zoo_architectures():
-    yield Architecture("new", "", len, (), task="classify")
+    yield Architecture("new", "", len, (), task="summarise")
 """
 
 
@@ -234,7 +234,7 @@ def zoo_architectures():
     ("code", "why"),
     [
         (NEWER_RECORD, "TypeError: Preset.__init__() got an unexpected keyword argument 'colour'"),
-        (NEWER_VALUE, "architecture new: task 'classify' is not one of"),
+        (NEWER_VALUE, "architecture new: task 'summarise' is not one of"),
     ],
 )
 def test_a_plugin_that_fails_and_requires_a_later_zoo_is_incompatible_by_that_requirement(site, code, why):
