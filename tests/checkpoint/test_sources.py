@@ -86,7 +86,7 @@ def test_a_config_that_is_no_json_object(folder, text):
         ({"hidden_act": "gelu_10"}, ["hidden_act", "gelu_10"]),
         ({"rms_norm_eps": "tiny"}, ["rms_norm_eps"]),
         ({"attention_bias": 1}, ["attention_bias"]),
-        ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, ["rope_scaling.rope_type", "longrope"]),
+        ({"rope_scaling": {"rope_type": "ntk", "factor": 2.0}}, ["rope_scaling.rope_type", "ntk"]),
         ({"rope_scaling": {"rope_type": "linear"}}, ["rope_scaling.factor", "missing"]),
         ({"rope_scaling": {"rope_type": "linear", "factor": 0.5}}, ["rope_scaling.factor"]),
         ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "twist": 1}}, ["rope_scaling.twist"]),

@@ -48,7 +48,7 @@ BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
         recipe.DynamicScaling: "dynamic NTK-aware RoPE scaling",
         recipe.Llama3Scaling: "LLaMA 3.1's RoPE scaling, by frequency",
         recipe.YarnScaling: "YaRN, RoPE scaling by frequency",
-        recipe.LongScaling: "LongRoPE, a factor for each wavelength, by the text's length",
+        recipe.LongScaling: "a factor for each wavelength, by the text's length",
     },
     "attention": {
         recipe.Attention: "multi-head and grouped-query attention",
