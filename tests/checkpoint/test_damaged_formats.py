@@ -13,6 +13,9 @@ from zoo.errors import ZooError
 from zoo.host.registry import default_registry
 
 from . import packers
+from .test_bitsandbytes import eight_bits, four_bits
+from .test_hqq import hqq
+from .test_torchao import parts_of
 
 DRAW = np.random.default_rng(0)
 CODES, SCALES = DRAW.integers(0, 16, (32, 128)), np.full((32, 2), 0.01, np.float16)
@@ -23,6 +26,17 @@ CT = dict(
     quant_method="compressed-tensors", config_groups={"a": {"weights": {"num_bits": 4, "group_size": 64}}}
 )
 
+TORCHAO = {kind: parts_of(kind, 32, 128, bits=4) for kind in ("Int4Tensor", "IntxUnpackedToInt8Tensor")}
+BNB = dict(quant_method="bitsandbytes")
+
+
+def torchao(kind):
+    """Its parts, whose names begin with the parameter's."""
+    return {f"_weight_{name}": part for name, part in TORCHAO[kind][0].items()}
+
+
+# What a file's metadata says of the matrix; read of torchao's formats alone.
+METADATA = {name: TORCHAO[kind][1] for name, kind in zip(("int4", "intx"), TORCHAO, strict=True)}
 # Of each format: the parts of a matrix, its settings, and the header's dtypes that bytes do not tell.
 FORMATS = {
     "awq": (packers.awq(CODES, SCALES, ZEROS), dict(quant_method="awq"), {}),
@@ -45,6 +59,24 @@ FORMATS = {
         dict(quant_method="modelopt", quant_algo="NVFP4"),
         dict(weight_scale="F8_E4M3"),
     ),
+    "gemv": (
+        packers.gemv(CODES, SCALES, ZEROS),
+        dict(quant_method="awq", version="gemv", group_size=64),
+        {},
+    ),
+    "auto-round": (packers.gptq(CODES, SCALES, ZEROS, GROUPS, 4), dict(quant_method="auto-round"), {}),
+    "autofp8": (
+        dict(weight=BYTES, weight_scale=np.ones((), np.float32)),
+        dict(quant_method="fp8"),
+        dict(weight="F8_E4M3"),
+    ),
+    "nf4": (four_bits((32, 128))[0], BNB, {}),
+    "nested nf4": (four_bits((32, 128), nested=True)[0], BNB, {}),
+    "bitsandbytes' bytes": (eight_bits((32, 128))[0], BNB, {}),
+    "hqq": (hqq((32, 128))[0], dict(quant_method="hqq"), {}),
+    "hqq, 3 bits": (hqq((32, 128), 3, axis=0)[0], dict(quant_method="hqq"), {}),
+    "int4": (torchao("Int4Tensor"), dict(quant_method="torchao"), {}),
+    "intx": (torchao("IntxUnpackedToInt8Tensor"), dict(quant_method="torchao"), {}),
     "mlx": (
         dict(weight=BYTES.view(np.uint32), scales=SCALES, biases=SCALES, global_scale=np.ones(1, np.float32)),
         dict(bits=8, group_size=64),
@@ -73,6 +105,7 @@ KEYS = [
     "weight_block_size",
 ]
 KEYS += ["scale_fmt", "config_groups", "sparsity_config", "quant_algo", "quantization", "ignore", "mode", "a"]
+KEYS += ["packing_format", "backend", "data_type", "rotation_config"]
 
 
 def changes(array):
@@ -94,10 +127,12 @@ def changes(array):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:overflow")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_a_damaged_matrix_is_a_matrix_or_refused(data):
-    parts, config, kinds = FORMATS[data.draw(st.sampled_from(sorted(FORMATS)))]
+    format = data.draw(st.sampled_from(sorted(FORMATS)))
+    parts, config, kinds = FORMATS[format]
+    metadata = {"a.weight": METADATA[format]} if format in METADATA else {}
     parts, kinds = dict(parts), dict(kinds)
     for name in data.draw(st.lists(st.sampled_from(sorted(parts)), max_size=2)):
         if parts[name] is not None:
@@ -113,7 +148,7 @@ def test_a_damaged_matrix_is_a_matrix_or_refused(data):
     dtypes |= {name: kinds[name[2:]] for name in of_bytes if name[2:] in kinds}
     try:
         found = gather(
-            Tensors(arrays, dtypes, {}), {"quantization_config": config}, default_registry(), mx.float32
+            Tensors(arrays, dtypes, metadata), {"quantization_config": config}, default_registry(), mx.float32
         )
     except ZooError as error:
         assert "\n" not in str(error)
@@ -128,6 +163,8 @@ def test_undamaged_ones_are_matrices():
         dtypes = {f"a.{part}": packers.NAMES.get(value.dtype.name, "U32") for part, value in parts.items()}
         dtypes |= {f"a.{part}": kind for part, kind in kinds.items()}
         found = gather(
-            Tensors(arrays, dtypes, {}), {"quantization_config": config}, default_registry()
+            Tensors(arrays, dtypes, {"a.weight": METADATA.get(name, "{}")}),
+            {"quantization_config": config},
+            default_registry(),
         ).arrays
         assert list(found) == ["a.weight"] and found["a.weight"].shape == (32, 128), name

@@ -63,6 +63,14 @@ class FormatReader:
             raise CheckpointError(f"{beside}: no {name} beside it")
         return array
 
+    def whole_numbers(self, name: str, count: int) -> list[int]:
+        """Remove a tensor, and read its numbers. CheckpointError unless it holds `count` whole numbers from 0."""
+        array = self.need(name, name)
+        numbers = array.flatten().tolist() if array.size == count and not is_float(array) else []
+        if not numbers or not all(type(number) is int and number >= 0 for number in numbers):
+            raise CheckpointError(f"{name}: expected whole numbers from 0, {count} of them")
+        return numbers
+
     def drop(self, *parts: str) -> None:
         """Drop the tensors whose names end in these parts: they quantize activations, which are floats here."""
         for name in [name for name in self.arrays if name.rpartition(".")[2] in parts]:

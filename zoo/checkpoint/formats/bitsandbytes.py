@@ -63,12 +63,12 @@ def _by_table(reader: FormatReader, name: str, state_name: str) -> None:
         known = factors.dtype == mx.uint8 and nested.size == count
         if nested_table is None or nested_table.size != 256 or not known:
             raise mismatched_parts({name: codes, **parts})
-        factors = _times(nested_table[factors.flatten()], nested.flatten(), state["nested_blocksize"])
+        factors = _times(nested_table.flatten()[factors.flatten()], nested.flatten(), state["nested_blocksize"])
         factors = factors + state["nested_offset"]
     elif not is_float(factors):
         raise mismatched_parts({name: codes, **parts})
     halves = mx.stack([codes >> 4, codes & 15], axis=-1).flatten()[:size]
-    numbers = _times(table.astype(mx.float32)[halves], factors.astype(mx.float32).flatten(), block)
+    numbers = _times(table.astype(mx.float32).flatten()[halves], factors.astype(mx.float32).flatten(), block)
     reader.give(name, numbers.reshape(shape))
 
 
@@ -101,9 +101,9 @@ def _eight_bits(reader: FormatReader, owner: str) -> None:
     """Add the matrix of eight bits that `owner` has."""
     name, scale_name = f"{owner}.weight", f"{owner}.SCB"
     codes, scales = reader.need(name, scale_name), reader.need(scale_name, scale_name)
-    layout = reader.take(f"{owner}.weight_format")
-    if layout is not None and layout.item() != 0:
-        raise CheckpointError(f"{owner}.weight_format: {layout.item()}, where 0, whole rows, is known")
+    layout = f"{owner}.weight_format"
+    if layout in reader.arrays and (order := reader.whole_numbers(layout, 1)) != [0]:
+        raise CheckpointError(f"{layout}: {order[0]}, where 0, whole rows, is known")
     if codes.ndim != 2 or codes.dtype != mx.int8 or scales.size != len(codes) or not is_float(scales):
         raise mismatched_parts({name: codes, scale_name: scales})
     words, middle = signed_bytes(codes)

@@ -28,6 +28,7 @@ PACKINGS = {
     "1bit_u8": (8, 1, mx.uint8),
     "3bit_32": (10, 3, mx.int32),
 }
+LONGEST = 16  # characters of a packing's name that are read
 SETTINGS = (
     *("nbits", "group_size", "unpack_view_dtype", "view_as_float", "compute_dtype", "offload_meta"),
     *("encoded_state_dict", "stores_quant_config", "channel_wise", "optimize", "round_zero"),
@@ -45,34 +46,33 @@ def read_hqq(tensors: Tensors, settings: Mapping[str, Any], dtype: mx.Dtype | No
 def _matrix(reader: FormatReader, owner: str) -> None:
     """Add the matrix that `owner` has. Its sizes and its packing are read here."""
     name = f"{owner}.W_q"
-    codes, scales, zeros, shape, axis, packing = (
-        reader.need(f"{owner}.{part}", name) for part in ("W_q", "scale", "zero", "shape", "axis", "packing")
-    )
+    codes, scales, zeros = (reader.need(f"{owner}.{part}", name) for part in ("W_q", "scale", "zero"))
+    outputs, inputs = reader.whole_numbers(f"{owner}.shape", 2)
+    [axis] = reader.whole_numbers(f"{owner}.axis", 1)
+    packing = reader.need(f"{owner}.packing", name)
     for part in ("quant_scale", "quant_zero"):
-        flag = reader.take(f"{owner}.{part}")
-        if flag is not None and flag.item():
+        if f"{owner}.{part}" in reader.arrays and reader.whole_numbers(f"{owner}.{part}", 1) != [0]:
             raise CheckpointError(
                 f"{owner}.{part}: scales or zero points that are quantized cannot be loaded"
             )
     for part in SETTINGS:
         reader.take(f"{owner}.{part}")
-    parts = {name: codes, f"{owner}.scale": scales, f"{owner}.zero": zeros, f"{owner}.shape": shape}
-    kind = bytes(packing.flatten().astype(mx.uint8).tolist()).decode("ascii", "replace")
+    parts = {name: codes, f"{owner}.scale": scales, f"{owner}.zero": zeros}
+    kind = bytes(packing.flatten()[:LONGEST].astype(mx.uint8).tolist()).decode("ascii", "replace")
     if kind not in PACKINGS:
         raise CheckpointError(f"{owner}.packing: {kind!r} cannot be loaded; known: {', '.join(PACKINGS)}")
     rows, bits, words = PACKINGS[kind]
-    if shape.size != 2 or codes.ndim != 2 or not (is_float(scales) and is_float(zeros)):
+    if codes.ndim != 2 or axis > 1 or not (is_float(scales) and is_float(zeros)):
         raise mismatched_parts(parts)
-    codes = codes.view(words)  # `view_as_float` shows the same bytes as floats
-    (outputs, inputs), groups = shape.flatten().tolist(), scales.size
+    codes, groups = codes.view(words), scales.size  # `view_as_float` shows the same bytes as floats
     size, rest = divmod(outputs * inputs, groups)
-    height, width = (groups, size) if axis.item() == 1 else (size, groups)
-    if rest or zeros.size not in (1, groups) or codes.shape != (-(-height // rows), width):
+    height, width = (groups, size) if axis == 1 else (size, groups)
+    if rest or not size or zeros.size not in (1, groups) or codes.shape != (-(-height // rows), width):
         raise mismatched_parts(parts)
     shifts = [bits * (rows - 1 - row) for row in range(rows)]
     grid = mx.concatenate([(codes >> shift) & (2**bits - 1) for shift in shifts])[:height]
     zeros = mx.broadcast_to(zeros.flatten(), (groups,))
-    if axis.item() == 1 and inputs % size == 0:
+    if axis == 1 and inputs % size == 0:
         words_of_rows = pack(grid.reshape(outputs, inputs), bits)
         by_row = (outputs, inputs // size)
         grouping = consecutive(inputs, size)
@@ -86,7 +86,7 @@ def _matrix(reader: FormatReader, owner: str) -> None:
             grouping,
         )
         return
-    one_a_group = (groups, 1) if axis.item() == 1 else (1, groups)
+    one_a_group = (groups, 1) if axis == 1 else (1, groups)
     numbers = grid.astype(mx.float32) - zeros.astype(mx.float32).reshape(one_a_group)
     numbers = numbers * scales.astype(mx.float32).reshape(one_a_group)
     reader.give(f"{owner}.weight", numbers.reshape(outputs, inputs))
