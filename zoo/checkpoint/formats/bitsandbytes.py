@@ -63,7 +63,9 @@ def _by_table(reader: FormatReader, name: str, state_name: str) -> None:
         known = factors.dtype == mx.uint8 and nested.size == count
         if nested_table is None or nested_table.size != 256 or not known:
             raise mismatched_parts({name: codes, **parts})
-        factors = _times(nested_table.flatten()[factors.flatten()], nested.flatten(), state["nested_blocksize"])
+        factors = _times(
+            nested_table.flatten()[factors.flatten()], nested.flatten(), state["nested_blocksize"]
+        )
         factors = factors + state["nested_offset"]
     elif not is_float(factors):
         raise mismatched_parts({name: codes, **parts})
