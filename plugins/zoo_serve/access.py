@@ -51,6 +51,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        scope = {**scope, "path": plain_path(scope["path"])}
         headers = Headers(scope=scope)
         origin = headers.get("origin")
         allowed = origin is not None and origin in self.access.origins
@@ -111,6 +112,13 @@ class Guard:
             ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
             return True
         return name.lower().rstrip(".") in self.hosts
+
+
+def plain_path(path: str) -> str:
+    """A path without slashes at its end, and of a whole URL (RFC 9112, 3.2.2), which proxies ask with, the path alone."""
+    if path.startswith(("http://", "https://")):
+        path = "/" + path.partition("://")[2].partition("/")[2]
+    return path.rstrip("/") or "/"
 
 
 def _preflight(headers: Headers) -> Response:

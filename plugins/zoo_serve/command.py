@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import warnings
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
@@ -210,7 +211,7 @@ def run_server(sources: list[Source], options: ServerOptions) -> None:
     )
     service = Service(table, worker, Limits(options.rows, options.queue, options.timeout), Metrics())
     app = application(service, Access(options.api_key, options.hosts, options.origins))
-    ready = partial(announce, sources[0].name, options)
+    ready = partial(announce, sources[0], options)
     server = Server(app, service, options.host, options.port, ready)
     worker.on_failure = server.worker_failed
     if launched() and (watch := rank_watch.watch()) is not None:
@@ -306,16 +307,31 @@ def model_name(source: str) -> str:
     return path.resolve().name if path.exists() else source
 
 
-def announce(model: str, options: ServerOptions, address: str) -> None:
-    """Print the address, and what to paste into a client."""
-    key = options.api_key is not None
+def announce(source: Source, options: ServerOptions, address: str) -> None:
+    """Print the address, and what to paste into a client: a request that the model can answer."""
+    key, name = options.api_key is not None, shlex.quote(source.name)
+    path, body = "chat/completions", '{"messages": [{"role": "user", "content": "Hello"}]}'
+    if source.about.get("task") in ("encode", "fill-mask"):
+        path, body = "embeddings", '{"input": "Hello"}'
+    elif not source.about.get("chat"):
+        path, body = "completions", '{"prompt": "Hello"}'
     lines = [
+<<<<<<< HEAD
         f"serving {model} at {address}/",
         f"  export OPENAI_BASE_URL={address}/v1 OPENAI_API_KEY={'your key' if key else 'none'}",
         f"  export ANTHROPIC_BASE_URL={address} ANTHROPIC_API_KEY={'your key' if key else 'none'}",
         f"  export OLLAMA_HOST={address}",
         f"  curl {address}/v1/chat/completions -H 'Content-Type: application/json' \\",
         """    -d '{"messages": [{"role": "user", "content": "Hello"}]}'""",
+=======
+        f"serving {source.name} at {address}/",
+        f"  export OPENAI_BASE_URL={address}/v1 OPENAI_API_KEY={'your-key' if key else 'none'}",
+        f"  export ANTHROPIC_BASE_URL={address} ANTHROPIC_API_KEY={'your-key' if key else 'none'}",
+        f"  export ANTHROPIC_MODEL={name} ANTHROPIC_DEFAULT_HAIKU_MODEL={name}",
+        f"  curl {address}/v1/{path} -H 'Content-Type: application/json' \\",
+        *(["    -H 'Authorization: Bearer your-key' \\"] if key else []),
+        f"    -d '{body}'",
+>>>>>>> 42bd3870 (The server says why a model cannot be loaded, numbers an empty text, takes a slash at a path's end, and prints a request that its model answers)
     ]
     if not (key or options.host in LOOPBACK):
         lines.append("  anyone who reaches this address can use it: ZOO_API_KEY asks for a key")

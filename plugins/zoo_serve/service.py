@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import chain
 from typing import Any, TypeVar
 
+from zoo.errors import ZooError, in_words
 from zoo.frozen import Frozen, frozen
 from zoo.generation.loop.prompt import in_batches
 from zoo.generation.strategies.embedding import BATCH
@@ -17,6 +18,7 @@ from zoo.loading import Loaded
 from zoo_classify.classify import batches_of
 from zoo_serve.embeddings import EmbeddingCall, encoded
 from zoo_serve.generation import Generation, Mailbox
+from zoo_serve.log import note
 from zoo_serve.metrics import Metrics
 from zoo_serve.models import ModelTable, ServedAdapter, ServedModel
 from zoo_serve.prepare import detokenized, prepare, tokenized
@@ -134,7 +136,10 @@ class Service:
         def settle(model: ServedModel | Exception) -> None:
             if isinstance(model, Exception):
                 if not waiting.cancelled():
-                    problem = RequestError(503, f"the model {name} cannot be loaded", code="not_loaded")
+                    why = f": {in_words(model)}" if isinstance(model, ZooError) else ""
+                    line = f"the model {name} cannot be loaded{why}"
+                    note(line)
+                    problem = RequestError(503, line, code="not_loaded")
                     problem.__cause__ = model
                     waiting.set_exception(model if isinstance(model, RequestError) else problem)
             elif waiting.cancelled():

@@ -75,11 +75,10 @@ NAMESPACE = tagged(
     {"name": TEXT, "tools": {"type": "array", "items": {"type": "object", "required": ["type"]}}},
     {"description": TEXT},
 )
-# Tools that OpenAI's servers run, or whose calls are no JSON: left out, with a line in the log.
+# Tools that programs offer unasked, and that OpenAI's servers run or whose calls are no JSON. Others are refused.
 LEFT_OUT = (
-    *("web_search", "web_search_preview", "web_search_2025_08_26", "file_search", "code_interpreter"),
-    *("image_generation", "computer", "computer_use_preview", "mcp", "custom", "local_shell", "shell"),
-    *("apply_patch", "tool_search"),
+    *("web_search", "web_search_preview", "image_generation", "tool_search"),
+    *("custom", "local_shell", "shell", "apply_patch"),
 )
 SERVER_TOOL: Schema = {
     "type": "object",
@@ -115,7 +114,7 @@ FIELDS = Fields(
         ),
         "tools": Field(
             {"type": "array", "items": {"anyOf": [TOOL, NAMESPACE, SERVER_TOOL]}},
-            about="Functions, also those of a namespace. Others are left out, with a line in the log.",
+            about="Functions, also those of a namespace. Those that programs offer unasked and nothing here runs are left out, with a line in the log.",
         ),
         "tool_choice": Field(
             {

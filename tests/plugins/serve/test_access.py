@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.helpers.serving import LONG, serving
+from tests.helpers.serving import LONG, response_of, serving
 from zoo_serve.access import Access
 
 PAGE = "http://page.example"
@@ -173,3 +173,13 @@ def test_an_empty_key_is_refused_by_the_command(command):
 def test_a_path_with_a_line_break_is_no_path(open_server, path):
     assert open_server.ask(method="GET", path=path)[0] == 200
     assert open_server.ask(method="GET", path=f"{path}%0A")[0] == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/models/", "http://localhost/v1/models", "http://proxy:80/health/", "http://x"]
+)
+def test_a_slash_at_the_end_and_a_whole_url_are_the_same_path(open_server, path):
+    connection = open_server.open(
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+    )
+    assert response_of(connection)[0].endswith("200 OK")

@@ -1,7 +1,9 @@
 """The options of `zoo serve`: which models are offered, under which names, with which defaults."""
 
+import re
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import mlx.core as mx
@@ -9,12 +11,13 @@ import pytest
 
 from tests.checkpoint.test_adapter import adapter
 from tests.helpers.invoked import invoke
+from tests.helpers.serving import serving
 from zoo.cli.setting_options import CommandSettings
 from zoo.cli.source_options import ModelOptions
 from zoo.host.registry import default_registry
 from zoo.loading import load
 from zoo_serve import command
-from zoo_serve.command import ByteCount, model_name, serve, sources_of
+from zoo_serve.command import ByteCount, announce, model_name, serve, sources_of
 from zoo_serve.log import say
 
 
@@ -126,3 +129,15 @@ def test_an_adapter_whose_name_breaks_a_line_is_refused(tmp_path):
 def test_what_is_logged_is_one_line(capsys, text, shown):
     say(text)
     assert capsys.readouterr().err == f"{shown}\n"
+
+
+@pytest.mark.parametrize(("model", "path"), [("llama", "completions"), ("bert", "embeddings")])
+def test_the_request_that_is_printed_is_one_that_the_model_answers(capsys, model, path):
+    (source,) = offered((model,))
+    with serving([model], load=load) as made:
+        options = SimpleNamespace(api_key=None, host="127.0.0.1")
+        announce(source, options, f"http://127.0.0.1:{made.port}")
+        printed = capsys.readouterr().err
+        [asked] = re.findall(r"-d '(.*)'", printed)
+        assert f"/v1/{path} " in printed and f"ANTHROPIC_MODEL={model} " in printed
+        assert made.ask(asked, f"/v1/{path}")[0] == 200

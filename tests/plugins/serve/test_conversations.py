@@ -260,7 +260,7 @@ def test_formats_and_efforts_are_obeyed():
         (ask(previous_response_id="resp_1"), "`previous_response_id`: this server keeps no state"),
         (ask(conversation={"id": "c"}), "`conversation`: this server keeps no state"),
         (ask(background=True), "`background`: this server keeps no state"),
-        (ask(tools=[{"type": "web_search"}]), "`tools[0].type`"),
+        (ask(tools=[{"type": "file_search"}]), "`tools[0].type`"),
         (ask(tools=[{"type": "mcp", "server_url": "x"}]), "`tools[0].type`"),
         (ask(input=[{"role": "user", "content": [{"type": "input_image"}]}]), "`input[0].content[0].type`"),
         (ask(input=[{"type": "item_reference", "id": "x"}]), "`input[0].type`"),

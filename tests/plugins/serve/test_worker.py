@@ -15,7 +15,7 @@ from tests.helpers.serving import LONG, PROMPT, alone, serving
 from tests.helpers.waiting import in_background, wait_until
 from zoo import rank_watch, runtime
 from zoo.cache import CachePolicy
-from zoo.errors import DoesNotFit, RankError
+from zoo.errors import DoesNotFit, RankError, ZooError
 from zoo.runtime import ranks
 from zoo_serve import models
 from zoo_serve.models import ModelTable
@@ -115,7 +115,9 @@ def test_a_model_that_cannot_be_loaded_fails_its_requests_alone(capfd, error, mo
         assert (status, answer["error"]["code"]) == (503, "not_loaded")
         assert made.text() == alone().text
         made.rest()
-    assert "secret" not in capfd.readouterr().err
+    printed, message = capfd.readouterr().err, answer["error"]["message"]
+    assert "secret" not in printed + message
+    assert (f"cannot be loaded: {error}" in message) == isinstance(error, ZooError) == (str(error) in printed)
 
 
 def test_models_take_turns_and_the_old_one_is_freed_before_the_new_one_is_read():
