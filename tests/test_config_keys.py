@@ -19,7 +19,7 @@ EFFECTS = [
     ("bert", "is_decoder", True, "refused"),
     ("gpt2", "add_cross_attention", True, "refused"),
     ("gpt2", "scale_attn_by_inverse_layer_idx", True, "changed"),
-    ("mamba2", "time_step_limit", [0.0, 1.0], "refused"),
+    ("mamba2", "time_step_limit", [0.0, 0.1], "changed"),
     ("llama", "attention_bias", True, "changed"),
     ("llama", "partial_rotary_factor", 0.5, "changed"),
     ("qwen3-moe", "mlp_only_layers", [1], "changed"),

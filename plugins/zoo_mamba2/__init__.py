@@ -19,6 +19,7 @@ class StateSpace(Spec):
     dt, B and C say how much of a head's state stays, what enters it and what is read from it; the heads of a group share B
     and C (Dao and Gu, 2024, section 7). `eps` is of the norm before the output (None: no norm). Parameters besides the
     projections: `dt_bias`, `A_log` and `D`, (H,) each, and `gain`, the norm's.
+    dt is at least `step_min` and at most `step_max` (None: without end).
     """
 
     kind, name = "mixer", "mamba2"
@@ -34,9 +35,13 @@ class StateSpace(Spec):
     output_bias: bool = False
     kernel_bias: bool = True
     eps: float | None = 1e-5
+    step_min: float = field(default=0.0, metadata={"least": 0})
+    step_max: float | None = field(default=None, metadata={"least": 0})
 
     def __post_init__(self):
         super().__post_init__()
+        if self.step_max is not None and self.step_max < self.step_min:
+            raise RecipeError(f"step_max: {self.step_max} is less than step_min, {self.step_min}")
         if self.heads % self.groups:
             raise RecipeError(f"groups: {self.groups} does not divide heads, {self.heads}")
 
@@ -68,7 +73,6 @@ class StateSpace(Spec):
 
 def mamba2(config):
     """Mamba with another mixer (Dao and Gu, 2024, section 7)."""
-    refuse_step_limits(config)
     config.ignore("chunk_size")  # it changes no logit
     base = mamba(config.with_defaults(tie_word_embeddings=False, state_size=128))
     same = ("state", "kernel", "activation", "bias", "kernel_bias")
@@ -79,20 +83,30 @@ def mamba2(config):
             groups=config.count("n_groups", 8),
             output_bias=config.flag("use_bias", False),
             eps=config.number("layer_norm_epsilon", 1e-5),
+            **step_limits(config),
             **{name: getattr(base.layers[0].mixer, name) for name in same},
         )
     )
 
 
-def refuse_step_limits(config):
-    """ConfigError for limits of dt other than none, which JSON spells in two ways."""
-    if config.get("time_step_limit") not in (None, [0.0, float("inf")], [0.0, {"__float__": "Infinity"}]):
-        raise config.error("time_step_limit", "is not implemented")
+def step_limits(config):
+    """The bounds of dt by their fields; none where the config has no `time_step_limit`. JSON spells infinity in two ways."""
+    if config.get("time_step_limit") is None:
+        return {}
+    limits = config["time_step_limit"]
+    numbers = isinstance(limits, list) and [
+        float("inf") if n == {"__float__": "Infinity"} else n for n in limits
+    ]
+    if not numbers or len(numbers) != 2 or not all(type(n) in (int, float) for n in numbers):
+        raise config.error("time_step_limit", "must be a list of two numbers")
+    least, most = map(float, numbers)
+    if not 0 <= least <= most or least == float("inf"):
+        raise config.error("time_step_limit", "must be two numbers from 0 on, the smaller one first")
+    return {"step_min": least, "step_max": None if most == float("inf") else most}
 
 
 def state_space_of(config, inner, kind=StateSpace, **fields):
     """The Mamba-2 mixer of a hybrid model. It is `inner` wide; its sizes are the config's keys `mamba_…`."""
-    refuse_step_limits(config)
     config.ignore("mamba_chunk_size")  # it changes no logit
     heads = config.count("mamba_n_heads", 128)
     head_dim = inner // heads
@@ -107,6 +121,7 @@ def state_space_of(config, inner, kind=StateSpace, **fields):
         activation=config.activation("hidden_act", "silu"),
         bias=config.flag("mamba_proj_bias", False),
         kernel_bias=config.flag("mamba_conv_bias", True),
+        **step_limits(config),
         **fields,
     )
 

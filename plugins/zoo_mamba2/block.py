@@ -96,7 +96,7 @@ class StateSpace(nn.Module):
 
     def step(self, dt: mx.array) -> mx.array:  # (B, T, H) -> (B, T, H)
         """How far a token moves each head's state, above zero."""
-        return mx.logaddexp(dt.astype(mx.float32) + self.dt_bias, 0.0)  # softplus
+        return bounded_step(self.spec, dt.astype(mx.float32) + self.dt_bias)
 
     def scan(
         self, x: mx.array, dt: mx.array, B: mx.array, C: mx.array, state: mx.array | None
@@ -129,6 +129,12 @@ class StateSpace(nn.Module):
         """RMSNorm of each group by itself."""
         grouped = y.reshape(*y.shape[:2], self.spec.groups, -1)
         return mx.fast.rms_norm(grouped, None, self.spec.eps).reshape(y.shape) * self.gain
+
+
+def bounded_step(spec: specs.StateSpace, dt: mx.array) -> mx.array:
+    """The softplus of dt, of any shape, within the bounds of the spec."""
+    dt = mx.logaddexp(dt, 0.0)
+    return mx.clip(dt, spec.step_min, spec.step_max) if spec.step_min or spec.step_max is not None else dt
 
 
 def scan(
@@ -182,7 +188,7 @@ def step_of_mixer(compiler: StepCompiler, block: StateSpace) -> Function:
     project = chained(compiler.compile(block.input), block.scaled)
 
     def advance(x: mx.array, dt: mx.array, B: mx.array, h: mx.array) -> mx.array:
-        dt = mx.logaddexp(dt.astype(mx.float32) + bias, 0.0)  # (B, G, e, P, N)
+        dt = bounded_step(spec, dt.astype(mx.float32) + bias)  # (B, G, e, P, N)
         return mx.exp(dt * A) * h + x * dt * B  # (B, G, e, P, N)
 
     def read(y: mx.array, x: mx.array, gate: mx.array) -> mx.array:  # (B, G, e, P, 1) each

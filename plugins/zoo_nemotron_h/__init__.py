@@ -19,7 +19,7 @@ from zoo.frozen import frozen
 from zoo.recipe import MLP, Attention, Decoder, Embedding, Head, RMSNorm, Spec
 from zoo.weights import fill, matches
 from zoo_mamba import MixerLayer
-from zoo_mamba2 import StateSpace, mixer_weights, refuse_step_limits
+from zoo_mamba2 import StateSpace, mixer_weights, step_limits
 
 
 @frozen()
@@ -64,7 +64,8 @@ def norm_of(recipe, index):
 
 def nemotron_h(config):
     """Mamba-2 and feed-forwards in turn, and a few layers of attention without positions (NVIDIA, 2025)."""
-    refuse_step_limits(config)
+    if any(step_limits(config).values()):  # transformers and mlx-lm disagree on what it means
+        raise config.error("time_step_limit", "is not implemented")
     config.refuse("sliding_window")
     config.refuse("attention_bias")
     config.ignore(*UNUSED)

@@ -39,7 +39,7 @@ HYBRIDS = {
         (
             dict(),
             TIED | dict(n_groups=4, use_bias=True),
-            dict(n_groups=1, use_conv_bias=False, conv_kernel=3, chunk_size=16),
+            dict(n_groups=1, use_conv_bias=False, conv_kernel=3, chunk_size=16, time_step_limit=[0.6, 0.8]),
             dict(expand=3, num_heads=12, residual_in_fp32=False, hidden_act="gelu", layer_norm_epsilon=1e-3),
         ),
         dict(num_hidden_layers=2, head_dim=8, n_groups=2, chunk_size=8),
@@ -62,7 +62,7 @@ HYBRIDS = {
                 attention_bias=True,
                 mlp_bias=True,
             ),
-            TIED | dict(mamba_d_head=6, mamba_d_conv=2, head_dim=12, rms_norm_eps=1e-3),
+            TIED | dict(mamba_d_head=6, mamba_d_conv=2, head_dim=12, time_step_limit=[0.6, 0.8]),
             dict(ssm_multipliers=None, mlp_multipliers=None, mamba_chunk_size=16, num_key_value_heads=None),
         ),
         MULTIPLIERS
@@ -76,7 +76,7 @@ HYBRIDS = {
         (
             dict(),
             dict(num_local_experts=0, mamba_proj_bias=True, mamba_n_groups=1),
-            TIED | dict(position_embedding_type="rope", attention_bias=True),
+            TIED | dict(position_embedding_type="rope", attention_bias=True, time_step_limit=[0.6, 0.8]),
             dict(
                 mamba_conv_bias=False,
                 mamba_expand=3,

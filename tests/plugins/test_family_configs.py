@@ -94,7 +94,7 @@ REFUSED = [
     ("falcon-h1:tiny", dict(mlp_multipliers="many"), "mlp_multipliers 'many' expected a list of numbers"),
     ("falcon-h1:tiny", dict(mamba_n_heads=7), "mamba_n_heads 7 times mamba_d_head must be the width, 48"),
     ("falcon-h1:tiny", dict(mamba_use_mlp=False), "mamba_use_mlp False is not implemented"),
-    ("falcon-h1:tiny", dict(time_step_limit=[0.1, 5.0]), "time_step_limit .* is not implemented"),
+    ("falcon-h1:tiny", dict(time_step_limit=[5.0, 0.1]), "time_step_limit .* must be two numbers"),
     (
         "gemma2:2b",
         dict(use_bidirectional_attention=True),
@@ -162,7 +162,7 @@ REFUSED = [
     ("mamba:pocket", dict(state_size=0), "state_size 0"),
     ("mamba:pocket", dict(expand=0), "expand 0"),
     ("mamba:pocket", dict(hidden_act="softmax"), "hidden_act 'softmax'"),
-    ("mamba2:tiny", dict(time_step_limit=[0.1, 5.0]), "time_step_limit .* is not implemented"),
+    ("mamba2:tiny", dict(time_step_limit=[5.0, 0.1]), "time_step_limit .* must be two numbers"),
     ("mamba2:tiny", dict(num_heads=0), "num_heads 0"),
     ("mamba2:tiny", dict(hidden_act="mish"), "hidden_act 'mish'"),
     ("mamba2:tiny", dict(rms_norm=False), "rms_norm False is not implemented"),

@@ -7,12 +7,12 @@ import pytest
 
 from zoo.assemble import assemble
 from zoo.config import Config
-from zoo.errors import RecipeError
+from zoo.errors import ConfigError, RecipeError
 from zoo.host.registry import default_registry
 from zoo.testing import randomise, same
 from zoo.training.loop import initialise
 from zoo_mamba2 import TINY, StateSpace, mamba2
-from zoo_mamba2.block import scan
+from zoo_mamba2.block import bounded_step, scan
 
 
 def small(**changes):
@@ -59,6 +59,19 @@ def test_a_limit_that_limits_nothing_is_taken(limit):
     config = Config(TINY | dict(time_step_limit=limit))
     mamba2(config)
     assert config.unread() == []
+
+
+def test_a_step_stays_within_its_limits_in_both_forms():
+    mixer = mamba2(Config(TINY | dict(time_step_limit=[0.6, 0.8]))).layers[0].mixer
+    assert (mixer.step_min, mixer.step_max) == (0.6, 0.8)
+    steps = bounded_step(mixer, mx.array([-2.0, 0.0, 3.0]))
+    assert mx.allclose(steps, mx.array([0.6, math.log(2), 0.8])).item()
+
+
+@pytest.mark.parametrize("limit", [[0.1], "none", [0.1, "1"], [-1.0, 1.0], [2.0, 1.0], [math.inf, math.inf]])
+def test_limits_of_a_step_that_cannot_be_are_named(limit):
+    with pytest.raises(ConfigError, match="time_step_limit"):
+        mamba2(Config(TINY | dict(time_step_limit=limit)))
 
 
 def test_groups_divide_the_heads():

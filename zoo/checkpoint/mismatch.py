@@ -21,6 +21,8 @@ ALIKE = 0.6  # from which share of likeness a name is worth a hint
 LONGEST, CANDIDATES = 200, 500  # characters of a name, and names, that are compared for a hint
 NUMBER = re.compile(r"(?<![^.])[0-9]{1,9}(?![^.])")  # a step of a name that is a number
 LETTERS = "ijklmnop"
+HEAD = "head.output.weight"
+UNTIED = "; if the embedding is the head, set tie_word_embeddings to true in config.json"
 
 
 def _near(name: str, known: Mapping[str, str], what: str) -> str:
@@ -104,7 +106,10 @@ def find_mismatches(
         if why := _why(wanted[path], found[path], tensors.dtypes.get(name)):
             wrong.append(((name, path), f": {why}"))
     missing: list[Problem] = [
-        ((*_exported(path, wanted[path], rules, recipe), path), f" {tuple(wanted[path].shape)}")
+        (
+            (*_exported(path, wanted[path], rules, recipe), path),
+            f" {tuple(wanted[path].shape)}{UNTIED if path.endswith(HEAD) else ''}",
+        )
         for path in wanted.keys() - found.keys()
     ]
     unexpected: list[Problem] = [
