@@ -215,7 +215,9 @@ def test_a_head_that_is_missing_is_named(tmp_path):
     tensors = export(model, architecture, recipe)
     del tensors["lm_head.weight"]
     write(tmp_path / "model", tensors, {"model_type": "llama", **numbers})
-    with pytest.raises(CheckpointError, match=r"missing tensor lm_head\.weight .*set tie_word_embeddings to true"):
+    with pytest.raises(
+        CheckpointError, match=r"missing tensor lm_head\.weight .*set tie_word_embeddings to true"
+    ):
         zoo.load(tmp_path / "model")
 
 
