@@ -8,6 +8,7 @@ import pytest
 from zoo.config import Config, Origin
 from zoo.errors import ConfigError
 from zoo.recipe import DynamicScaling, LinearScaling, Llama3Scaling, RoPE, YarnScaling
+from zoo_gpt2 import gpt2
 
 
 def test_null_means_absent():
@@ -205,3 +206,21 @@ def test_the_shape_of_a_tensor_is_that_of_the_first_with_the_word_in_its_name():
         Config({}).tensor_shape("weight") is None
         and Config({}, tensors=["a.weight"]).tensor_shape("a") is None
     )
+
+
+def test_a_key_under_another_name_is_read_unless_its_own_contradicts_it():
+    config = Config({"hidden_size": 8, "n_head": 2, "num_attention_heads": 2})
+    names = {"hidden_size": "n_embd", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"}
+    renamed = config.renamed(names)
+    assert (renamed.count("n_embd"), renamed.count("n_head"), "n_layer" in renamed) == (8, 2, False)
+    assert config.unread() == []
+    with pytest.raises(ConfigError, match=r"num_attention_heads 4 contradicts n_head, 2"):
+        Config({"n_head": 2, "num_attention_heads": 4}).renamed(names)
+
+
+def test_gpt2_takes_the_names_that_most_families_have():
+    names = {"n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"}
+    names |= {"n_positions": "max_position_embeddings"}
+    own = dict(vocab_size=50, n_embd=16, n_head=4, n_layer=3, n_positions=32)
+    others = Config({names.get(key, key): value for key, value in own.items()})
+    assert gpt2(others) == gpt2(Config(own)) and not others.unread()

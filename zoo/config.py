@@ -147,6 +147,21 @@ class Config(Mapping[str, Any]):
         self._defaults |= {key: value for key, value in values.items() if value is not None}
         return other
 
+    def renamed(self, names: Mapping[str, str]) -> Config:
+        """This config with the values of other names of its keys: `names` maps each to the key that is read.
+
+        A key that has its own value keeps it; ConfigError for another under the other name. Keys that the copy reads count as read
+        here.
+        """
+        aliases = {alias: key for alias, key in names.items() if alias in self._values}
+        for alias, key in aliases.items():
+            if self._values.get(key, self._values[alias]) != self._values[alias]:
+                raise self.error(alias, f"contradicts {self._key(key)}, {_shown(self._values[key])}")
+        self._read.update(aliases)
+        other = copy.copy(self)
+        other._values = {key: self._values[alias] for alias, key in aliases.items()} | self._values
+        return other
+
     def is_null(self, key: str) -> bool:
         """Whether the key is null, for the few where null means "none" and absence a default."""
         return key in self._nulls

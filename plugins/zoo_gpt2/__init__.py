@@ -47,8 +47,14 @@ UNUSED = (
 )
 
 
+# Other names of a config's keys, as transformers reads them.
+NAMES = {"hidden_size": "n_embd", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"}
+NAMES |= {"max_position_embeddings": "n_positions"}
+
+
 def gpt_layers(config, placement, activation):
     """The recipe that all three share."""
+    config = config.renamed(NAMES)
     dim, heads = config.count("n_embd"), config.count("n_head")
     head_dim = config.head_width("n_embd", "n_head")
     norm = LayerNorm(eps=config.number("layer_norm_epsilon", 1e-5))
