@@ -316,22 +316,14 @@ def announce(source: Source, options: ServerOptions, address: str) -> None:
     elif not source.about.get("chat"):
         path, body = "completions", '{"prompt": "Hello"}'
     lines = [
-<<<<<<< HEAD
-        f"serving {model} at {address}/",
-        f"  export OPENAI_BASE_URL={address}/v1 OPENAI_API_KEY={'your key' if key else 'none'}",
-        f"  export ANTHROPIC_BASE_URL={address} ANTHROPIC_API_KEY={'your key' if key else 'none'}",
-        f"  export OLLAMA_HOST={address}",
-        f"  curl {address}/v1/chat/completions -H 'Content-Type: application/json' \\",
-        """    -d '{"messages": [{"role": "user", "content": "Hello"}]}'""",
-=======
         f"serving {source.name} at {address}/",
         f"  export OPENAI_BASE_URL={address}/v1 OPENAI_API_KEY={'your-key' if key else 'none'}",
         f"  export ANTHROPIC_BASE_URL={address} ANTHROPIC_API_KEY={'your-key' if key else 'none'}",
         f"  export ANTHROPIC_MODEL={name} ANTHROPIC_DEFAULT_HAIKU_MODEL={name}",
+        f"  export OLLAMA_HOST={address}",
         f"  curl {address}/v1/{path} -H 'Content-Type: application/json' \\",
         *(["    -H 'Authorization: Bearer your-key' \\"] if key else []),
         f"    -d '{body}'",
->>>>>>> 42bd3870 (The server says why a model cannot be loaded, numbers an empty text, takes a slash at a path's end, and prints a request that its model answers)
     ]
     if not (key or options.host in LOOPBACK):
         lines.append("  anyone who reaches this address can use it: ZOO_API_KEY asks for a key")

@@ -33,27 +33,23 @@ def encoded(loaded: Loaded, request: EmbeddingRequest) -> list[list[int]]:
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # texts that are cut
-<<<<<<< HEAD
-        return [_encode_prompt(loaded, text, settings, prompt, context) for text in request.texts]
-
-
-def _encode_prompt(
-    loaded: Loaded, text: str | tuple[int, ...], settings: Pooling, prompt: str, context: int | None
-) -> list[int]:
-=======
+        several = len(request.texts) > 1
         return [
-            _encode_prompt(loaded, text, settings, prompt, f"input[{at}]" if len(texts) > 1 else "input")
-            for at, text in enumerate(texts)
+            _encode_prompt(loaded, text, settings, prompt, context, f"input[{at}]" if several else "input")
+            for at, text in enumerate(request.texts)
         ]
 
 
 def _encode_prompt(
-    loaded: Loaded, text: str | tuple[int, ...], settings: Pooling, prompt: str, where: str
+    loaded: Loaded,
+    text: str | tuple[int, ...],
+    settings: Pooling,
+    prompt: str,
+    context: int | None,
+    where: str,
 ) -> list[int]:
-    context = loaded.recipe.context
     if not text:
         raise RequestError(400, f"`{where}` is empty", param="input")
->>>>>>> 42bd3870 (The server says why a model cannot be loaded, numbers an empty text, takes a slash at a path's end, and prints a request that its model answers)
     if settings.length is None:
         check_length(loaded, text, context, "input")
     ids = encode_text(loaded, text, settings, prompt)

@@ -9,11 +9,7 @@ from zoo.loading import Loaded
 from zoo.testing import subject
 from zoo.tokenizer import load_tokenizer
 from zoo_serve.embeddings import encoded
-<<<<<<< HEAD
-from zoo_serve.requests import EmbeddingRequest
-=======
-from zoo_serve.requests import RequestError
->>>>>>> 42bd3870 (The server says why a model cannot be loaded, numbers an empty text, takes a slash at a path's end, and prints a request that its model answers)
+from zoo_serve.requests import EmbeddingRequest, RequestError
 
 
 @pytest.fixture
@@ -46,16 +42,12 @@ def test_the_folder_s_default_prompt_stands_before_texts_and_not_before_ids(prom
 
 def test_a_prompt_that_is_not_pooled_is_refused(prompted):
     with pytest.raises(PromptError, match="include_prompt"):
-<<<<<<< HEAD
         encoded(prompted(include_prompt=False), EmbeddingRequest(texts=("Paris",)))
-=======
-        encoded(prompted(include_prompt=False), ["Paris"])
 
 
 def test_an_empty_text_of_several_is_numbered(prompted):
     loaded = prompted()
     with pytest.raises(RequestError, match=r"`input\[1\]` is empty"):
-        encoded(loaded, ["Paris", ""])
+        encoded(loaded, EmbeddingRequest(texts=("Paris", "")))
     with pytest.raises(RequestError, match="`input` is empty"):
-        encoded(loaded, [""])
->>>>>>> 42bd3870 (The server says why a model cannot be loaded, numbers an empty text, takes a slash at a path's end, and prints a request that its model answers)
+        encoded(loaded, EmbeddingRequest(texts=("",)))
