@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from zoo_serve.app import ENDPOINTS
+from zoo_serve.field_table import markdown_table
 from zoo_serve.requests import RequestError
 
 BY_NAME = {endpoint.path: endpoint for endpoint in ENDPOINTS}
@@ -139,3 +140,13 @@ def test_a_list_of_a_wrong_length_is_not_called_a_text():
         chat(stop=["x"] * 257)
     with pytest.raises(RequestError, match="`input` must be a list of at least 1"):
         BY_NAME["/v1/embeddings"].parse({"input": []})
+
+
+def test_the_guide_s_table_has_each_field_that_is_not_simply_obeyed():
+    table = markdown_table(ENDPOINTS)
+    for endpoint in ENDPOINTS:
+        for name, field in endpoint.fields.own.items():
+            stated = field.ignored or field.only or field.variable or field.setting not in (None, name)
+            assert (f"\n| `{name}` |" in table) or not stated, name
+    assert "| `repeat_penalty` | the setting `repetition_penalty` |" in table
+    assert "| `seed` | `-1` is none given | /chat/completions, /completions, /responses |" in table
