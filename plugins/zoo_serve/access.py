@@ -51,6 +51,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        is_open = scope["path"] in self.open_paths  # as it was asked for
         scope = {**scope, "path": plain_path(scope["path"])}
         headers = Headers(scope=scope)
         origin = headers.get("origin")
@@ -59,7 +60,7 @@ class Guard:
         error = self._refused_page(scope, headers, allowed)
         if error is None and "\n" in scope["path"]:  # a route would match one that ends with it
             error = RequestError(404, "there is nothing at this path", code="path")
-        if error is None and not preflight and scope["path"] not in self.open_paths:
+        if error is None and not preflight and not is_open:
             error = self._refused_key(headers)
         app = self.app
         if error is not None:
