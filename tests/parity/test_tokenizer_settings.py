@@ -41,6 +41,8 @@ def test_the_class_of_a_model_type_is_that_of_the_reference():
     plain = ("TokenizersBackend", None)
     for model_type in own - PYTHON_TOKENIZERS:
         registered = TOKENIZER_MAPPING_NAMES.get(model_type)
+        if registered == "MistralCommonBackend":  # which reads tekken.json, where it is installed
+            registered = "TokenizersBackend"
         assert (model_type in AS_WRITTEN.split()) == (registered == "TokenizersBackend"), model_type
         assert CLASS_OF_MODEL_TYPE.get(model_type) == (None if registered in plain else registered), (
             model_type
