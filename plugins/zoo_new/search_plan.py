@@ -187,11 +187,11 @@ def _rank(pair: tuple[ChangePlan, Fit]) -> tuple[float, ...]:
 
 
 def families(registry: Registry) -> list[Architecture]:
-    """The architectures that a plugin can be written from: those with a preset of a small model."""
+    """The architectures that a plugin can be written from: those with a preset of a small model, and no head of labels."""
     return [
         architecture
         for architecture in registry.architectures.values()
-        if architecture.preset("pocket") or architecture.preset("tiny")
+        if architecture.task != "classify" and (architecture.preset("pocket") or architecture.preset("tiny"))
     ]
 
 
