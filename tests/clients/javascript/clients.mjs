@@ -6,6 +6,8 @@ import { generateObject, generateText, stepCountIs, streamText, tool } from 'ai'
 import { Ollama } from 'ollama'
 import { z } from 'zod'
 
+globalThis.AI_SDK_LOG_WARNINGS = false // it writes them where the answer goes
+
 const { url, river, question, weather: declared, schema, result } = JSON.parse(process.argv[2])
 const model = 'chatter'
 const seen = {}
