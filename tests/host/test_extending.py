@@ -251,7 +251,9 @@ def test_a_plugins_quantized_format_is_read(extras, folder):
 
 def test_a_format_that_nobody_brings(folder):
     path = folder(changes={"quantization_config": {"quant_method": "int8-rows"}})
-    with pytest.raises(ConfigError, match=r"'int8-rows' cannot be loaded; known: MLX's own, auto-round, .*mxfp8"):
+    with pytest.raises(
+        ConfigError, match=r"'int8-rows' cannot be loaded; known: MLX's own, auto-round, .*mxfp8"
+    ):
         zoo.load(path)
 
 
