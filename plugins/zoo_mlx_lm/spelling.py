@@ -4,6 +4,8 @@ transformers 5 has `rope_parameters` in place of `rope_theta`, `rope_scaling` an
 families used to call differently.
 """
 
+from typing import Any
+
 from zoo.errors import ConfigError
 
 # The keys that say the same as an older one, of which the first that a config has counts.
@@ -25,7 +27,7 @@ def older_keys(values, fields, where=""):
     `values` is the config, or a text_config within it, whose name and a dot are `where`. ConfigError for positions that are scaled where no field
     takes a scaling. Keys of `rope_parameters` that no field takes are left out.
     """
-    older = {}
+    older: dict[str, Any] = {}
     rope = values.get("rope_parameters")
     if isinstance(rope, dict) and "rope_parameters" not in fields and not _by_layer_type(rope):
         kind = rope.get("rope_type", rope.get("type", "default"))
