@@ -83,7 +83,7 @@ def rules(axis):
     """What both layouts have beside Qwen's mixtures; `axis` is where the convolution's one input channel stands."""
     parts = ("q", "k", "v", "z")
     sizes = ("key_dim", "key_dim", "group_values", "group_values")
-    delta_net = (
+    projections = (
         # The rows are grouped by key head.
         Split(
             DELTA + "in_proj_qkvz.*",
@@ -92,6 +92,13 @@ def rules(axis):
             groups="key_heads",
         ),
         Split(DELTA + "in_proj_ba.*", (MIXER + "beta.*", MIXER + "alpha.*"), groups="key_heads"),
+    )
+    return OfBlock(GatedDeltaNet, projections), *common(axis)
+
+
+def common(axis):
+    """What families have in common whose projections are fused in different ways."""
+    delta_net = (
         Depthwise(DELTA + "conv1d.weight", MIXER + "convolution.weight", axis=axis),
         *(Rename(DELTA + name, MIXER + name) for name in ("dt_bias", "A_log")),
         Rename(DELTA + "norm.weight", MIXER + "gain"),

@@ -24,6 +24,7 @@ from .family import (
 )
 from .hybrid_families import HYBRIDS
 from .mixture_families import MIXTURES
+from .recent_families import RECENT
 
 LATENTS = (
     heads(4, 4, 10)
@@ -37,6 +38,7 @@ LATENTS = (
 FAMILIES = (
     HYBRIDS
     | MIXTURES
+    | RECENT
     | {
         "llama": Family(
             "Llama",

@@ -22,7 +22,7 @@ from zoo.architecture.records import (
 from zoo.architecture.setting import Setting
 from zoo.config import Config
 from zoo.gguf import GGUF
-from zoo.weights import Depthwise, Ignore, OfBlock, OutputHead, Rename, Rule, Split, Stack, Transpose
+from zoo.weights import Depthwise, Ignore, OfBlock, OutputHead, Rename, Rule, Split, Stack, Transpose, behind
 
 __all__ = [
     "API",
@@ -55,6 +55,7 @@ __all__ = [
     "Strategy",
     "TokenizerFormat",
     "Transpose",
+    "behind",
     "hookimpl",
     "import_target",
     "pocket",

@@ -155,6 +155,10 @@ class Architecture(Record):
     if the zoo reads those. `model_types` are the values of a checkpoint's `model_type` that mean this architecture. `presets` are its named checkpoints: "tiny" or "pocket"
     has numbers small enough for tests, and "pocket" those that `zoo train` starts from.
 
+    `text_of` are the `model_type`s of checkpoints that take images or sound too and whose `text_config` this architecture
+    reads; the other parts are left out. mlx-lm reads the config as the `text_config` of the `model_type` `mlx_type`, and the
+    tensors behind "language_model.", where that is given.
+
     `task` is what it does: "generate", "translate", "encode", "fill-mask", "classify" or "denoise" (masked diffusion), or one
     that a strategy of the same plugin serves, such as "summarise".
     `causality` says what a token attends to: "causal", itself and earlier tokens; "prefix", also the whole prompt; "full",
@@ -190,6 +194,8 @@ class Architecture(Record):
     published: str = ""
     api: int = API
     prediction: Architecture | None = None
+    text_of: tuple[str, ...] = ()
+    mlx_type: str | None = None
 
     def __post_init__(self) -> None:
         label = f"architecture {checked_name(self.noun, self.name, BRIDGED)}"

@@ -31,6 +31,7 @@ from zoo.checkpoint.quantized_matrix import QuantizationSpec, QuantizedMatrix
 from zoo.checkpoint.requantized import requantizations
 from zoo.checkpoint.shards import LAYOUTS, SHARD, Read, SaveOptions, write
 from zoo.checkpoint.source import suffixes_of
+from zoo.checkpoint.text_part import as_text_config
 from zoo.errors import PluginError, SourceError, ZooError, deferred_warnings
 from zoo.files.reading import names_in
 from zoo.files.writing import new_folder
@@ -258,6 +259,11 @@ def complete_config(opened: Opened) -> dict[str, Any]:
     # Of a key that is there, a default says what counts instead.
     config = opened.config | opened.defaults
     rope = config.get("rope_parameters") or {}
+    if mlx_type := opened.checkpoint.architecture.mlx_type:
+        if not by_layer_type(rope):
+            both = {key: config[key] for key in ("rope_theta", "partial_rotary_factor") if key in config}
+            config["rope_parameters"] = {"rope_type": "default", **rope, **both}
+        return as_text_config(config, mlx_type)
     if not by_layer_type(rope):  # for which the two keys have no room
         config.pop("rope_parameters", None)
     if rope and not by_layer_type(rope):

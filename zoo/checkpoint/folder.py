@@ -20,6 +20,7 @@ from zoo.checkpoint.quantization_settings import QuantizationSettings
 from zoo.checkpoint.quantized_tensors import gather, settings_of
 from zoo.checkpoint.safetensors import Tensors, load_file, open_tensors, weight_files
 from zoo.checkpoint.sentence_vectors import module_files, pooling_of
+from zoo.checkpoint.text_part import text_config, text_tensors
 from zoo.config import Origin
 from zoo.errors import ConfigError
 from zoo.files.reading import file_in_folder, is_system_name, read_object
@@ -40,6 +41,8 @@ class FolderCheckpoint(Checkpoint):
     @cached_property
     def config(self) -> dict[str, Any]:
         config = read_object(self.path, CONFIG, ConfigError, required=True)
+        if self._architecture is None or not self._architecture.bridged:
+            config = text_config(config, self.registry)
         formats = self.registry.table(QuantizedFormat).listed().values()
         if settings_of(config) is None:  # some writers put the settings into a file of their own
             for name, file in ((format.name, format.settings_file) for format in formats):
@@ -49,7 +52,10 @@ class FolderCheckpoint(Checkpoint):
         return config
 
     def tensors(self, dtype: mx.Dtype | None = None) -> Tensors:
-        return gather(open_tensors(self.path), self.config, self.registry, dtype)
+        tensors = open_tensors(self.path)
+        if self.architecture.text_of:
+            tensors = text_tensors(tensors)
+        return gather(tensors, self.config, self.registry, dtype)
 
     def weight_files(self) -> list[Path]:
         return weight_files(self.path)

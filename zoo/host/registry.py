@@ -57,7 +57,7 @@ class Registry:
         if kind is Architecture:
             for alias in record.aliases:
                 self.table(Alias).add(alias.name, plugin, alias)
-            for model_type in () if record.bridged else record.model_types:
+            for model_type in () if record.bridged else (*record.model_types, *record.text_of):
                 self.model_types.add(model_type, plugin, record)
 
     def table(self, record: type[T]) -> RecordTable[T]:

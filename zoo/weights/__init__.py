@@ -10,6 +10,7 @@ so that nothing here needs mlx.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar
 
@@ -343,6 +344,19 @@ class Ignore(Rule):
 
     def backward(self, source: Tensors, target: Tensors, recipe: Model, join: Join) -> None:
         pass
+
+
+def behind(prefix: str, rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """The rules for tensors whose names have `prefix`, "language_model.", before them, or not."""
+
+    def change(rule: Any) -> Rule:
+        inner = rule.rules if isinstance(rule, OfBlock) else None
+        values = (
+            dict(source=f"[{prefix}]{rule.source}") if inner is None else dict(rules=behind(prefix, inner))
+        )
+        return replace(rule, **values)
+
+    return tuple(map(change, rules))
 
 
 def _put(target: Tensors, name: str, tensor: Any, origin: str) -> None:

@@ -1,0 +1,40 @@
+"""Checkpoints that transformers writes of models of images and text: the zoo runs their text model."""
+
+import pytest
+import torch
+import transformers as tf
+
+import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
+
+from zoo.checkpoint.convert import convert
+
+from .recent_families import RECENT
+from .support import agrees, reference, texts
+
+VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, patch_size=2)
+COMPOSITES = {"qwen3.5": "Qwen3_5", "qwen3.5-moe": "Qwen3_5Moe"}
+
+
+@pytest.mark.filterwarnings("error:config.json")  # a key that nothing reads
+@pytest.mark.parametrize("name", COMPOSITES)
+@pytest.mark.parametrize("variant", [0, 1])
+def test_the_text_model_of_a_checkpoint_with_images_runs_alone(tmp_path, name, variant):
+    prefix, text = COMPOSITES[name], RECENT[name].make(variant)
+    config = getattr(tf, prefix + "Config")(
+        text_config=text.config.to_dict(),
+        vision_config=VISION,
+        tie_word_embeddings=text.config.tie_word_embeddings,
+    )
+    model = reference(getattr(tf, prefix + "ForConditionalGeneration"), config)
+    model.save_pretrained(tmp_path / "whole")
+    loaded = zoo.load(tmp_path / "whole")
+    assert loaded.architecture.name == name
+    agrees(model, loaded, 99, lengths=(1, 17))
+    # What is converted is the text model's own folder.
+    convert(tmp_path / "whole", tmp_path / "text", layout="hf")
+    again = type(text).from_pretrained(tmp_path / "text", attn_implementation="eager").eval()
+    tokens = torch.tensor(texts(99, 1, 9))
+    with torch.no_grad():
+        assert torch.allclose(again(tokens).logits, model(tokens).logits, atol=1e-4)
+    convert(tmp_path / "whole", tmp_path / "mlx")
+    agrees(model, zoo.load(tmp_path / "mlx"), 99, lengths=(9,))
