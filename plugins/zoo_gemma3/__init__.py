@@ -15,7 +15,9 @@ def gemma3(config):
     config.refuse("attn_logit_softcapping")
     config.ignore("_sliding_window_pattern")  # transformers 5 writes it beside layer_types
     config = config.with_defaults(
-        rope_theta=1e6, rope_local_base_freq=1e4, max_position_embeddings=131072, sliding_window_pattern=6
+        **dict(rope_theta=1e6, rope_local_base_freq=1e4, max_position_embeddings=131072),
+        # What published configs of models with images leave out.
+        **dict(num_attention_heads=8, vocab_size=262208, sliding_window_pattern=6),
     )
     head_dim = config.count("head_dim", 256)
     rope = RoPE.of(config, head_dim, layer_type="full_attention")
@@ -73,6 +75,7 @@ def zoo_architectures():
         base="gemma2",
         summary="Gemma 2 with query and key norms instead of soft caps, and five layers with a window to one without",
         model_types=("gemma3_text",),
+        text_of=("gemma3",),
         recipe=gemma3,
         weights=WEIGHTS,
         gguf=GGUF(

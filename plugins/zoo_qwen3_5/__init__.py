@@ -1,7 +1,6 @@
 """Qwen3.5, dense and with experts, as differences from Qwen3-Next. Imports no mlx."""
 
 from zoo.architecture import Architecture, OfBlock, Preset, Rename, Split, behind, hookimpl
-from zoo.recipe import GatedMLP
 from zoo_llama import published, sized
 from zoo_mixtral import QWEN_MLX_WEIGHTS, QWEN_WEIGHTS
 from zoo_qwen3_next import DELTA, MIXER, MLX_NORMS, POCKET, TINY, common, qwen3_next
@@ -10,9 +9,7 @@ from zoo_qwen3_next.specs import GatedDeltaNet
 
 def qwen3_5(config):
     """Qwen3-Next with a feed-forward in the place of experts (Qwen, 2026)."""
-    config = read(config, num_key_value_heads=4, num_experts=0)
-    feedforward = GatedMLP(config.count("intermediate_size"), config.activation("hidden_act", "silu"))
-    return qwen3_next(config).change_layers(feedforward=feedforward)
+    return qwen3_next(read(config, num_key_value_heads=4, num_experts=0))
 
 
 def qwen3_5_moe(config):
@@ -94,7 +91,7 @@ def zoo_architectures():
                 **QWEN3_5,
                 linear_num_value_heads=48,
             ),
-            Preset("pocket", config=small(POCKET | DENSE)),
+            Preset("pocket", config=small(POCKET | DENSE) | dict(intermediate_size=448)),
             Preset("tiny", config=small(TINY | DENSE)),
         ),
         references=REFERENCES,

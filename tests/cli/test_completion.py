@@ -27,7 +27,8 @@ def completed(typed):
 def test_commands_options_and_architectures_are_completed():
     assert completed("zoo comp") == {"compare"}
     assert completed("zoo run llama --max-t") == {"--max-tokens", "--max-time"}
-    assert completed("zoo run qwen3") == {"qwen3", "qwen3-classifier", "qwen3-moe", "qwen3-next"}
+    found = {"qwen3", "qwen3-classifier", "qwen3-moe", "qwen3-next", "qwen3.5", "qwen3.5-moe"}
+    assert completed("zoo run qwen3") == found
     assert completed("zoo run ./my-mo") == {"file"}
     assert {"qwen3:pocket", "qwen3:0.6b", "qwen3:8b"} < completed("zoo run qwen3:")
     assert completed("zoo run smollm2") == {"smollm2", "smollm2:135m", "smollm2:360m", "smollm2:1.7b"}

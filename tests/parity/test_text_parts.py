@@ -8,21 +8,37 @@ import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 
 from zoo.checkpoint.convert import convert
 
-from .recent_families import RECENT
+from .families import FAMILIES
 from .support import agrees, reference, texts
 
-VISION = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, patch_size=2)
-COMPOSITES = {"qwen3.5": "Qwen3_5", "qwen3.5-moe": "Qwen3_5Moe"}
+QWEN = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, patch_size=2)
+SIGLIP = dict(
+    hidden_size=16,
+    intermediate_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    image_size=8,
+    patch_size=4,
+)
+
+# transformers' classes of the whole, the `model_type` of its text, and its encoder of images.
+COMPOSITES = {
+    "qwen3.5": ("Qwen3_5", "qwen3_5_text", QWEN),
+    "qwen3.5-moe": ("Qwen3_5Moe", "qwen3_5_moe_text", QWEN),
+    "qwen3": ("Qwen3VL", "qwen3_vl_text", QWEN | dict(deepstack_visual_indexes=[0])),
+    "gemma3": ("Gemma3", "gemma3_text", SIGLIP),
+    "mistral": ("Mistral3", "mistral", SIGLIP | dict(model_type="pixtral", head_dim=8)),
+}
 
 
 @pytest.mark.filterwarnings("error:config.json")  # a key that nothing reads
 @pytest.mark.parametrize("name", COMPOSITES)
-@pytest.mark.parametrize("variant", [0, 1])
-def test_the_text_model_of_a_checkpoint_with_images_runs_alone(tmp_path, name, variant):
-    prefix, text = COMPOSITES[name], RECENT[name].make(variant)
+def test_the_text_model_of_a_checkpoint_with_images_runs_alone(tmp_path, name):
+    prefix, model_type, vision = COMPOSITES[name]
+    text = FAMILIES[name].make(1)
     config = getattr(tf, prefix + "Config")(
-        text_config=text.config.to_dict(),
-        vision_config=VISION,
+        text_config=text.config.to_dict() | {"model_type": model_type},
+        vision_config=vision,
         tie_word_embeddings=text.config.tie_word_embeddings,
     )
     model = reference(getattr(tf, prefix + "ForConditionalGeneration"), config)

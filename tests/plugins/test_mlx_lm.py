@@ -37,7 +37,7 @@ from zoo_mlx_lm.block import measured
 from zoo_mlx_lm.spelling import older_keys
 
 # Dense; windows and a head that the tensors decide to tie; states; attention and states; experts and latents.
-KINDS = ["helium", "gemma3", "rwkv7", "qwen3_5", "deepseek_v2", "recurrent_gemma"]
+KINDS = ["helium", "exaone4", "rwkv7", "lfm2-vl", "deepseek_v2", "recurrent_gemma"]
 LENGTH = 14
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -215,7 +215,7 @@ def test_an_adapter_that_mlx_lm_trained(tmp_path):
     same(loaded.model(texts()), logits(network), "logits")
 
 
-@pytest.mark.parametrize("module", ["helium", "qwen3_5", "longcat_flash"])
+@pytest.mark.parametrize("module", ["helium", "lfm2-vl", "longcat_flash"])
 def test_beams_keep_the_caches_of_their_rows(module, tmp_path):
     write(tmp_path, module)
     loaded = zoo.load(tmp_path)
@@ -233,7 +233,7 @@ def test_beams_keep_the_caches_of_their_rows(module, tmp_path):
 
 @pytest.mark.slow
 def test_it_holds_what_every_model_must(tmp_path):
-    write(tmp_path, "qwen3_5")
+    write(tmp_path, "lfm2-vl")
     done = CliRunner().invoke(suite, [str(tmp_path)])
     assert done.exit_code == 0 and "none failed" in done.output
 
@@ -242,10 +242,10 @@ def test_it_holds_what_every_model_must(tmp_path):
 
 
 def test_facts_are_those_of_the_model(tmp_path):
-    network = write(tmp_path, "qwen3_5")
+    network = write(tmp_path, "lfm2-vl")
     found = describe(str(tmp_path), default_registry())
     recipe = found.recipe
-    assert found.architecture.name == "mlx-lm::qwen3_5"
+    assert found.architecture.name == "mlx-lm::lfm2-vl"
     assert recipe.parameters(recipe.dim) == sum(a.size for _, a in tree_flatten(network.parameters()))
     cache = make_prompt_cache(network)
     mx.eval(network(texts(), cache=cache))
@@ -253,7 +253,7 @@ def test_facts_are_those_of_the_model(tmp_path):
     keys = sum(c.keys.shape[1] * c.keys.shape[3] * 2 for c in cache if hasattr(c, "keys"))
     assert recipe.state_size(recipe.dim) == states > 0 and recipe.kv_cache_size(recipe.dim) == keys > 0
     sheet, fields = facts_of(recipe), {fact.name: fact.value for fact in fields_of(recipe)}
-    assert sheet.value("layers") == 4 and fields["text_config.linear_conv_kernel_dim"] == 4
+    assert sheet.value("layers") == 4 and fields["text_config.conv_L_cache"] == 3
     assert sheet.value("cache.state") == states * 4 and sheet.value("cache.token") == keys * 2
     assert sheet.get("flops.decode") is None and sheet.get("parameters.active") is None  # not known
     assert (

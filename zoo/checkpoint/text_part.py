@@ -35,8 +35,8 @@ def text_config(config: dict[str, Any], registry: Registry) -> dict[str, Any]:
     if not named or any(model_type not in architecture.text_of for architecture in named):
         return config
     known = harmless_keys() | SHARED_KEYS
-    outer = {key: value for key, value in config.items() if key in known}
-    inner = {"model_type": named[0].model_types[0], **text}
+    outer = {key: value for key, value in config.items() if key in known and key != "architectures"}
+    inner = {**text, "model_type": named[0].model_types[0]}
     whole = outer | {key: value for key, value in inner.items() if value is not None or key not in outer}
     return whole | {key: _rename(whole[key]) for key in QUANTIZATION if type(whole.get(key)) is dict}
 
