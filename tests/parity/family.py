@@ -68,7 +68,7 @@ class Family:
 
 
 def spread(model):
-    """The model with states that fade at very different speeds, and random corrections of its routers."""
+    """The model with states that fade at very different speeds, and random corrections of its routers and scales of its layers."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("A_log"):
@@ -78,6 +78,8 @@ def spread(model):
         for name, buffer in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
                 buffer.copy_(0.3 * torch.randn_like(buffer))
+            elif name.endswith("layer_scalar"):
+                buffer.uniform_(0.5, 1.5)
     return model
 
 

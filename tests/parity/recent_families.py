@@ -1,6 +1,6 @@
 """The families of 2025 and 2026 whose checkpoints may hold images' and sounds' encoders beside the text model."""
 
-from .family import CHUNKS, FFN, FULL, TIED, Family, heads, rope
+from .family import CHUNKS, FFN, FULL, TIED, Family, as_written, heads, rope
 
 STATES = ["linear_attention", FULL] * 2
 DELTA = dict(num_hidden_layers=4, head_dim=16, linear_num_value_heads=4, linear_num_key_heads=2)
@@ -9,7 +9,28 @@ WIDE_DELTA = dict(linear_key_head_dim=32, linear_value_head_dim=32)
 SMALL_EXPERTS = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24)
 SECTIONS = rope(mrope_section=[2, 1, 1], mrope_interleaved=True, partial_rotary_factor=0.5)
 
+WINDOWS = ["sliding_attention", "sliding_attention", FULL]
+
 RECENT = {
+    "gemma4": Family(
+        "Gemma4",
+        (
+            dict(),
+            dict(attention_k_eq_v=True, num_global_key_value_heads=1, final_logit_softcapping=30.0),
+            TIED | dict(attention_k_eq_v=True, sliding_window=16, global_head_dim=24, rms_norm_eps=1e-3),
+        ),
+        dict(
+            hidden_size_per_layer_input=0,
+            layer_types=WINDOWS,
+            sliding_window=5,
+            head_dim=8,
+            global_head_dim=16,
+        ),
+        shapes=(heads(4, 2),),
+        config="TextConfig",
+        respelled=as_written,
+        wide=dict(global_head_dim=64),
+    ),
     "qwen3.5": Family(
         "Qwen3_5",
         (

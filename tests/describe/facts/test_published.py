@@ -81,6 +81,8 @@ PUBLISHED = [
         "the sum over the safetensors header of google/gemma-3-270m-it; head tied",
         0,
     ),
+    # The file has 256 factors of rotations, too, which the zoo computes.
+    ("gemma4:31b", 30_697_345_596, f"n_params of {GGUF_LOAD}; head tied", 256),
     ("glm4:9b", 9_400_279_040, f"n_params of {GGUF_LOAD}; head not tied", 0),
     ("smollm3:3b", 3_075_098_624, f"{INDEX}; head tied", 0),
     ("phi3:mini-4k", 3_821_079_552, f"{COUNTED} a table of models; head not tied", 0),

@@ -1,0 +1,65 @@
+"""The blocks of Gemma 4. Axes: B batch, T length, D width, H heads, G key/value heads, K width of a head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+
+import zoo_gemma4 as specs
+from zoo import runtime
+from zoo.blocks.attention import Attention
+from zoo.blocks.position import Scaling
+from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles
+from zoo_gemma.block import SandwichLayer, step_of_sandwich
+
+
+class ProportionalScaling(Scaling):
+    """Pairs beyond the first `rotated` have a frequency of zero."""
+
+    def wavelengths(self, base: Sequence[float]) -> mx.array:
+        return mx.array([1 / f if pair < self.spec.rotated else float("inf") for pair, f in enumerate(base)])
+
+
+class ValueNormAttention(Attention):
+    """Attention with x / √(mean(x²) + eps) of its values, which may be its keys before their norm and rotation."""
+
+    spec: specs.ValueNormAttention
+
+    def __init__(self, spec: specs.ValueNormAttention, *, dim: int, index: int = 0, **parts: Any) -> None:
+        super().__init__(spec, dim=dim, index=index, **parts)
+        if spec.keys_as_values:
+            del self.value
+
+    @property
+    def joins(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The projections that read the same input."""
+        return ("query", "key") if self.spec.keys_as_values else ("query", "key", "value")
+
+    def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+        """The queries (B, H, T, K), keys and values (B, G, T, K) of x (B, T, D), all of them normalised."""
+        queries, keys = self.split(self.query(x), self.heads), self.split(self.key(x), self.kv_heads)
+        values = keys if self.spec.keys_as_values else self.split(self.value(x), self.kv_heads)
+        gain = mx.ones((self.head_dim,), values.dtype)
+        return self.query_norm(queries), self.key_norm(keys), runtime.rms_norm(values, gain, self.spec.eps)
+
+
+class ScaledSandwichLayer(SandwichLayer):
+    """The output of a sandwich layer times a learned number."""
+
+    def __init__(self, spec: specs.ScaledSandwichLayer, **parts: Any) -> None:
+        super().__init__(spec, **parts)
+        self.scalar = mx.ones((1,))
+
+    def __call__(
+        self, x: mx.array, mask: Any = None, cache: Any = None
+    ) -> mx.array:  # (B, T, D) -> (B, T, D)
+        return super().__call__(x, mask, cache) * self.scalar
+
+
+@compiles(ScaledSandwichLayer, "__call__", "add")
+def step_of_scaled(compiler: StepCompiler, block: ScaledSandwichLayer) -> Function | None:
+    """One token of such a layer: (B, D), mask, cache -> (B, D)."""
+    layer, scalar = step_of_sandwich(compiler, block), compiler.take(block, "scalar")
+    return None if layer is None else chained(layer, lambda x: x * scalar)
