@@ -72,6 +72,7 @@ PARTS = {
     "router": "routers",
     "experts": "experts",
     "norm": "norms",
+    "layer": "residual sums",
     "head": "head",
 }
 
