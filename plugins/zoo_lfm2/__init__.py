@@ -12,7 +12,9 @@ from zoo.architecture import (
     Rename,
     hookimpl,
 )
-from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, Layer, RMSNorm, RoPE
+from zoo.recipe import Attention, Decoder, Embedding, Experts, GatedMLP, Head, Layer, MoE, RMSNorm, RoPE
+from zoo.weights.experts import expert_rules, mlx_expert_rule
+from zoo_deepseek.spec import SigmoidRouter
 from zoo_lfm2.specs import ShortConvolution
 
 
@@ -47,6 +49,25 @@ def lfm2(config):
     )
 
 
+def lfm2_moe(config):
+    """LFM2 whose layers have experts chosen by σ(W x) and a bias, but for the first dense ones (Liquid AI, 2025)."""
+    config.ignore("output_router_logits", "router_aux_loss_coef")
+    if not config.flag("use_expert_bias", True):
+        raise config.error("use_expert_bias", "is not implemented")
+    config = config.with_defaults(intermediate_size=7168, block_auto_adjust_ff_dim=False)
+    dense, count = config.count("num_dense_layers", 2, least=0), config.count("num_experts", 32)
+    router = SigmoidRouter(
+        experts=count,
+        top_k=config.count("num_experts_per_tok", 4),
+        normalised=config.flag("norm_topk_prob", True),
+        scale=config.number("routed_scaling_factor", 1.0),
+    )
+    sparse = MoE(router=router, experts=Experts(count, hidden=config.count("moe_intermediate_size", 1792)))
+    return lfm2(config).change_layers(
+        lambda index, layer: dict(feedforward=layer.feedforward if index < dense else sparse)
+    )
+
+
 # Of training; and the first release's names of what the other keys say too.
 UNUSED = (
     *("block_mlp_init_scale", "block_out_init_scale", "block_use_xavier_init", "conv_use_xavier_init"),
@@ -61,7 +82,9 @@ def layer_types(config):
     if not isinstance(attending, list) or any(type(index) is not int for index in attending):
         raise config.error("full_attn_idxs", "must be a list of layer numbers")
     default = ["full_attention" if index in attending else "conv" for index in range(count)]
-    return config.choices("layer_types", ("full_attention", "conv"), count, default)
+    types = config.choices("layer_types", ("full_attention", "conv"), count, default)
+    config.note("full_attn_idxs", [index for index, kind in enumerate(types) if kind == "full_attention"])
+    return types
 
 
 def hidden(config):
@@ -89,9 +112,15 @@ NAMES = {
     "self_attn.k_layernorm.*": "mixer.key_norm.*",
     "operator_norm.*": "mixer_norm.*",
     "ffn_norm.*": "feedforward_norm.*",
+}
+FEEDFORWARD = {
     "feed_forward.w1.*": "feedforward.gate.*",
     "feed_forward.w2.*": "feedforward.down.*",
     "feed_forward.w3.*": "feedforward.up.*",
+}
+ROUTER = {
+    "feed_forward.gate.weight": "feedforward.router.weight",
+    "feed_forward.expert_bias": "feedforward.router.correction_bias",
 }
 
 
@@ -100,16 +129,24 @@ def renamed(names):
     return tuple(Rename(LAYER + theirs, "layers.{i}." + ours) for theirs, ours in names.items())
 
 
-def weights(convolution_axis):
+def weights(convolution_axis, feedforward=FEEDFORWARD):
     """The rules of both layouts: they differ in where the convolution's one input channel stands."""
     depthwise = Depthwise(LAYER + "conv.conv.weight", MIXER + "convolution.weight", axis=convolution_axis)
     return (
         Rename("model.embed_tokens.*", "embedding.tokens.*"),
         Rename("model.embedding_norm.*", "norm.*"),
         OfBlock(ShortConvolution, (depthwise, *renamed(CONVOLUTION))),
-        *renamed(NAMES),
+        *renamed(NAMES | feedforward),
         OutputHead("lm_head.*", "head.output.*"),
     )
+
+
+SPARSE, EXPERTS = LAYER + "feed_forward.", "layers.{i}.feedforward.experts."
+MOE_WEIGHTS = (*weights(1, ROUTER | FEEDFORWARD), *expert_rules(SPARSE, EXPERTS, ("w1", "w3", "w2")))
+MOE_MLX_WEIGHTS = (
+    *weights(2, ROUTER | {f"feed_forward.{p}_proj.*": f"feedforward.{p}.*" for p in ("gate", "up", "down")}),
+    mlx_expert_rule(SPARSE, EXPERTS),
+)
 
 
 def sized(layers, dim, heads, hidden, attending=(2, 5, 8, 10, 12, 14), **numbers):
@@ -134,6 +171,7 @@ TINY = sized(layers=3, dim=64, heads=4, hidden=128, attending=(1,), vocab_size=2
     num_key_value_heads=2, max_position_embeddings=128, block_auto_adjust_ff_dim=False
 )
 POCKET = TINY | dict(hidden_size=160, intermediate_size=480, vocab_size=2048)
+SMALL_MOE = dict(num_dense_layers=1, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32)
 
 
 @hookimpl
@@ -173,4 +211,32 @@ def zoo_architectures():
             "Amini et al., 2025, arXiv:2511.23404",
         ),
         published="2025-07",
+    )
+    yield Architecture(
+        name="lfm2-moe",
+        base="lfm2",
+        summary="LFM2 with thirty-two small experts after two dense layers, chosen by sigmoids and a bias",
+        model_types=("lfm2_moe",),
+        recipe=lfm2_moe,
+        weights=MOE_WEIGHTS,
+        mlx_weights=MOE_MLX_WEIGHTS,
+        presets=(
+            Preset(
+                "8b-a1b",
+                hub="LiquidAI/LFM2-8B-A1B",
+                config=sized(layers=24, dim=2048, heads=32, hidden=7168, attending=(2, 6, 10, 14, 18, 21))
+                | dict(vocab_size=65536, num_key_value_heads=8, moe_intermediate_size=1792)
+                | dict(
+                    num_experts=32, num_experts_per_tok=4, num_dense_layers=2, max_position_embeddings=128000
+                ),
+                licence="LFM Open License v1.0",
+            ),
+            Preset("pocket", config=POCKET | SMALL_MOE | dict(num_experts=16, moe_intermediate_size=96)),
+            Preset("tiny", config=TINY | SMALL_MOE),
+        ),
+        references=(
+            'Liquid AI, 2025, "LFM2-8B-A1B: An Efficient On-device Mixture-of-Experts"',
+            "Amini et al., 2025, arXiv:2511.23404",
+        ),
+        published="2025-10",
     )

@@ -76,7 +76,7 @@ def spread(model):
             elif name.endswith(("dt_bias", "dt_proj.bias")):
                 parameter.uniform_(-4, 1)
         for name, buffer in model.named_buffers():
-            if name.endswith("e_score_correction_bias"):
+            if name.endswith(("e_score_correction_bias", "expert_bias")):
                 buffer.copy_(0.3 * torch.randn_like(buffer))
             elif name.endswith("layer_scalar"):
                 buffer.uniform_(0.5, 1.5)

@@ -121,7 +121,7 @@ HYBRIDS = {
         dict(num_hidden_layers=5, intermediate_size=72, block_multiple_of=16, layer_types=MIXED),
         shapes=(heads(4, 2),),
         wide=dict(block_multiple_of=64),
-        mlx=dict(rope_theta=1e6, full_attn_idxs=[1, 4], block_dim=64, block_ff_dim=128),
+        mlx=dict(rope_theta=1e6, block_dim=64, block_ff_dim=128),
     ),
     "jamba": Family(
         "Jamba",

@@ -42,4 +42,15 @@ MIXTURES = {
         dict(moe_intermediate_size=24, moe_layer_start_index=0),
         mlx=None,  # it drops the router's bias
     ),
+    "lfm2-moe": Family(
+        "Lfm2Moe",
+        (
+            dict(num_experts=6, num_experts_per_tok=2),
+            UNTIED
+            | dict(num_experts=5, num_experts_per_tok=5, norm_topk_prob=False, routed_scaling_factor=2.5)
+            | dict(num_dense_layers=0, conv_bias=True, conv_L_cache=4, norm_eps=1e-3),
+        ),
+        dict(moe_intermediate_size=24, num_dense_layers=1, layer_types=["conv", FULL, "conv"]),
+        wide=FFN | dict(num_experts=4),
+    ),
 }
