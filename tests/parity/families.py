@@ -25,6 +25,7 @@ from .family import (
 from .hybrid_families import HYBRIDS
 from .mixture_families import MIXTURES
 from .recent_families import RECENT
+from .older_families import OLDER
 
 LATENTS = (
     heads(4, 4, 10)
@@ -39,6 +40,7 @@ FAMILIES = (
     HYBRIDS
     | MIXTURES
     | RECENT
+    | OLDER
     | {
         "llama": Family(
             "Llama",

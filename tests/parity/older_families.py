@@ -1,0 +1,37 @@
+"""Families of decoders from before LLaMA, and some that other ways of attending came with."""
+
+from .family import TIED, UNTIED, Family, edit, heads, rope
+
+
+def spelled_as_gpt_neox(folder):
+    """Rewrite a config.json as transformers 4 wrote those of GPT-NeoX."""
+
+    def change(config):
+        rope = config.pop("rope_parameters")
+        kind = rope.pop("rope_type")
+        shares = dict(rotary_emb_base=rope.pop("rope_theta"), rotary_pct=rope.pop("partial_rotary_factor"))
+        return config | shares | dict(rope_scaling={"type": kind, **rope} if kind != "default" else None)
+
+    edit(folder, change)
+
+
+# mlx-lm has no other activation, and a feed-forward four times as wide.
+NEOX_WIDE = dict(intermediate_size=256, hidden_act="gelu_new")
+
+OLDER = {
+    "gpt-neox": Family(
+        "GPTNeoX",
+        (
+            dict(),
+            dict(use_parallel_residual=False),
+            dict(attention_bias=False, hidden_act="gelu_new"),
+            TIED | dict(layer_norm_eps=1e-3),
+            dict(rope_parameters=rope(partial_rotary_factor=1.0)),
+            dict(rope_parameters=rope("linear", 300.0, factor=4.0, partial_rotary_factor=0.5)),
+        ),
+        shapes=(heads(4, 4), heads(3, 3, 16)),
+        respelled=spelled_as_gpt_neox,
+        wide=NEOX_WIDE,
+        mlx=dict(rotary_emb_base=10000, rotary_pct=0.25),
+    ),
+}
