@@ -9,7 +9,9 @@ from zoo_llama import POCKET, TINY, llama
 def gpt_neox(config):
     """Parallel residuals, LayerNorm and biases, rotary positions on a part of each head (Black et al., 2022)."""
     # Of training, and of classifiers.
-    config.ignore("hidden_dropout", "classifier_dropout", "attention_probs_dropout_prob", "hidden_dropout_prob")
+    config.ignore(
+        "hidden_dropout", "classifier_dropout", "attention_probs_dropout_prob", "hidden_dropout_prob"
+    )
     config = config.renamed({"partial_rotary_factor": "rotary_pct", "rope_theta": "rotary_emb_base"})
     config = config.with_defaults(rotary_pct=0.25, attention_bias=True, hidden_act="gelu")
     norm = LayerNorm(eps=config.number("layer_norm_eps", 1e-5))

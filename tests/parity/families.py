@@ -24,8 +24,8 @@ from .family import (
 )
 from .hybrid_families import HYBRIDS
 from .mixture_families import MIXTURES
-from .recent_families import RECENT
 from .older_families import OLDER
+from .recent_families import RECENT
 
 LATENTS = (
     heads(4, 4, 10)
