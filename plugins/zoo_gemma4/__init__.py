@@ -139,6 +139,9 @@ def positions(config, kind, head_dim):
         "rope_parameters"
     )
     inner = every.nested(kind)
+    every.ignore(FULL, WINDOW)
+    if unread := every.unread():
+        raise every.error(unread[0], "is of no kind of layer")
     if inner is None:
         raise config.error("rope_parameters", f"has no {kind}")
     theta, share = inner.number("rope_theta", defaults[kind]["rope_theta"]), 1.0

@@ -85,6 +85,10 @@ OF_FAMILIES = {
     "falcon-h1.mamba_expand": "mamba_d_ssm stands before it",
     "falcon-h1.mamba_norm_before_gate": UNUSED,
     "granite-hybrid.rope_parameters": UNUSED,
+    **dict.fromkeys(
+        (f"gemma4.{key}" for key in ("moe_intermediate_size", "num_experts", "top_k_experts")), UNUSED
+    ),
+    **dict.fromkeys(("gemma4.use_double_wide_mlp", "gemma4.vocab_size_per_layer_input"), UNUSED),
     "hunyuan-dense.rope_parameters": "rope_scaling stands before it",
     "qwen3-next.intermediate_size": UNUSED,
     "qwen3-next.mlp_only_layers": UNUSED,

@@ -29,6 +29,7 @@ def recipe(**changes):
         (dict(per_layer_config={"2": {"sliding_window": 8}}), "per_layer_config"),
         (dict(layer_types=["sliding_attention"] * 3), "layer_types .* must end with full_attention"),
         (dict(rope_parameters={"full_attention": {"factor": 8.0}}), "rope_parameters"),
+        (dict(rope_parameters={"full_attention": {}, "rope_theta": 1e5}), r"rope_parameters\.rope_theta"),
     ],
 )
 def test_what_is_not_implemented_is_refused_by_its_key(changes, named):
