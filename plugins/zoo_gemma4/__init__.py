@@ -65,7 +65,8 @@ def gemma4(config):
     config.refuse("num_kv_shared_layers")
     config.refuse("enable_moe_block")
     config.refuse("attention_bias")
-    config.refuse("use_bidirectional_attention", "all")  # "vision" is about images
+    if config.get("use_bidirectional_attention") not in (None, "vision"):  # which is about images
+        raise config.error("use_bidirectional_attention", "is not implemented")
     # Of models with experts, with layers that share keys and values, and with embeddings a layer.
     config.ignore("num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size")
     config.ignore("use_double_wide_mlp", "vocab_size_per_layer_input", "attention_dropout")
