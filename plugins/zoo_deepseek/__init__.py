@@ -44,8 +44,13 @@ UNUSED = (
 
 def deepseek_v3(config):
     """Latent attention; a few dense layers, then mixtures of experts (DeepSeek-AI, 2024)."""
+    return decoder(config, moe(config, config.activation("hidden_act", "silu")))
+
+
+def decoder(config, experts):
+    """Latent attention with `experts` in all layers but the first."""
     config.ignore(*UNUSED)
-    layer = layers_of(config)
+    layer = layers_of(config, experts)
     return Decoder(
         embedding=Embedding(vocab=config.count("vocab_size"), dim=config.count("hidden_size")),
         layers=tuple(layer(index) for index in range(config.layers())),
@@ -55,12 +60,11 @@ def deepseek_v3(config):
     )
 
 
-def layers_of(config):
+def layers_of(config, experts):
     """The function from a layer's index to its spec: dense at first, then with a mixture of experts."""
     norm, attention = RMSNorm(eps=config.number("rms_norm_eps", 1e-6)), latent_attention(config)
     activation = config.activation("hidden_act", "silu")
     dense = GatedMLP(hidden=config.count("intermediate_size"), activation=activation)
-    experts = moe(config, activation)
     first = config.count("first_k_dense_replace", 3, least=0)
     every = config.count("moe_layer_freq", 1)
 
@@ -121,9 +125,8 @@ def moe(config, activation):
     """The experts of a sparse layer and the router between them."""
     config.choice("scoring_func", ("sigmoid",), "sigmoid")
     config.choice("topk_method", ("noaux_tc",), "noaux_tc")
-    count, hidden = config.count("n_routed_experts", 256), config.count("moe_intermediate_size", 2048)
+    count = config.count("n_routed_experts", 256)
     groups, kept, top_k = router_numbers(config, count)
-    shared = 0 if config.is_null("n_shared_experts") else config.count("n_shared_experts", 1, least=0)
     router = SigmoidRouter(
         experts=count,
         top_k=top_k,
@@ -132,6 +135,13 @@ def moe(config, activation):
     )
     if groups > 1:
         router = GroupRouter(**vars(router), groups=groups, top_k_groups=kept)
+    return mixture(config, activation, router)
+
+
+def mixture(config, activation, router):
+    """The experts between which a router chooses, and the shared ones."""
+    count, hidden = router.experts, config.count("moe_intermediate_size", 2048)
+    shared = 0 if config.is_null("n_shared_experts") else config.count("n_shared_experts", 1, least=0)
     return MoE(
         router=router,
         experts=Experts(count=count, hidden=hidden, activation=activation),
@@ -171,7 +181,7 @@ def prediction_recipe(config):
         index=index,
         embedding_norm=model.norm,
         hidden_norm=model.norm,
-        layers=(layers_of(config)(index),),
+        layers=(layers_of(config, moe(config, config.activation("hidden_act", "silu")))(index),),
         norm=model.norm,
         context=model.context,
     )

@@ -51,8 +51,9 @@ class LatentAttention(nn.Module):
             self.query_up = nn.Linear(spec.query_rank, queries, bias=False)
         self.kv_down = nn.Linear(dim, spec.kv_rank + spec.rope_dim, bias=spec.bias)
         self.kv_norm = kv_norm
-        self.key_up = HeadLinear(spec.heads, spec.nope_dim, spec.kv_rank)
-        self.value_up = HeadLinear(spec.heads, spec.kv_rank, spec.value_dim)
+        head_linear = PackableHeadLinear if spec.packs_heads else HeadLinear
+        self.key_up = head_linear(spec.heads, spec.nope_dim, spec.kv_rank)
+        self.value_up = head_linear(spec.heads, spec.kv_rank, spec.value_dim)
         self.output = nn.Linear(spec.heads * spec.value_dim, dim, bias=spec.bias)
         self.rope = rope
 
@@ -156,6 +157,10 @@ class HeadLinear(nn.Module):
         """The transposed matrices applied."""
         return x @ self.weight
 
+
+class PackableHeadLinear(HeadLinear):
+    """The same, which may be packed."""
+
     def to_quantized(
         self, group_size: int | None = None, bits: int | None = None, mode: str = "affine"
     ) -> QuantizedHeadLinear:
@@ -189,7 +194,8 @@ class SigmoidRouter(nn.Module):
         super().__init__()
         self.spec = spec
         self.weight = mx.random.normal((spec.experts, dim), scale=dim**-0.5)
-        self.correction_bias = mx.zeros((spec.experts,))
+        if spec.corrects:
+            self.correction_bias = mx.zeros((spec.experts,))
 
     def __call__(
         self, x: mx.array
@@ -212,7 +218,8 @@ class SigmoidRouter(nn.Module):
 
     def corrected(self, scores: mx.array) -> mx.array:  # (B, T, E) -> (B, T, E)
         """The scores by which experts are chosen."""
-        return mx.stop_gradient(scores) + self.correction_bias
+        scores = mx.stop_gradient(scores)
+        return scores + self.correction_bias if self.spec.corrects else scores
 
     def weigh(self, scores: mx.array, indices: mx.array) -> mx.array:  # (B, T, E), (B, T, k) -> (B, T, k)
         """The weights of the chosen experts' outputs."""
@@ -237,7 +244,7 @@ class GroupRouter(SigmoidRouter):
         if kept == groups:
             return scores
         grouped = scores.reshape(*scores.shape[:-1], groups, -1)  # (B, T, G, E/G)
-        chosen = top_k(mx.topk(grouped, 2, axis=-1).sum(axis=-1), kept)
+        chosen = top_k(mx.topk(grouped, self.spec.best, axis=-1).sum(axis=-1), kept)
         inside = (chosen[..., None] == mx.arange(groups)).any(axis=-2)  # (B, T, G)
         return mx.where(inside[..., None], grouped, -mx.inf).reshape(scores.shape)
 
@@ -249,7 +256,8 @@ def step_of_router(compiler: StepCompiler, block: SigmoidRouter) -> Function | N
     if not grouped and not has_methods_of(block, SigmoidRouter, "corrected"):
         return None
     spec, weight = block.spec, compiler.take(block, "weight")
-    matrix, bias = weight.T.astype(mx.float32), compiler.take(block, "correction_bias")
+    matrix = weight.T.astype(mx.float32)
+    bias = compiler.take(block, "correction_bias") if spec.corrects else mx.array(0.0)
     mx.eval(matrix)  # in float32 once
     correct = runtime.fused(lambda logits: ((scores := block.activate(logits)), scores + bias))
     divide = runtime.fused(lambda chosen, total: (chosen / (total + 1e-20) * spec.scale).astype(weight.dtype))

@@ -15,7 +15,8 @@ class LatentAttention(Spec):
     cached. A head's queries and keys have `nope_dim` numbers without positions and `rope_dim` rotated ones; its
     values have `value_dim`. Queries come from a short vector too, of `query_rank` numbers (None: from x itself).
     `bias` is of the projections from and to the model's width. Scores are multiplied by `scale`
-    (None: (nope_dim + rope_dim)^−½).
+    (None: (nope_dim + rope_dim)^−½). `packs_heads`: what each head makes of latents has a quantized form; not where files
+    hold it as one matrix for keys and values.
     """
 
     kind, name = "mixer", "latent-attention"
@@ -30,6 +31,7 @@ class LatentAttention(Spec):
     query_norm: Spec | None = None
     bias: bool = False
     scale: float | None = None
+    packs_heads: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,8 +56,8 @@ class LatentAttention(Spec):
             *query,
             Matrix("kv_down", dim, self.kv_rank + self.rope_dim, bias=self.bias),
             # One a head, from its query to the latents; it makes keys of them transposed.
-            Matrix("key_up", self.nope_dim, self.kv_rank, heads, heads),
-            Matrix("value_up", self.kv_rank, self.value_dim, heads, heads),
+            Matrix("key_up", self.nope_dim, self.kv_rank, heads, heads, packs=self.packs_heads),
+            Matrix("value_up", self.kv_rank, self.value_dim, heads, heads, packs=self.packs_heads),
             Matrix("output", heads * self.value_dim, dim, bias=self.bias),
         )
 
@@ -107,7 +109,7 @@ class SigmoidRouter(Spec):
     """The `top_k` experts of the largest σ(W x) (DeepSeek-V3, 2024).
 
     `correction_bias` is added where experts are chosen, to balance their load, and not to their weights. `normalised`:
-    the kept weights sum to one; they are then multiplied by `scale`. Parameters: `weight` (E, D),
+    the kept weights sum to one; they are then multiplied by `scale`. Parameters: `weight` (E, D) and, where it `corrects`,
     `correction_bias` (E,).
     """
 
@@ -116,6 +118,7 @@ class SigmoidRouter(Spec):
     top_k: int
     normalised: bool = True
     scale: float = 1.0
+    corrects: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,27 +126,28 @@ class SigmoidRouter(Spec):
             raise RecipeError(f"top_k: {self.top_k} of only {self.experts} experts")
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
-        return (Matrix("", dim, self.experts, packs=False, bias=True),)
+        return (Matrix("", dim, self.experts, packs=False, bias=self.corrects),)
 
 
 @frozen()
 class GroupRouter(SigmoidRouter):
     """Group-limited top-k: the `top_k` experts of the `top_k_groups` best groups, by σ(W x) (DeepSeek-V3, 2024).
 
-    A group's score is the sum of its two best experts' scores, with their corrections.
+    A group's score is the sum of its `best` experts' scores, with their corrections.
     """
 
     kind, name = "router", "grouped-sigmoid"
     groups: int = 1
     top_k_groups: int = 1
+    best: int = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.experts % self.groups:
             raise RecipeError(f"groups: {self.groups} does not divide experts, {self.experts}")
         size = self.experts // self.groups
-        if self.groups > 1 and size < 2:
-            raise RecipeError("groups: one of a single expert has no two best")
+        if self.groups > 1 and size < self.best:
+            raise RecipeError(f"groups: one of {size} experts has no {self.best} best")
         if self.top_k_groups > self.groups:
             raise RecipeError(f"top_k_groups: {self.top_k_groups} of only {self.groups} groups")
         if self.top_k > self.top_k_groups * size:

@@ -23,18 +23,10 @@ from .family import (
     yarn,
 )
 from .hybrid_families import HYBRIDS
+from .latent_families import LATENT_FAMILIES, LATENTS, WIDE_LATENTS
 from .mixture_families import MIXTURES
 from .older_families import OLDER
 from .recent_families import RECENT
-
-LATENTS = (
-    heads(4, 4, 10)
-    | dict(kv_lora_rank=16, q_lora_rank=14, qk_nope_head_dim=6, qk_rope_head_dim=8, v_head_dim=12),
-    heads(2, 2, 12)
-    | dict(kv_lora_rank=40, q_lora_rank=10, qk_nope_head_dim=10, qk_rope_head_dim=4, v_head_dim=5),
-    heads(3, 3)
-    | dict(kv_lora_rank=6, q_lora_rank=14, qk_nope_head_dim=10, qk_rope_head_dim=8, v_head_dim=12),
-)
 
 FAMILIES = HYBRIDS | {
     "llama": Family(
@@ -184,9 +176,7 @@ FAMILIES = HYBRIDS | {
         | dict(routed_scaling_factor=1.7),
         shapes=LATENTS,
         # One group: where there are more, mlx-lm gives experts of the others the merit 0, not −∞.
-        wide=FFN
-        | dict(n_group=1, topk_group=1, n_routed_experts=8, kv_lora_rank=64, q_lora_rank=64)
-        | dict(qk_nope_head_dim=64, qk_rope_head_dim=8, v_head_dim=64),
+        wide=FFN | WIDE_LATENTS | dict(n_group=1, topk_group=1, n_routed_experts=8),
     ),
     "olmo2": Family(
         "Olmo2",
@@ -340,5 +330,5 @@ FAMILIES = HYBRIDS | {
         mlx=None,
     ),
 }
-FAMILIES |= RECENT | MIXTURES | OLDER
+FAMILIES |= RECENT | MIXTURES | OLDER | LATENT_FAMILIES
 DECODERS = [name for name, family in FAMILIES.items() if family.model != "ForMaskedLM"]

@@ -8,7 +8,7 @@ from zoo.config import Config
 from zoo.errors import CheckpointError, RecipeError
 from zoo.testing import same, subject
 from zoo_deepseek import POCKET, V3, deepseek_v3
-from zoo_deepseek.block import GroupRouter, HeadLinear, LatentAttention
+from zoo_deepseek.block import GroupRouter, PackableHeadLinear, LatentAttention
 from zoo_deepseek.rules import IgnorePredictionLayers, SplitHeads
 from zoo_deepseek.spec import GroupRouter as GroupRouterSpec
 
@@ -144,7 +144,7 @@ def test_only_layers_past_the_last_that_predict_are_ignored():
 
 @pytest.mark.parametrize("heads", [1, 3])
 def test_packed_heads_compute_what_their_numbers_do(heads):
-    linear = HeadLinear(3, 64, 10)
+    linear = PackableHeadLinear(3, 64, 10)
     packed = linear.to_quantized(group_size=32, bits=8)
     linear.weight = mx.dequantize(packed.weight, packed.scales, packed.biases, 32, 8)
     x, y = mx.random.normal((2, heads, 5, 64)), mx.random.normal((2, heads, 5, 10))

@@ -1,0 +1,33 @@
+"""Families with latent attention besides DeepSeek-V3."""
+
+from .family import EXPERTS, FFN, Family, heads, yarn
+
+LATENTS = (
+    heads(4, 4, 10)
+    | dict(kv_lora_rank=16, q_lora_rank=14, qk_nope_head_dim=6, qk_rope_head_dim=8, v_head_dim=12),
+    heads(2, 2, 12)
+    | dict(kv_lora_rank=40, q_lora_rank=10, qk_nope_head_dim=10, qk_rope_head_dim=4, v_head_dim=5),
+    heads(3, 3)
+    | dict(kv_lora_rank=6, q_lora_rank=14, qk_nope_head_dim=10, qk_rope_head_dim=8, v_head_dim=12),
+)
+WIDE_LATENTS = dict(kv_lora_rank=64, q_lora_rank=64, qk_nope_head_dim=64, qk_rope_head_dim=8, v_head_dim=64)
+GROUPED = dict(topk_method="group_limited_greedy", n_group=4, topk_group=2)
+
+LATENT_FAMILIES = {
+    "deepseek-v2": Family(
+        "DeepseekV2",
+        (
+            GROUPED,
+            dict(q_lora_rank=None),
+            GROUPED | dict(topk_group=4, attention_bias=True, first_k_dense_replace=0, n_shared_experts=1),
+            dict(num_experts_per_tok=1, rope_parameters=yarn(theta=1e3, mscale=0.707, mscale_all_dim=0.707)),
+        ),
+        EXPERTS
+        | dict(first_k_dense_replace=1, n_routed_experts=12, n_shared_experts=2, routed_scaling_factor=1.7),
+        shapes=LATENTS,
+        # mlx-lm has no positions but YaRN's.
+        wide=FFN
+        | WIDE_LATENTS
+        | dict(n_routed_experts=8, rope_parameters=yarn(theta=1e3, mscale=0.7, mscale_all_dim=0.7)),
+    ),
+}
