@@ -1,9 +1,11 @@
-"""GLM-4 and GLM-4.5, as differences from LLaMA with parts of Gemma 2 and DeepSeek-V3. Imports no mlx."""
+"""GLM-4, GLM-4.5 and GLM-4.7-Flash, as differences from LLaMA with parts of Gemma 2 and DeepSeek-V3. Imports no mlx."""
 
 from zoo.architecture import GGUF, Architecture, Preset, Rename, Split, hookimpl
 from zoo.gguf import DECODER
 from zoo.recipe import RMSNorm
-from zoo_deepseek import moe
+from zoo_deepseek import POCKET as DEEPSEEK_POCKET
+from zoo_deepseek import TINY as DEEPSEEK_TINY
+from zoo_deepseek import decoder, moe
 from zoo_deepseek.rules import (
     EXPERTS,
     GGUF_MIXTURE,
@@ -13,6 +15,8 @@ from zoo_deepseek.rules import (
     IgnorePredictionLayers,
     mixture_of_gguf,
 )
+from zoo_deepseek.rules import MLX_WEIGHTS as DEEPSEEK_MLX_WEIGHTS
+from zoo_deepseek.rules import WEIGHTS as DEEPSEEK_WEIGHTS
 from zoo_gemma import SandwichLayer
 from zoo_llama import POCKET, TINY, llama, published, sized
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
@@ -72,6 +76,34 @@ def glm4_moe(config):
     )
 
 
+def glm4_moe_lite(config):
+    """DeepSeek-V3 in the sizes of GLM-4.7-Flash, without groups of experts (Z.ai, 2026)."""
+    config = config.with_defaults(
+        kv_lora_rank=512,
+        q_lora_rank=768,
+        qk_nope_head_dim=192,
+        v_head_dim=256,
+        rms_norm_eps=1e-5,
+        max_position_embeddings=202752,
+        n_routed_experts=64,
+        moe_intermediate_size=1536,
+        num_experts_per_tok=4,
+        routed_scaling_factor=1.8,
+        n_group=1,
+        topk_group=1,
+        first_k_dense_replace=1,
+    )
+    count = config.layers()
+    types = config.choices("mlp_layer_types", ("dense", "sparse"), count, None)
+    if types is not None:
+        first = types.count("dense")
+        if "dense" in types[first:]:
+            raise config.error("mlp_layer_types", "is not implemented but with all dense layers first")
+        config.ignore("first_k_dense_replace")
+        config = config.replaced(first_k_dense_replace=first)
+    return decoder(config, moe(config, config.activation("hidden_act", "silu")))
+
+
 LAYER, GATED = "[model.]layers.{i}.", ("layers.{i}.feedforward.gate.*", "layers.{i}.feedforward.up.*")
 WEIGHTS = (
     Rename(LAYER + "post_self_attn_layernorm.*", "layers.{i}.mixer_output_norm.*"),
@@ -107,6 +139,25 @@ def moe_of_gguf(config, tensors):
     return mixture_of_gguf(config) | seen | dict(num_hidden_layers=layers)
 
 
+FLASH = dict(
+    **sized(layers=47, dim=2048, heads=20, kv_heads=20, hidden=10240, rms_norm_eps=1e-5),
+    moe_intermediate_size=1536,
+    first_k_dense_replace=1,
+    kv_lora_rank=512,
+    q_lora_rank=768,
+    qk_nope_head_dim=192,
+    qk_rope_head_dim=64,
+    v_head_dim=256,
+    n_routed_experts=64,
+    n_shared_experts=1,
+    num_experts_per_tok=4,
+    n_group=1,
+    topk_group=1,
+    routed_scaling_factor=1.8,
+    vocab_size=154880,
+    max_position_embeddings=202752,
+    rope_theta=1000000.0,
+)
 GLM4 = dict(vocab_size=151552, head_dim=128, rms_norm_eps=1e-5, rope_theta=10000.0)
 GLM4 |= dict(max_position_embeddings=32768, partial_rotary_factor=0.5)
 GLM45 = GLM4 | dict(rope_theta=1000000.0, max_position_embeddings=131072, attention_bias=True)
@@ -120,7 +171,7 @@ SMALL_EXPERTS = dict(n_routed_experts=6, num_experts_per_tok=2, moe_intermediate
 
 @hookimpl
 def zoo_architectures():
-    """GLM-4 and GLM-4.5."""
+    """GLM-4, GLM-4.5 and GLM-4.7-Flash."""
     yield Architecture(
         name="glm4",
         base="llama",
@@ -189,4 +240,20 @@ def zoo_architectures():
         ),
         references=("GLM Team, 2025, arXiv:2508.06471",),
         published="2025-08",
+    )
+    yield Architecture(
+        name="glm4-moe-lite",
+        base="deepseek-v3",
+        summary="DeepSeek-V3 of 47 layers with 64 experts in no groups, and wider values",
+        model_types=("glm4_moe_lite",),
+        recipe=glm4_moe_lite,
+        weights=DEEPSEEK_WEIGHTS,
+        mlx_weights=DEEPSEEK_MLX_WEIGHTS,
+        presets=(
+            published("30b-a3b", "zai-org/GLM-4.7-Flash", "MIT", aliases=("glm-4.7-flash",), **FLASH),
+            Preset("pocket", config=DEEPSEEK_POCKET | dict(n_group=1, topk_group=1)),
+            Preset("tiny", config=DEEPSEEK_TINY | dict(n_group=1, topk_group=1)),
+        ),
+        references=("GLM Team, 2025, arXiv:2508.06471",),
+        published="2026-01",
     )

@@ -30,4 +30,16 @@ LATENT_FAMILIES = {
         | WIDE_LATENTS
         | dict(n_routed_experts=8, rope_parameters=yarn(theta=1e3, mscale=0.7, mscale_all_dim=0.7)),
     ),
+    "glm4-moe-lite": Family(
+        "Glm4MoeLite",
+        (
+            dict(),
+            dict(q_lora_rank=None, attention_bias=True, mlp_layer_types=["dense", "dense", "sparse"]),
+            dict(n_group=4, topk_group=2, rope_parameters=yarn(theta=1e3, mscale=1.0, mscale_all_dim=1.0)),
+        ),
+        EXPERTS | dict(n_routed_experts=12, n_shared_experts=1, routed_scaling_factor=1.7),
+        shapes=LATENTS,
+        # mlx-lm gives the latents' norms rms_norm_eps, transformers 1e-6.
+        wide=FFN | WIDE_LATENTS | dict(n_routed_experts=8, rms_norm_eps=1e-6),
+    ),
 }
