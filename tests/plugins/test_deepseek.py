@@ -8,7 +8,7 @@ from zoo.config import Config
 from zoo.errors import CheckpointError, RecipeError
 from zoo.testing import same, subject
 from zoo_deepseek import POCKET, V3, deepseek_v3
-from zoo_deepseek.block import GroupRouter, PackableHeadLinear, LatentAttention
+from zoo_deepseek.block import GroupRouter, LatentAttention, PackableHeadLinear
 from zoo_deepseek.rules import IgnorePredictionLayers, SplitHeads
 from zoo_deepseek.spec import GroupRouter as GroupRouterSpec
 
