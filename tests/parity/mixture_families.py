@@ -1,6 +1,6 @@
 """Families of mixtures of experts, and a few dense ones, that came after the first."""
 
-from .family import FFN, FULL, TIED, UNTIED, Family
+from .family import FFN, FULL, LINEAR, TIED, UNTIED, Family
 
 MIXTURES = {
     "exaone4": Family(
@@ -52,5 +52,13 @@ MIXTURES = {
         ),
         dict(moe_intermediate_size=24, num_dense_layers=1, layer_types=["conv", FULL, "conv"]),
         wide=FFN | dict(num_experts=4),
+    ),
+    "nemotron": Family(
+        "Nemotron",
+        (
+            dict(),
+            TIED | dict(attention_bias=True, mlp_bias=True, norm_eps=1e-3, head_dim=16),
+            dict(hidden_act="gelu", rope_parameters=LINEAR | dict(partial_rotary_factor=1.0)),
+        ),
     ),
 }
