@@ -57,21 +57,21 @@ class MaskedHead(Head):
 
 @frozen()
 class HeadBias(Rule):
-    """One bias under two names: `decoder.bias` is the one that is added, `bias` its twin where they are tied."""
+    """One bias under several `names`: of BERT's, `decoder.bias` is the one that is added, `bias` its twin where they are tied."""
+
+    names: tuple[str, ...]
 
     def forward(self, source, target, recipe, join):
-        stored = [source.pop(name, None) for name in DECODER_BIASES]
+        stored = [source.pop(name, None) for name in self.names]
         bias = next((array for array in stored if array is not None), None)
         if bias is not None:
             target["head.bias" if recipe.head.tied else "head.output.bias"] = bias
 
     def backward(self, source, target, recipe, join):
-        for path in ("head.bias", "head.output.bias"):
-            if path in source:
-                target |= dict.fromkeys(DECODER_BIASES, source.pop(path))
-
-
-DECODER_BIASES = ("cls.predictions.decoder.bias", "cls.predictions.bias")
+        if "head.bias" in source:  # of a tied head, transformers writes the last name alone
+            target[self.names[-1]] = source.pop("head.bias")
+        if "head.output.bias" in source:
+            target |= dict.fromkeys(self.names, source.pop("head.output.bias"))
 
 
 def bert(config):
@@ -91,7 +91,6 @@ def bert(config):
         feedforward=MLP(hidden=config.count("intermediate_size", 3072), activation=activation),
         feedforward_norm=norm,
     )
-    tied = config.flag("tie_word_embeddings", True)
     return Encoder(
         embedding=TypedEmbedding(
             vocab=vocab,
@@ -101,17 +100,18 @@ def bert(config):
             norm=norm,
         ),
         layers=repeat(layer, config.layers()),
-        head=MaskedHead(tied=tied, bias=True, vocab=vocab, activation=activation, norm=norm)
-        if has_head(config)
-        else None,
+        head=masked_head(config, vocab, activation, norm, "cls.predictions."),
         context=context,
     )
 
 
-def has_head(config):
-    """Whether there is a masked-LM head: the checkpoint's tensors say so, else the class that it was saved from."""
-    classes = config.get("architectures", ["BertForMaskedLM"])
-    return config.has_tensor("cls.predictions.", any(str(name).endswith(HEADED) for name in classes))
+def masked_head(config, vocab, activation, norm, tensors):
+    """The masked-LM head, None for a checkpoint without: its `tensors` show it, else the class that it was saved from."""
+    classes = config.get("architectures", ["ForMaskedLM"])
+    tied = config.flag("tie_word_embeddings", True)
+    if not config.has_tensor(tensors, any(str(name).endswith(HEADED) for name in classes)):
+        return None
+    return MaskedHead(tied=tied, bias=True, vocab=vocab, activation=activation, norm=norm)
 
 
 HEADED = ("ForMaskedLM", "ForPreTraining", "LMHeadModel")
@@ -123,28 +123,35 @@ def norm_rules(source, target):
     return (Rename(f"{source}.{old}", f"{target}.{new}") for old, new in spellings)
 
 
-LAYER = "[bert.]encoder.layer.{i}."
+def encoder_rules(name):
+    """The rules of a BERT under the prefix `name`, its pooler left out, which no head but a classifier's uses."""
+    layer = f"[{name}.]encoder.layer.{{i}}."
+    return (
+        Rename(f"[{name}.]embeddings.word_embeddings.*", "embedding.tokens.*"),
+        Rename(f"[{name}.]embeddings.position_embeddings.weight", "embedding.positions.weight"),
+        Rename(f"[{name}.]embeddings.token_type_embeddings.*", "embedding.types.*"),
+        *norm_rules(f"[{name}.]embeddings.LayerNorm", "embedding.norm"),
+        Rename(layer + "attention.self.query.*", "layers.{i}.mixer.query.*"),
+        Rename(layer + "attention.self.key.*", "layers.{i}.mixer.key.*"),
+        Rename(layer + "attention.self.value.*", "layers.{i}.mixer.value.*"),
+        Rename(layer + "attention.output.dense.*", "layers.{i}.mixer.output.*"),
+        *norm_rules(layer + "attention.output.LayerNorm", "layers.{i}.mixer_norm"),
+        Rename(layer + "intermediate.dense.*", "layers.{i}.feedforward.up.*"),
+        Rename(layer + "output.dense.*", "layers.{i}.feedforward.down.*"),
+        *norm_rules(layer + "output.LayerNorm", "layers.{i}.feedforward_norm"),
+        Ignore(f"[{name}.]pooler.dense.*"),
+        Ignore(f"[{name}.]embeddings.position_ids"),
+    )
+
+
 WEIGHTS = (
-    Rename("[bert.]embeddings.word_embeddings.*", "embedding.tokens.*"),
-    Rename("[bert.]embeddings.position_embeddings.weight", "embedding.positions.weight"),
-    Rename("[bert.]embeddings.token_type_embeddings.*", "embedding.types.*"),
-    *norm_rules("[bert.]embeddings.LayerNorm", "embedding.norm"),
-    Rename(LAYER + "attention.self.query.*", "layers.{i}.mixer.query.*"),
-    Rename(LAYER + "attention.self.key.*", "layers.{i}.mixer.key.*"),
-    Rename(LAYER + "attention.self.value.*", "layers.{i}.mixer.value.*"),
-    Rename(LAYER + "attention.output.dense.*", "layers.{i}.mixer.output.*"),
-    *norm_rules(LAYER + "attention.output.LayerNorm", "layers.{i}.mixer_norm"),
-    Rename(LAYER + "intermediate.dense.*", "layers.{i}.feedforward.up.*"),
-    Rename(LAYER + "output.dense.*", "layers.{i}.feedforward.down.*"),
-    *norm_rules(LAYER + "output.LayerNorm", "layers.{i}.feedforward_norm"),
+    *encoder_rules("bert"),
     Rename("cls.predictions.transform.dense.*", "head.dense.*"),
     *norm_rules("cls.predictions.transform.LayerNorm", "head.norm"),
     OutputHead("cls.predictions.decoder.weight", "head.output.weight"),
-    HeadBias(),
+    HeadBias(("cls.predictions.decoder.bias", "cls.predictions.bias")),
     # For BERT's training on whether one sentence follows another; no task of the zoo uses it.
-    Ignore("[bert.]pooler.dense.*"),
     Ignore("cls.seq_relationship.*"),
-    Ignore("[bert.]embeddings.position_ids"),
 )
 
 BERT_GGUF = (

@@ -15,7 +15,13 @@ class TypedEmbedding(Embedding):
     """norm(token + type + position) (Devlin et al., 2018, figure 2)."""
 
     def __init__(
-        self, spec: specs.TypedEmbedding, *, dim: int, index: int = 0, positions: nn.Module, norm: nn.Module
+        self,
+        spec: specs.TypedEmbedding,
+        *,
+        dim: int,
+        index: int = 0,
+        norm: nn.Module,
+        positions: nn.Module | None = None,
     ) -> None:
         super().__init__(spec, dim=dim, index=index, positions=positions, norm=norm)
         self.types = nn.Embedding(spec.token_types, dim)
@@ -30,7 +36,8 @@ class TypedEmbedding(Embedding):
         """Without `token_types` every token is of the first sentence, type 0."""
         types = self.types(mx.zeros((1, 1), mx.int32) if token_types is None else token_types)
         x = self.look_up(tokens) if inputs_embeds is None else inputs_embeds
-        return self.norm(x + types + self.positions(x.shape[1], offset))
+        x = x + types
+        return self.norm(x + self.positions(x.shape[1], offset) if "positions" in self else x)
 
 
 class MaskedHead(Head):

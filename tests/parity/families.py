@@ -22,6 +22,7 @@ from .family import (
     spelled_by_keys,
     yarn,
 )
+from .encoder_families import ENCODERS
 from .hybrid_families import HYBRIDS
 from .latent_families import LATENT_FAMILIES, LATENTS, WIDE_LATENTS
 from .mixture_families import MIXTURES
@@ -330,5 +331,5 @@ FAMILIES = HYBRIDS | {
         mlx=None,
     ),
 }
-FAMILIES |= RECENT | MIXTURES | OLDER | LATENT_FAMILIES
+FAMILIES |= RECENT | MIXTURES | OLDER | LATENT_FAMILIES | ENCODERS
 DECODERS = [name for name, family in FAMILIES.items() if family.model != "ForMaskedLM"]
