@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import zoo_bert
+import zoo_distilbert
 import zoo_gemma
 import zoo_llama
 import zoo_modernbert
+import zoo_roberta
 from zoo.architecture import Architecture, Preset, Rename, Rule
 from zoo.config import Config
 from zoo.frozen import frozen
@@ -30,6 +32,10 @@ class DenseRename(Rename):
         if recipe.head.activation is not None:
             super().forward(source, target, recipe, join)
 
+    def backward(self, source, target, recipe, join):
+        if recipe.head.activation is not None:
+            super().backward(source, target, recipe, join)
+
 
 def bert_head(config: Config, model: Any, each: bool) -> dict[str, Any]:
     """BERT's pooler, the dense layer that it was trained with for pairs of sentences."""
@@ -38,6 +44,24 @@ def bert_head(config: Config, model: Any, each: bool) -> dict[str, Any]:
 
 BERT = (
     DenseRename("[bert.]pooler.dense.*", "head.dense.*"),
+    Rename("classifier.*", "head.output.*"),
+)
+
+
+ROBERTA = (
+    DenseRename("classifier.dense.*", "head.dense.*"),
+    DenseRename("classifier.out_proj.*", "head.output.*"),
+    Rename("classifier.*", "head.output.*"),
+)
+
+
+def distilbert_head(config: Config, model: Any, each: bool) -> dict[str, Any]:
+    """A dense layer with a ReLU."""
+    return {} if each else dict(activation="relu")
+
+
+DISTILBERT = (
+    DenseRename("pre_classifier.*", "head.dense.*"),
     Rename("classifier.*", "head.output.*"),
 )
 
@@ -134,6 +158,8 @@ def classifiers() -> Iterator[Architecture]:
     )
     yield classifier(named(zoo_bert, "bert"), bert_head, BERT, "Bert", [reranker])
     yield classifier(named(zoo_modernbert, "modernbert"), modernbert_head, MODERNBERT, "ModernBert")
+    yield classifier(named(zoo_roberta, "roberta"), bert_head, ROBERTA, "Roberta")
+    yield classifier(named(zoo_distilbert, "distilbert"), distilbert_head, DISTILBERT, "DistilBert")
     for module, name, prefix in DECODERS:
         yield classifier(named(module, name), score_head, SCORE, prefix)
 
@@ -146,7 +172,12 @@ DECODERS = (
     (zoo_gemma, "gemma2", "Gemma2"),
 )
 # Names of classes to the architectures, by the prefix.
-PREFIXES = {"Bert": "bert", "ModernBert": "modernbert"} | {prefix: name for _, name, prefix in DECODERS}
+PREFIXES = {
+    "Bert": "bert",
+    "ModernBert": "modernbert",
+    "DistilBert": "distilbert",
+    **dict.fromkeys(("Roberta", "XLMRoberta", "Camembert"), "roberta"),
+} | {prefix: name for _, name, prefix in DECODERS}
 
 
 def classifier_of(config: Mapping[str, Any]) -> str | None:

@@ -13,10 +13,9 @@ def distilbert(config):
         hidden_size=config.count("dim", 768),
         num_hidden_layers=config.count("n_layers", 6),
         num_attention_heads=config.count("n_heads", 12),
-        intermediate_size=config.count("hidden_dim", 3072),
         hidden_act=config.get("activation", "gelu"),
         type_vocab_size=1,
-    )
+    ).replaced(intermediate_size=config.count("hidden_dim", 3072))
     recipe = bert(config)
     embedding, activation = recipe.embedding, recipe.layers[0].feedforward.activation
     vocab, norm = embedding.vocab, embedding.norm
@@ -32,10 +31,7 @@ WEIGHTS = (
     Rename("[distilbert.]embeddings.word_embeddings.*", "embedding.tokens.*"),
     Rename("[distilbert.]embeddings.position_embeddings.weight", "embedding.positions.weight"),
     *norm_rules("[distilbert.]embeddings.LayerNorm", "embedding.norm"),
-    *(
-        Rename(f"{LAYER}attention.{own}.*", f"layers.{{i}}.mixer.{name}.*")
-        for own, name in ATTENTION.items()
-    ),
+    *(Rename(f"{LAYER}attention.{own}.*", f"layers.{{i}}.mixer.{name}.*") for own, name in ATTENTION.items()),
     *norm_rules(LAYER + "sa_layer_norm", "layers.{i}.mixer_norm"),
     Rename(LAYER + "ffn.lin1.*", "layers.{i}.feedforward.up.*"),
     Rename(LAYER + "ffn.lin2.*", "layers.{i}.feedforward.down.*"),

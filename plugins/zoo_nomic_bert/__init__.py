@@ -38,8 +38,12 @@ def nomic_bert(config):
         if config.get(key, value) != value:
             raise config.error(key, f"is not implemented; it is {value} in the published models")
     config.ignore("attn_pdrop", "embd_pdrop", "resid_pdrop", "summary_activation", "summary_first_dropout")
-    config.ignore("summary_proj_to_labels", "summary_type", "summary_use_proj", "use_flash_attn", "use_xentropy")
-    config.ignore("dense_seq_output", "fused_bias_fc", "fused_dropout_add_ln", "last_layer_subset", "mlp_type")
+    config.ignore(
+        "summary_proj_to_labels", "summary_type", "summary_use_proj", "use_flash_attn", "use_xentropy"
+    )
+    config.ignore(
+        "dense_seq_output", "fused_bias_fc", "fused_dropout_add_ln", "last_layer_subset", "mlp_type"
+    )
     config.ignore("pad_vocab_size_multiple", "reorder_and_upcast_attn", "max_trained_positions")
     config = config.with_defaults(
         **{key: value for key, old in OLDER.items() if (value := config.get(old)) is not None}
@@ -52,7 +56,10 @@ def nomic_bert(config):
     )
 
 
-LAYER, HELD = "[nomic_bert.]encoder.layers.{i}.", "[nomic_bert.]layers.{i}."  # published; as transformers holds them
+LAYER, HELD = (
+    "[nomic_bert.]encoder.layers.{i}.",
+    "[nomic_bert.]layers.{i}.",
+)  # published; as transformers holds them
 QKV = tuple(f"layers.{{i}}.mixer.{name}.weight" for name in ("query", "key", "value"))
 FEEDFORWARD = {"fc11": "up", "fc12": "gate", "fc2": "down"}
 WEIGHTS = (
@@ -68,7 +75,10 @@ WEIGHTS = (
     Rename(LAYER + "attn.out_proj.*", "layers.{i}.mixer.output.*"),
     *norm_rules(LAYER + "norm1", "layers.{i}.mixer_norm"),
     *norm_rules(HELD + "post_attention_layernorm", "layers.{i}.mixer_norm"),
-    *(Rename(f"{LAYER}mlp.{own}.*", f"layers.{{i}}.feedforward.{name}.*") for own, name in FEEDFORWARD.items()),
+    *(
+        Rename(f"{LAYER}mlp.{own}.*", f"layers.{{i}}.feedforward.{name}.*")
+        for own, name in FEEDFORWARD.items()
+    ),
     Rename(HELD + "mlp.{p}_proj.*", "layers.{i}.feedforward.{p}.*"),
     *norm_rules(LAYER + "norm2", "layers.{i}.feedforward_norm"),
     *norm_rules(HELD + "post_mlp_layernorm", "layers.{i}.feedforward_norm"),
@@ -93,7 +103,9 @@ def zoo_architectures():
             Preset(
                 "v1.5",
                 hub="nomic-ai/nomic-embed-text-v1.5",
-                config=dict(n_embd=768, n_layer=12, n_head=12, n_inner=3072, n_positions=8192, vocab_size=30528),
+                config=dict(
+                    n_embd=768, n_layer=12, n_head=12, n_inner=3072, n_positions=8192, vocab_size=30528
+                ),
                 licence="Apache-2.0",
             ),
             Preset("tiny", config=TINY | dict(hidden_act="silu")),

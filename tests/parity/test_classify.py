@@ -56,7 +56,10 @@ SIZES = dict(
     max_position_embeddings=40,
     pad_token_id=0,
 )
-ENCODERS = ["Bert", "ModernBert"]
+ENCODERS = ["Bert", "ModernBert", "Roberta", "XLMRoberta", "DistilBert"]
+MORE = {
+    family: dict(max_position_embeddings=41) for family in ("Roberta", "XLMRoberta")
+}  # one is the padding's
 DECODERS = ["Llama", "Mistral", "Qwen2", "Qwen3", "Gemma2"]
 
 
@@ -85,7 +88,7 @@ def byte_tokenizer(folder):
 def saved(folder, family, kind="ForSequenceClassification", seed=0, **changes):
     """A random classifier of a family with its tokenizer, in a folder; returns both of transformers."""
     decoder = dict(num_key_value_heads=2, vocab_size=300, pad_token_id=258) if family in DECODERS else {}
-    config = getattr(transformers, f"{family}Config")(**SIZES | decoder | changes)
+    config = getattr(transformers, f"{family}Config")(**SIZES | MORE.get(family, {}) | decoder | changes)
     model = reference(getattr(transformers, f"{family}{kind}"), config, seed)
     model.save_pretrained(folder)
     return model, byte_tokenizer(folder) if family in DECODERS else write_tokenizer(folder)
