@@ -71,8 +71,15 @@ def pythia(size, layers, dim, heads, vocab=50304):
     return Preset(size, hub=hub, config=numbers, licence="Apache-2.0", aliases=(f"pythia-{size}",))
 
 
-NEOX_20B = dict(vocab_size=50432, hidden_size=6144, intermediate_size=24576, num_hidden_layers=44)
-NEOX_20B |= dict(num_attention_heads=64, rotary_pct=0.25, max_position_embeddings=2048)
+NEOX_20B = dict(
+    vocab_size=50432,
+    hidden_size=6144,
+    intermediate_size=24576,
+    num_hidden_layers=44,
+    num_attention_heads=64,
+    rotary_pct=0.25,
+    max_position_embeddings=2048,
+)
 HEADS = dict(num_key_value_heads=4, rotary_pct=0.5)
 
 

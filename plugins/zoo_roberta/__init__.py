@@ -9,7 +9,8 @@ from zoo_translation.recipes import RelativeBias
 def roberta(config):
     """BERT with one type of token, whose positions begin after the padding's id; XLM-R too (Liu et al., 2019)."""
     config = config.with_defaults(vocab_size=50265, type_vocab_size=2)
-    recipe, context, offset = bert(config), *positions(config, config.count("pad_token_id", 1, least=0))
+    recipe = bert(config)
+    context, offset = positions(config, config.count("pad_token_id", 1, least=0))
     head = masked_head(config, recipe.embedding.vocab, "gelu", recipe.embedding.norm, "lm_head.")
     return recipe.change(
         embedding=dict(positions=LearnedPositions(context, offset=offset)), head=head, context=context

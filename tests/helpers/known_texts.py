@@ -38,6 +38,7 @@ NAMES = frozenset(
             "Model",
             "License",
             "EXAONE",
+            "Qwen",
             "AI",
             "Research",
             "Gemma",
