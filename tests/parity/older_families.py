@@ -34,4 +34,15 @@ OLDER = {
         wide=NEOX_WIDE,
         mlx=dict(rotary_emb_base=10000, rotary_pct=0.25),
     ),
+    "phi": Family(
+        "Phi",
+        (
+            dict(),
+            dict(qk_layernorm=True, num_key_value_heads=2),
+            TIED | dict(hidden_act="gelu", layer_norm_eps=1e-3),
+            dict(rope_parameters=rope("linear", 300.0, factor=4.0, partial_rotary_factor=0.25)),
+        ),
+        shapes=(heads(4, 4), heads(4, 2, 16)),
+        mlx=dict(rope_theta=10000.0, partial_rotary_factor=0.5),
+    ),
 }
