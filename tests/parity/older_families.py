@@ -45,4 +45,10 @@ OLDER = {
         shapes=(heads(4, 4), heads(4, 2, 16)),
         mlx=dict(rope_theta=10000.0, partial_rotary_factor=0.5),
     ),
+    "bloom": Family(
+        "Bloom",
+        (dict(), UNTIED | dict(layer_norm_epsilon=1e-3)),
+        shapes=(heads(4, 4) | dict(n_layer=3, n_head=4), heads(6, 6) | dict(n_layer=2, n_head=6)),
+        mlx=None,
+    ),
 }

@@ -18,7 +18,7 @@ from zoo.cache import CrossCache
 from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles, has_methods_of
 
 
-@compiles(Attention, "__call__", "attend", "project", "split", "merge", "rotate")
+@compiles(Attention, "__call__", "attend", "mix_cached", "project", "split", "merge", "rotate")
 def attention(compiler: StepCompiler, block: Attention) -> Function | None:
     """(B, D), mask, cache -> (B, D); not where the angles of keys change with the length of the text."""
     attend = attend_of(compiler, block)
