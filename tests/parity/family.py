@@ -47,6 +47,7 @@ class Family:
     config: str = "Config"
     respelled: Callable = spelled_as_4  # how config.json was spelled before transformers 5
     lengths: tuple = (1, 24, 40)  # tokens
+    attention: str = "eager"  # transformers' way of computing it
     wide: dict = field(default_factory=dict)  # besides WIDE, where groups are packed
     mlx: dict | None = field(
         default_factory=dict
@@ -64,7 +65,9 @@ class Family:
         shape = sizes(SMALL | (self.shapes[0] if shape is None else shape))
         last = sizes(WIDE) | self.wide if wide else {}
         config = kind(**shape | self.settings | variant | last)
-        return spread(reference(getattr(tf, self.prefix + self.model), config, seed=len(variant)))
+        model = spread(reference(getattr(tf, self.prefix + self.model), config, seed=len(variant)))
+        model.config._attn_implementation = self.attention
+        return model
 
 
 def spread(model):

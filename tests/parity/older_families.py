@@ -51,4 +51,20 @@ OLDER = {
         shapes=(heads(4, 4) | dict(n_layer=3, n_head=4), heads(6, 6) | dict(n_layer=2, n_head=6)),
         mlx=None,
     ),
+    "falcon": Family(
+        "Falcon",
+        (
+            dict(),
+            dict(new_decoder_architecture=True, num_kv_heads=2),
+            UNTIED
+            | dict(new_decoder_architecture=True, num_kv_heads=1, num_ln_in_parallel_attn=1, bias=True),
+            dict(multi_query=False, parallel_attn=False, ffn_hidden_size=40, activation="gelu_new"),
+            dict(alibi=True, multi_query=False, parallel_attn=False, bias=True),
+            dict(alibi=True, layer_norm_epsilon=1e-3),
+        ),
+        shapes=(heads(4, 4), heads(6, 6)),
+        mlx=None,
+        lengths=(1, 24, 40, 300),
+        attention="sdpa",  # "eager" adds linear biases twice
+    ),
 }
