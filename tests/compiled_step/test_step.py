@@ -48,6 +48,7 @@ def test_a_decoder_has_a_compiled_step(name):
 # The layers and their parts that a compiled step runs as they are, with the reason.
 AS_THEY_ARE = {
     "LateNormAttention": "its norms come after the rotations",
+    "AlibiAttention": "its biases depend on the positions of cached keys",
     **dict.fromkeys(("GRU", "LSTM", "StackedLayer"), "their gates are few operations already"),
 }
 

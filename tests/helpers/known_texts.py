@@ -57,6 +57,8 @@ NAMES = frozenset(
             "LFM",
             "Open",
             "Falcon-LLM",
+            "BigScience",
+            "RAIL",
             "NVIDIA",
         ),
     )
