@@ -3,6 +3,7 @@
 The tests of test_families.py go over all of them; what is special to one family has a test in a file of its own.
 """
 
+from .encoder_families import ENCODERS
 from .family import (
     EXPERTS,
     FFN,
@@ -22,7 +23,6 @@ from .family import (
     spelled_by_keys,
     yarn,
 )
-from .encoder_families import ENCODERS
 from .hybrid_families import HYBRIDS
 from .latent_families import LATENT_FAMILIES, LATENTS, WIDE_LATENTS
 from .mixture_families import MIXTURES
