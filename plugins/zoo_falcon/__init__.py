@@ -57,14 +57,14 @@ class OfTwoNorms(Rename):
 
 LAYER = "[transformer.]h.{i}."
 # Each group's queries, then its key and value: one group where all queries share a key, one a head where none do.
-FUSED = dict(sizes=("heads", "kv_heads", "kv_heads"), groups="kv_heads")
+SIZES = ("heads", "kv_heads", "kv_heads")
 WEIGHTS = (
     Rename("[transformer.]word_embeddings.*", "embedding.tokens.*"),
     OfTwoNorms(LAYER + "ln_attn.*", "layers.{i}.mixer_norm.*"),
     OfTwoNorms(LAYER + "ln_mlp.*", "layers.{i}.feedforward_norm.*"),
     Rename(LAYER + "input_layernorm.*", "layers.{i}.mixer_norm.*"),
     Rename(LAYER + "post_attention_layernorm.*", "layers.{i}.feedforward_norm.*"),
-    Split(LAYER + "self_attention.query_key_value.*", QKV, **FUSED),
+    Split(LAYER + "self_attention.query_key_value.*", QKV, SIZES, groups="kv_heads"),
     Rename(LAYER + "self_attention.dense.*", "layers.{i}.mixer.output.*"),
     Rename(LAYER + "mlp.dense_h_to_4h.*", "layers.{i}.feedforward.up.*"),
     Rename(LAYER + "mlp.dense_4h_to_h.*", "layers.{i}.feedforward.down.*"),

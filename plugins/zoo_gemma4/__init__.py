@@ -46,7 +46,10 @@ class ValueNormAttention(Attention):
 
 @frozen()
 class ScaledSandwichLayer(SandwichLayer):
-    """A layer with norms on both sides of each part, whose output is multiplied by a learned number: `scalar` (1,)."""
+    """A layer with norms on both sides of each part, whose output is multiplied by a learned number.
+
+    Parameters: `scalar` (1,).
+    """
 
     kind, name = "layer", "scaled-sandwich"
 

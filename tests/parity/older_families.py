@@ -1,6 +1,6 @@
 """Families of decoders from before LLaMA, and some that other ways of attending came with."""
 
-from .family import TIED, Family, edit, heads, rope
+from .family import TIED, UNTIED, Family, edit, heads, rope
 
 
 def spelled_as_gpt_neox(folder):
