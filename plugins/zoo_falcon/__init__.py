@@ -64,7 +64,7 @@ WEIGHTS = (
     OfTwoNorms(LAYER + "ln_mlp.*", "layers.{i}.feedforward_norm.*"),
     Rename(LAYER + "input_layernorm.*", "layers.{i}.mixer_norm.*"),
     Rename(LAYER + "post_attention_layernorm.*", "layers.{i}.feedforward_norm.*"),
-    Split(LAYER + "self_attention.query_key_value.*", QKV, SIZES, groups="kv_heads"),
+    Split(LAYER + "self_attention.query_key_value.*", QKV, sizes=SIZES, groups="kv_heads"),
     Rename(LAYER + "self_attention.dense.*", "layers.{i}.mixer.output.*"),
     Rename(LAYER + "mlp.dense_h_to_4h.*", "layers.{i}.feedforward.up.*"),
     Rename(LAYER + "mlp.dense_4h_to_h.*", "layers.{i}.feedforward.down.*"),
