@@ -14,6 +14,7 @@ def gpt_neox(config):
     )
     config = config.renamed({"partial_rotary_factor": "rotary_pct", "rope_theta": "rotary_emb_base"})
     config = config.with_defaults(rotary_pct=0.25, attention_bias=True, hidden_act="gelu")
+    config = config.replaced(num_key_value_heads=None)  # each head has its own keys, whatever it says
     norm = LayerNorm(eps=config.number("layer_norm_eps", 1e-5))
     rope = RoPE.of(config, theta_key="rotary_emb_base", partial_key="rotary_pct")
     parallel = config.flag("use_parallel_residual", True)

@@ -50,7 +50,7 @@ def zoo_architectures():
             published("1", "microsoft/phi-1", "MIT", **PHI_1, aliases=("phi-1",)),
             published("1.5", "microsoft/phi-1_5", "MIT", **PHI_1, aliases=("phi-1.5",)),
             published("2", "microsoft/phi-2", "MIT", **PHI_2, aliases=("phi-2", "phi:2.7b")),
-            Preset("pocket", config=POCKET),
+            Preset("pocket", config=POCKET | dict(intermediate_size=512)),
             Preset("tiny", config=TINY),
         ),
         references=("Gunasekar et al., 2023, arXiv:2306.11644", "Li et al., 2023, arXiv:2309.05463"),

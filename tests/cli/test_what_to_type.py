@@ -21,7 +21,7 @@ TYPED = {
     "run llama Hello --top-k -1": "expected a whole number of at least 0, got -1",
     "run llama3.2:9b Hello": "did you mean llama3.2:1b or llama3.2:3b?; `zoo list --presets` shows the models, `zoo run mlx-",
     "run gemma3:4b Hello": "no weights to run; `zoo run mlx-community/name` runs a checkpoint of the hub",
-    "run phi-5 Hello": "did you mean phi3 or phi-4 or phi4?",
+    "run phi-5 Hello": "did you mean phi or phi3?",
     "run Lama Hello": "did you mean llama?",
     "show qwen2.6": "did you mean qwen2 or qwen3?; `zoo list --presets` shows the models",
     "compare llama3 gpt2": "did you mean llama:8b or llama:70b or llama3.2:1b?; `zoo list --presets`",

@@ -36,22 +36,12 @@ def rope(theta, **others):
 
 MIXTURE = dict(moe_intermediate_size=48, num_experts_per_tok=2)
 BIASES = dict(attention_bias=True, lm_head_bias=True)
-LINEAR = dict(
-    linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=16
-)
 FAMILIES = {
-    "dots1": rope(3e3)
-    | MIXTURE
-    | dict(n_routed_experts=4, n_shared_experts=1, first_k_dense_replace=1, n_group=1),
-    "ernie4_5_moe": rope(3e3)
-    | dict(moe_intermediate_size=48, moe_num_experts=4, moe_k=2, moe_layer_end_index=1),
     "exaone": rope(3e3),
     "exaone_moe": rope(3e3)
     | MIXTURE
     | dict(num_experts=4, sliding_window=8, mlp_layer_types=["dense", "sparse"])
     | dict(layer_types=["sliding_attention", "full_attention"]),
-    # mlx-lm approximates its GELU.
-    "gpt_neox": rope(3000, partial_rotary_factor=0.5) | dict(intermediate_size=256, hidden_act="gelu_new"),
     "granitemoe": dict(rope_parameters=LLAMA3, num_local_experts=4, num_experts_per_tok=2),
     "helium": rope(3e3) | dict(head_dim=16),
     "internlm3": dict(rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=3e3), head_dim=16),
@@ -59,11 +49,7 @@ FAMILIES = {
     | dict(
         num_local_experts=4, head_dim=16, layer_types=["full_attention"] * 2, mlp_layer_types=["sparse"] * 2
     ),
-    "nemotron": rope(3e3, partial_rotary_factor=0.25),
-    "olmoe": dict(rope_parameters=YARN, num_experts=4, num_experts_per_tok=2),
-    "phi": rope(3e3, partial_rotary_factor=0.75),
     "phimoe": rope(3e3) | BIASES | dict(num_local_experts=4, num_experts_per_tok=2),
-    "qwen3_5_text": rope(3e3, partial_rotary_factor=0.5) | LINEAR | dict(num_hidden_layers=4, head_dim=16),
     "stablelm": rope(3e3, partial_rotary_factor=0.75),
 }
 
