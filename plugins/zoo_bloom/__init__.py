@@ -126,5 +126,5 @@ def zoo_architectures():
             Preset("tiny", config=POCKET | dict(vocab_size=256, hidden_size=48, n_layer=3, n_head=6)),
         ),
         references=("BigScience Workshop, 2022, arXiv:2211.05100", "Press et al., 2021, arXiv:2108.12409"),
-        published="2022-07",
+        published="2022-11",
     )

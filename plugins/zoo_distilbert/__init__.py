@@ -12,7 +12,7 @@ def distilbert(config):
     config = config.with_defaults(
         hidden_size=config.count("dim", 768),
         num_hidden_layers=config.count("n_layers", 6),
-        num_attention_heads=config.count("n_heads", 12),
+        num_attention_heads=config.count("n_heads"),
         hidden_act=config.get("activation", "gelu"),
         type_vocab_size=1,
     ).replaced(intermediate_size=config.count("hidden_dim", 3072))
@@ -43,7 +43,7 @@ WEIGHTS = (
     Ignore("[distilbert.]embeddings.position_ids"),
 )
 BASE = dict(dim=768, hidden_dim=3072, n_layers=6, n_heads=12, vocab_size=30522, max_position_embeddings=512)
-POCKET = dict(dim=128, hidden_dim=512, n_layers=2, n_heads=4, vocab_size=2139, max_position_embeddings=128)
+POCKET = dict(dim=128, hidden_dim=512, n_layers=3, n_heads=4, vocab_size=2139, max_position_embeddings=128)
 
 
 @hookimpl

@@ -111,5 +111,5 @@ def zoo_architectures():
             Preset("tiny-alibi", config=TINY | dict(alibi=True, parallel_attn=False, bias=True)),
         ),
         references=("Almazrouei et al., 2023, arXiv:2311.16867",),
-        published="2023-05",
+        published="2023-11",
     )

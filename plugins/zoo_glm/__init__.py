@@ -254,6 +254,6 @@ def zoo_architectures():
             Preset("pocket", config=DEEPSEEK_POCKET | dict(n_group=1, topk_group=1)),
             Preset("tiny", config=DEEPSEEK_TINY | dict(n_group=1, topk_group=1)),
         ),
-        references=("GLM Team, 2025, arXiv:2508.06471",),
+        references=('Z.ai, 2026, "GLM-4.7-Flash"', "GLM Team, 2025, arXiv:2508.06471"),
         published="2026-01",
     )

@@ -47,7 +47,7 @@ def zoo_architectures():
         recipe=nemotron,
         weights=WEIGHTS,
         presets=(
-            Preset("pocket", config=POCKET),
+            Preset("pocket", config=POCKET | dict(intermediate_size=512)),
             Preset("tiny", config=TINY),
         ),
         references=("Parmar et al., 2024, arXiv:2402.16819", "Muralidharan et al., 2024, arXiv:2407.14679"),

@@ -2,7 +2,7 @@
 
 from zoo.architecture import Architecture, Ignore, Preset, Rename, Split, hookimpl
 from zoo.recipe import GatedMLP, RoPE
-from zoo_bert import TINY, bert, norm_rules
+from zoo_bert import POCKET, TINY, bert, norm_rules
 
 # Of the published configs, whose code has further variants, each with the value that is implemented.
 FIXED = dict(
@@ -108,6 +108,7 @@ def zoo_architectures():
                 ),
                 licence="Apache-2.0",
             ),
+            Preset("pocket", config=POCKET | dict(hidden_act="silu")),
             Preset("tiny", config=TINY | dict(hidden_act="silu")),
         ),
         references=("Nussbaum et al., 2024, arXiv:2402.01613",),

@@ -28,7 +28,7 @@ REGISTRY = default_registry()
 TIED = [
     name
     for name, architecture in sorted(REGISTRY.architectures.items())
-    if not architecture.bridged and name != "mt5" and architecture.task != "classify"
+    if not architecture.bridged and name != "mt5" and architecture.task not in ("classify", "encode")
 ]
 DECODERS = dict(reversed(gguf_families.DECODERS)) | {
     name: {} for name in ("llama", "gpt2", "gemma2", "qwen3")

@@ -143,7 +143,7 @@ def bridged_folder(known, model_type):
     """A folder of `model_type`, loaded as mlx-lm's code runs it; its model is never called."""
     recipe = subject("llama").recipe
     config = {"model_type": model_type}
-    return Loaded(None, None, known.bridged["mlx-lm::nemotron"], recipe, config, Path("it"), registry=known)
+    return Loaded(None, None, known.bridged["mlx-lm::helium"], recipe, config, Path("it"), registry=known)
 
 
 def test_mlx_lms_code_is_not_tested_in_the_place_of_a_broken_plugin(site):
@@ -168,7 +168,7 @@ def test_a_plugin_that_is_gone_is_named():
 
 
 @pytest.mark.parametrize(
-    ("model_type", "code"), [("nemotron", "mlx-lm's code"), ("llama", "the zoo's own llama")]
+    ("model_type", "code"), [("helium", "mlx-lm's code"), ("llama", "the zoo's own llama")]
 )
 def test_what_takes_the_place_of_a_plugin_that_is_gone_is_told(model_type, code):
     config = {"model_type": model_type, "zoo_plugin": "zoo-humming 1.2"}

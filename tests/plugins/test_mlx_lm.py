@@ -37,7 +37,7 @@ from zoo_mlx_lm.block import measured
 from zoo_mlx_lm.spelling import older_keys
 
 # Dense; windows and a head that the tensors decide to tie; states; attention and states; experts and latents.
-KINDS = ["helium", "exaone4", "rwkv7", "lfm2-vl", "deepseek_v2", "recurrent_gemma"]
+KINDS = ["helium", "Klear", "rwkv7", "lfm2-vl", "glm_moe_dsa", "recurrent_gemma"]
 LENGTH = 14
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -333,12 +333,12 @@ def test_a_damaged_folder_is_one_line(changes, words, tmp_path):
 
 
 def test_tensors_that_mlx_lms_code_cannot_take(tmp_path):
-    write(tmp_path, "deepseek_v2")
+    write(tmp_path, "glm_moe_dsa")
     tensors = mx.load(str(tmp_path / "model.safetensors"))
     tensors["model.layers.2.mlp.experts.0.gate_proj.weight"] = mx.zeros((48, 64))  # and not the others
     mx.save_safetensors(str(tmp_path / "model.safetensors"), tensors)
     with pytest.raises(
-        CheckpointError, match=r"mlx-lm::deepseek_v2 cannot take these tensors: no 'model\.layers"
+        CheckpointError, match=r"mlx-lm::glm_moe_dsa cannot take these tensors: no 'model\.layers"
     ):
         zoo.load(tmp_path)
 
@@ -403,6 +403,6 @@ def test_what_no_field_takes_of_rope_parameters_is_warned_of(tmp_path):
 
 def test_a_text_model_saved_alone_is_run_by_the_whole_models_module():
     known = default_registry()
-    assert resolve(known, {"model_type": "qwen3_5_text"}).name == "mlx-lm::qwen3_5"
+    assert resolve(known, {"model_type": "gemma3n_text"}).name == "mlx-lm::gemma3n"
     with pytest.raises(ConfigError, match="model_type 'olmo99_text' is of no architecture"):
         resolve(known, {"model_type": "olmo99_text"})

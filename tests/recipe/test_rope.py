@@ -89,7 +89,7 @@ def test_positions_nested_by_layer_type_are_read_for_the_type_that_is_asked_for(
 
 
 def test_a_converted_config_keeps_positions_nested_by_layer_type():
-    checkpoint = SimpleNamespace(architecture=SimpleNamespace(bridged=False, model_types=()))
+    checkpoint = SimpleNamespace(architecture=SimpleNamespace(bridged=False, model_types=(), mlx_type=None))
     config = dict(rope_parameters=BY_TYPE)
     opened = SimpleNamespace(checkpoint=checkpoint, config=config, defaults=dict(rope_theta=1e4))
     assert complete_config(opened) == dict(rope_parameters=BY_TYPE, rope_theta=1e4)

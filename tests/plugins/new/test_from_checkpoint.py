@@ -218,7 +218,10 @@ def test_nothing_of_a_checkpoint_becomes_code(tmp_path, monkeypatch):
         (lambda folder: shutil.rmtree(folder), "is not a folder"),
         (lambda folder: (folder / "config.json").unlink(), "config.json"),
         (lambda folder: (folder / "config.json").write_text("[1]"), "config.json"),
-        (lambda folder: (folder / "config.json").write_text("{}"), "no family of the zoo can read"),
+        (
+            lambda folder: (folder / "config.json").write_text('{"hidden_size": 0}'),
+            "no family of the zoo can read",
+        ),
         (lambda folder: (folder / "model.safetensors").unlink(), "no model.safetensors"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 99), "damaged"),
         (
