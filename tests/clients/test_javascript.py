@@ -13,6 +13,9 @@ FOLDER = Path(sys.prefix) / "javascript"  # `make clients` installs its packages
 NODE = Path(sys.prefix) / "bin" / "node"
 CITIES = chat_model.CITY["enum"]
 PROVIDERS = ("compatible", "chat", "responses", "anthropic")
+pytestmark = pytest.mark.skipif(
+    not (FOLDER / "node_modules").is_dir(), reason="npm could not install the clients: `make clients` says why"
+)
 
 
 @pytest.fixture(scope="module")
