@@ -71,7 +71,7 @@ def zoo_architectures():
         summary="BERT with one type of token, and positions that begin after the padding's id; XLM-R too",
         task="fill-mask",
         causality="full",
-        model_types=("roberta", "xlm-roberta", "camembert"),
+        model_types=("roberta", "xlm-roberta"),
         recipe=roberta,
         weights=WEIGHTS,
         presets=(

@@ -14,7 +14,8 @@ NODE = Path(sys.prefix) / "bin" / "node"
 CITIES = chat_model.CITY["enum"]
 PROVIDERS = ("compatible", "chat", "responses", "anthropic")
 pytestmark = pytest.mark.skipif(
-    not (FOLDER / "node_modules").is_dir(), reason="npm could not install the clients: `make clients` says why"
+    not (FOLDER / "node_modules").is_dir(),
+    reason="npm could not install the clients: `make clients` says why",
 )
 
 

@@ -75,7 +75,15 @@ REASONS = {
 }
 # Of single families, by "family.key".
 OF_FAMILIES = {
-    "deepseek-v3.head_dim": DERIVED,
+    **dict.fromkeys(("deepseek-v3.head_dim", "deepseek-v2.head_dim", "nomic-bert.head_dim"), DERIVED),
+    **dict.fromkeys((f"distilbert.{key}" for key in ("qa_dropout", "seq_classif_dropout")), UNUSED),
+    "distilbert.sinusoidal_pos_embds": "the table is in the files either way",
+    **dict.fromkeys((f"{name}.hidden_dropout" for name in ("bloom", "falcon", "gpt-neox")), UNUSED),
+    "bloom.slow_but_exact": KERNEL,
+    "falcon.multi_query": "num_kv_heads stands before it in the newer models",
+    "ernie4.5-moe.moe_layer_end_index": "the smallest config ends there",
+    "ernie4.5-moe.moe_norm_min": "far below every sum of weights",
+    **dict.fromkeys(("dots1.max_window_layers", "dots1.sliding_window"), "layer_types stands before them"),
     "mamba2.expand": DERIVED,
     "mamba2.time_step_rank": "the first Mamba's, which transformers keeps and does not use",
     "mt5.tie_word_embeddings": "a head that is there is used, whatever the config says",

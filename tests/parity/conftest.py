@@ -26,3 +26,11 @@ def pytest_collection_modifyitems(items):
     """Begin with the files that take longest and end with what is spread, so that all processes end together."""
     pairwise.pytest_collection_modifyitems(items)
     items.sort(key=lambda item: (item.path.name == SPREAD, item.path.name not in LONGEST))
+
+
+@pytest.fixture(autouse=True)
+def gradients():
+    """torch computes gradients, whatever a library has switched off at its import."""
+    import torch
+
+    torch.set_grad_enabled(True)
