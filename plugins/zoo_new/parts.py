@@ -181,6 +181,8 @@ def parts_of(name: str, registry: Registry, block: str | None, kind: str = "arch
     preset = architecture.preset("pocket") or architecture.preset("tiny")
     if preset is None or preset.config is None:
         raise ScaffoldError(f'`base="{name}"`: it has no pocket or tiny preset to begin with')
+    if architecture.task == "classify":
+        raise ScaffoldError(f'`base="{name}"`: it is {architecture.base} with another head; begin from that')
     recipe, with_part = architecture.recipe_of(Config(preset.config)), [True]  # of its layers
     if kind not in ("architecture", recipe.name):
         raise ScaffoldError(f'`base="{name}"`: it is of the kind {recipe.name}, and not {kind}')

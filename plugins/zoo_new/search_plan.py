@@ -24,7 +24,7 @@ from zoo_new.checkpoint_fit import Fit, SourceCheckpoint, certain_rules, fit, ki
 from zoo_new.parts import ScaffoldError
 
 MOST = 40  # changes of one plan
-REPAIRED = 4  # families, the nearest ones, that are changed to fit
+REPAIRED = 6  # families, the nearest ones, that are changed to fit
 
 
 @frozen()

@@ -52,7 +52,7 @@ class Guard:
         if scope["type"] != "http":
             return
         is_open = scope["path"] in self.open_paths  # as it was asked for
-        scope = {**scope, "path": plain_path(scope["path"])}
+        scope = {**scope, "path": self._plain_path(scope["path"])}
         headers = Headers(scope=scope)
         origin = headers.get("origin")
         allowed = origin is not None and origin in self.access.origins
@@ -106,6 +106,14 @@ class Guard:
             else RequestError(401, "the API key is missing or wrong", code="invalid_api_key")
         )
 
+    def _plain_path(self, path: str) -> str:
+        """A path without slashes at its end; of a whole URL of this server (RFC 9112, 3.2.2), as proxies send, its path."""
+        scheme, mark, rest = path.partition("://")
+        host, _, below = rest.partition("/")
+        if mark and scheme in ("http", "https") and self._known(host):
+            path = f"/{below}"
+        return path.rstrip("/") or "/"
+
     def _known(self, host: str) -> bool:
         """Whether a Host header is an address or one of this machine's names."""
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
@@ -113,13 +121,6 @@ class Guard:
             ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
             return True
         return name.lower().rstrip(".") in self.hosts
-
-
-def plain_path(path: str) -> str:
-    """A path without slashes at its end, and of a whole URL (RFC 9112, 3.2.2), which proxies ask with, the path alone."""
-    if path.startswith(("http://", "https://")):
-        path = "/" + path.partition("://")[2].partition("/")[2]
-    return path.rstrip("/") or "/"
 
 
 def _preflight(headers: Headers) -> Response:

@@ -7,10 +7,14 @@ import torch
 from transformers import (
     GraniteConfig,
     GraniteForCausalLM,
+    OlmoeConfig,
+    OlmoeForCausalLM,
     PegasusConfig,
     PegasusForConditionalGeneration,
     Phi3Config,
     Phi3ForCausalLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
     SmolLM3Config,
     SmolLM3ForCausalLM,
     StableLmConfig,
@@ -62,7 +66,24 @@ def equals_the_reference(model, tmp_path, typed=(), compare=agrees, base=None):
 
 
 @pytest.mark.filterwarnings("error:config.json")
-@pytest.mark.parametrize("bias", [False])
+@pytest.mark.parametrize("kv_heads", [4, 2])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        dict(),
+        dict(norm_topk_prob=True, rms_norm_eps=1e-3),
+        dict(tie_word_embeddings=True, num_experts=8, num_experts_per_tok=3),
+    ],
+)
+def test_olmoe_needs_nothing_typed(tmp_path, kv_heads, extra):
+    settings = dict(intermediate_size=24, num_experts=6, num_experts_per_tok=2) | extra
+    model = reference(OlmoeForCausalLM, OlmoeConfig(**SMALL, num_key_value_heads=kv_heads, **settings))
+    told = equals_the_reference(model, tmp_path, base="qwen3-moe")  # the zoo has the family itself
+    assert "from the family qwen3-moe" in told and "TODO" not in told
+
+
+@pytest.mark.filterwarnings("error:config.json")
+@pytest.mark.parametrize("bias", [False, True])
 def test_stablelm_needs_nothing_typed(tmp_path, bias):
     config = StableLmConfig(**SMALL, num_key_value_heads=2, intermediate_size=48, use_qkv_bias=bias)
     told = equals_the_reference(reference(StableLmForCausalLM, config), tmp_path)
@@ -125,6 +146,40 @@ def test_smollm3_needs_its_layers_without_positions(tmp_path):
     ]
     told = equals_the_reference(reference(SmolLM3ForCausalLM, config), tmp_path, typed, base="qwen2")
     assert 'qwen2 does not read "no_rope_layers": [1, 0], 0 for each layer without' in told
+
+
+def test_roberta_needs_its_head_and_positions(tmp_path):
+    config = RobertaConfig(
+        **SMALL | dict(pad_token_id=1, bos_token_id=0), intermediate_size=48, type_vocab_size=1
+    )
+    typed = [
+        (
+            "    return zoo_bert.bert(config)\n",
+            "    recipe = zoo_bert.bert(config)\n"
+            "    positions = LearnedPositions(recipe.context - 2, offset=2)\n"
+            '    norm, parts = recipe.layers[0].mixer_norm, dict(tied=True, bias=True, activation="gelu")\n'
+            "    head = zoo_bert.MaskedHead(vocab=recipe.vocab, norm=norm, **parts)\n"
+            "    return recipe.change(embedding=dict(positions=positions), head=head, context=positions.context)\n",
+        ),
+        (
+            "OWN = (\n",
+            "OWN = (\n"
+            '    Rename("lm_head.dense.*", "head.dense.*"),\n'
+            '    Rename("lm_head.layer_norm.*", "head.norm.*"),\n'
+            '    Rename("lm_head.bias", "head.bias"),\n',
+        ),
+        ("import zoo_bert\n", "import zoo_bert\nfrom zoo.recipe import LearnedPositions\n"),
+    ]
+
+    def compare(model, loaded, vocab):
+        tokens = texts(vocab - 2, 2, 17) + 2  # 1 is padding, which moves the positions
+        with torch.no_grad():
+            expected = model(torch.tensor(tokens)).logits
+        assert difference(loaded.model(mx.array(tokens)), expected) <= TOLERANCE
+
+    model = reference(RobertaForMaskedLM, config)
+    told = equals_the_reference(model, tmp_path, typed, compare, base="bert")  # the zoo has RoBERTa itself
+    assert "from the family bert" in told
 
 
 def test_pegasus_needs_its_positions(tmp_path):

@@ -116,9 +116,11 @@ CLASS_OF_MODEL_TYPE = {
     **dict.fromkeys(("mt5", "t5"), "T5Tokenizer"),
     **dict.fromkeys(("qwen2", "qwen2_moe", "qwen2_vl", "qwen3", "qwen3_moe", "qwen3_next"), "Qwen2Tokenizer"),
     **dict.fromkeys(("qwen3_vl", "qwen3_vl_moe"), "Qwen2Tokenizer"),
-    **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), "Qwen3_5Tokenizer"),
-    "bart": "RobertaTokenizer",
-    "bert": "BertTokenizer",
+    **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text"), "Qwen3_5Tokenizer"),
+    **dict.fromkeys(("bart", "roberta"), "RobertaTokenizer"),
+    **dict.fromkeys(("bert", "distilbert", "nomic_bert"), "BertTokenizer"),
+    "mpnet": "MPNetTokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
     "openai-gpt": "OpenAIGPTTokenizer",
 }
 
