@@ -11,10 +11,10 @@ from zoo_neox import QKV
 
 @frozen()
 class AlibiAttention(Attention):
-    """Attention whose scores fall with the distance, at a rate of each head's own (Press et al., 2021).
+    """Attention with ALiBi: a bias that falls linearly with the distance, at another rate in each head (Press et al., 2021).
 
-    These heads are those from number `first` on among `whole`, where a rank has some of them. `rounded`: biases are
-    bfloat16 and scaled like the scores, as Falcon's code computes them.
+    On a rank that has some of `whole` heads, `first` is the number of its first head. `rounded`: the biases are rounded to
+    bfloat16 and scaled like the scores, as in Falcon's code.
     """
 
     kind, name = "mixer", "alibi-attention"
@@ -28,7 +28,7 @@ class AlibiAttention(Attention):
         return f"{super().title} with linear biases"
 
     def divided(self, dim, share):
-        """By heads, whose rates depend on their numbers."""
+        """Divided by heads. The rate of a head depends on its number among all heads, so each share keeps its first number."""
         division = super().divided(dim, share)
         spec = division.spec.change(first=division.heads[""][0], whole=self.whole or self.heads)
         return replace(division, spec=spec)

@@ -35,9 +35,18 @@ def ernie4_5(config):
     return llama(config).change_layers(mixer=dict(rope=dict(interleaved=True)))
 
 
+LEAST_SUM = (
+    1e-3  # that the weights of a token's experts can have is far above this: the best of E is at least 1/E
+)
+
+
 def ernie4_5_moe(config):
     """ERNIE 4.5 whose layers have experts and shared ones, but for the first (Baidu, 2025)."""
-    config.ignore("output_router_logits", "router_aux_loss_coef", "moe_norm_min")
+    config.ignore("output_router_logits", "router_aux_loss_coef")
+    if config.number("moe_norm_min", 1e-12) > LEAST_SUM:
+        raise config.error(
+            "moe_norm_min", "is not implemented: weights are divided by their sum, however small"
+        )
     config = config.with_defaults(head_dim=config.head_width(), num_key_value_heads=4)
     first, last = (
         config.count("moe_layer_start_index", 1, least=0),

@@ -69,7 +69,7 @@ MISTRAL = (
 
 
 def qwen2(name, licence, layers, dim, heads, kv_heads, hidden, **numbers):
-    """Qwen2.5-`name`-Instruct, with the aliases that Ollama gives it."""
+    """Return the preset of Qwen2.5-`name`-Instruct, with Ollama's names as aliases."""
     aliases = ("qwen2.5:" + name.lower(), *(("qwen2.5",) if name == "7B" else ()))
     size = sized(layers=layers, dim=dim, heads=heads, kv_heads=kv_heads, hidden=hidden)
     hub = f"Qwen/Qwen2.5-{name}-Instruct"
@@ -77,14 +77,14 @@ def qwen2(name, licence, layers, dim, heads, kv_heads, hidden, **numbers):
 
 
 def distilled(name, layers, dim, heads, kv_heads, hidden, **numbers):
-    """DeepSeek-R1-Distill-Qwen-`name`."""
+    """Return the preset of DeepSeek-R1-Distill-Qwen-`name`."""
     size = sized(layers=layers, dim=dim, heads=heads, kv_heads=kv_heads, hidden=hidden)
     hub, aliases = f"deepseek-ai/DeepSeek-R1-Distill-Qwen-{name}", (f"deepseek-r1:{name.lower()}",)
     return published(f"r1-{name.lower()}", hub, "MIT", aliases=aliases, **size, **DISTILLED, **numbers)
 
 
 def qwen3(name, layers, dim, heads, hidden, **numbers):
-    """Qwen3-`name`."""
+    """Return the preset of Qwen3-`name`."""
     size = sized(layers=layers, dim=dim, heads=heads, kv_heads=8, hidden=hidden)
     return published(name.lower(), f"Qwen/Qwen3-{name}", "Apache-2.0", **size, **QWEN3, **numbers)
 

@@ -4,58 +4,23 @@ import json
 import os
 import urllib.request
 
-import mlx.core as mx
 import pytest
 
 import zoo
+from tests.helpers.classifier_folders import write_classifier
 from tests.helpers.server_process import Server
-from zoo.checkpoint.convert import save
-from zoo.host.registry import default_registry
-from zoo.testing import subject
 from zoo_classify.rerank import rerank, score_pairs
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # read as it is imported: else it asks the network
 import litellm
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "cat",
-    "dog",
-    "sat",
-    "on",
-    "a",
-    "mat",
-    "bad",
-    "good",
-    "film",
-    "who",
-    "is",
-    "it",
-]
 QUERY, DOCUMENTS = "who is it", ["the cat", "a bad dog", "it is a good film", "the dog sat on a mat"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A random cross-encoder."""
-    folder = tmp_path_factory.mktemp("models") / "ranker"
-    made = subject("bert-classifier", "tiny", default_registry())
-    numbers = {**made.numbers, "num_labels": 1}
-    recipe = made.recipe.change(head={"vocab": 1})
-    model = zoo.assemble.assemble(recipe, default_registry())
-    mx.random.seed(3)
-    model.apply(lambda array: mx.random.normal(array.shape) * 0.2)
-    save(folder, model, made.architecture, recipe, numbers)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({"model_type": "bert", **config, **numbers}))
-    (folder / "vocab.txt").write_text("\n".join(WORDS))
-    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
-    return folder
+    return write_classifier(tmp_path_factory.mktemp("models") / "ranker", id2label={"0": "LABEL_0"})
 
 
 @pytest.fixture(scope="module")

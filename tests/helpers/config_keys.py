@@ -82,7 +82,6 @@ OF_FAMILIES = {
     "bloom.slow_but_exact": KERNEL,
     "falcon.multi_query": "num_kv_heads stands before it in the newer models",
     "ernie4.5-moe.moe_layer_end_index": "the smallest config ends there",
-    "ernie4.5-moe.moe_norm_min": "far below every sum of weights",
     **dict.fromkeys(("dots1.max_window_layers", "dots1.sliding_window"), "layer_types stands before them"),
     "mamba2.expand": DERIVED,
     "mamba2.time_step_rank": "the first Mamba's, which transformers keeps and does not use",

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo.checkpoint.convert import convert, save
-from zoo.config import Config
+from tests.helpers.classifier_folders import WORDS, write_classifier
+from zoo.checkpoint.convert import convert
 from zoo.errors import CheckpointError, ConfigError, PromptError
 from zoo.host.registry import default_registry
 from zoo.host.resolve import resolve
@@ -29,46 +29,7 @@ from zoo_serve.protocols import ranking
 from zoo_serve.ranking import RankingCall, encode_rows
 from zoo_serve.requests import RequestError
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "cat",
-    "dog",
-    "sat",
-    "on",
-    "a",
-    "mat",
-    "bad",
-    "good",
-    "film",
-    "who",
-    "is",
-    "it",
-    ".",
-    "!",
-]
 SEQUENCE, TOKEN = ["BertForSequenceClassification"], ["BertForTokenClassification"]
-
-
-def write(folder, name="bert-classifier", **changes):
-    """A random small classifier in a folder, with BERT's tokenizer."""
-    made = subject(name, "tiny", default_registry())
-    numbers = {**made.numbers, **changes}
-    recipe = made.architecture.recipe_of(Config(numbers))
-    model = made.model if recipe == made.recipe else zoo.assemble.assemble(recipe, default_registry())
-    mx.random.seed(3)
-    model.apply(lambda array: mx.random.normal(array.shape) * 0.1)
-    save(folder, model, made.architecture, recipe, numbers)
-    path = folder / "config.json"
-    config = json.loads(path.read_text()) | {**changes, "architectures": numbers["architectures"]}
-    path.write_text(json.dumps({"model_type": "bert", **config, "pad_token_id": 0}))
-    (folder / "vocab.txt").write_text("\n".join(WORDS))
-    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +38,9 @@ def folders(tmp_path_factory):
     labels = {"0": "bad", "1": "good", "2": "odd"}
     kinds = {"0": "O", "1": "B-PER", "2": "I-PER"}
     return {
-        "texts": write(root / "texts", id2label=labels),
-        "tokens": write(root / "tokens", architectures=TOKEN, id2label=kinds),
-        "pairs": write(root / "pairs", id2label={"0": "LABEL_0"}),
+        "texts": write_classifier(root / "texts", id2label=labels),
+        "tokens": write_classifier(root / "tokens", architectures=TOKEN, id2label=kinds),
+        "pairs": write_classifier(root / "pairs", id2label={"0": "LABEL_0"}),
     }
 
 
@@ -109,7 +70,9 @@ def test_a_head_is_the_pooler_and_a_matrix_on_the_first_state(texts):
 @pytest.mark.parametrize("name", ["bert-classifier", "modernbert-classifier", "llama-classifier"])
 def test_a_text_of_a_batch_has_the_logits_of_the_text_alone(name, tmp_path):
     made = subject(name, "tiny", default_registry())
-    loaded = zoo.load(write(tmp_path / "model", name)) if name == "bert-classifier" else loaded_of(made)
+    loaded = (
+        zoo.load(write_classifier(tmp_path / "model", name)) if name == "bert-classifier" else loaded_of(made)
+    )
     rows = encode_texts(loaded, [[5, 6, 7], [8] * 30, [9]])
     together = logits_of(loaded, rows)
     for row, logits in zip(rows, together, strict=True):

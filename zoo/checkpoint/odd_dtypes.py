@@ -1,4 +1,4 @@
-"""Tensors of dtypes that `mx.load` refuses, F64 and F8_E5M2: read as whole numbers of the same bits, then made floats."""
+"""Read tensors of F64 and F8_E5M2, dtypes that `mx.load` refuses: as integers of the same width, then converted to floats."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 import mlx.core as mx
 
-# What stands in the header instead: as long a text, and as many bytes a number.
+# The dtype to show MLX instead, which has the same width. The text in the header keeps its length.
 SHOWN_AS = {"F64": b'"I64"', "F8_E5M2": b'"U8"     '}
 
 
 class _ShownFile(io.RawIOBase):
-    """A safetensors file whose header names other dtypes. MLX reads the tensors from it when they are needed."""
+    """A safetensors file whose header shows MLX the dtypes of `SHOWN_AS`. MLX reads a tensor when it is evaluated."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb", buffering=0)
@@ -50,7 +50,7 @@ class _ShownFile(io.RawIOBase):
 
 
 def load_odd(path: Path, dtypes: Mapping[str, str]) -> dict[str, mx.array]:
-    """The tensors of a file, unread, of which some have a dtype of `SHOWN_AS`: F64 as float32, F8_E5M2 as float16."""
+    """Return the lazy tensors of a file by name. Those of F64 become float32, those of F8_E5M2 float16."""
     arrays = dict(mx.load(_ShownFile(path), format="safetensors"))
     for name, dtype in dtypes.items():
         if dtype == "F64":  # which a GPU does not know

@@ -53,7 +53,7 @@ class MessageRequest(GenerationRequest):
 
 
 def parse(body: Mapping[str, Any]) -> MessageRequest:
-    """The request of a JSON object."""
+    """Parse the body of a request."""
     values, settings = FIELDS.checked(body)
     format = values.get("output_config", {}).get("format")
     if format is not None:

@@ -123,7 +123,7 @@ class ChatRequest(GenerationRequest):
 
 
 def parse(body: Mapping[str, Any]) -> ChatRequest:
-    """The request of a JSON object."""
+    """Parse the body of a request."""
     values, settings = FIELDS.checked(body)
     if values.get("top_logprobs") and not values.get("logprobs"):
         raise RequestError(400, "`top_logprobs` needs `logprobs`", param="top_logprobs")

@@ -40,7 +40,7 @@ FIELDS = Fields(
 
 
 def parse(body: Mapping[str, Any]) -> GenerationRequest:
-    """The request of a JSON object."""
+    """Parse the body of a request."""
     values, settings = FIELDS.checked(body)
     settings |= openai.end_settings(values, settings)
     echo = values.get("echo", False)

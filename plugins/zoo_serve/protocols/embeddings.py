@@ -31,7 +31,7 @@ FIELDS = Fields(
 
 
 def parse(body: Mapping[str, Any]) -> EmbeddingRequest:
-    """The request of a JSON object."""
+    """Parse the body of a request."""
     values, _ = FIELDS.checked(body)
     return EmbeddingRequest(
         model=values.get("model"),

@@ -24,7 +24,7 @@ UNMANAGED = ("pull", "push", "create", "copy", "delete", "blobs")  # paths below
 
 
 def unmanaged(action: str) -> RequestError:
-    """The error of a path that changes models."""
+    """Return the error for a path that would change the models, such as /api/pull."""
     return RequestError(
         400, f"/api/{action}: this server manages no models; `zoo serve NAME` downloads and offers one"
     )
@@ -87,7 +87,7 @@ def settings_of(values: Mapping[str, Any]) -> tuple[dict[str, Any], int | None]:
 
 
 def parse(body: Mapping[str, Any]) -> GenerationRequest | ModelRequest:
-    """The request of a JSON object for `/api/chat`."""
+    """Parse the body of a request to `/api/chat`."""
     values, _ = fields.CHAT_FIELDS.checked(body)
     if not values.get("messages"):
         return _load(values)
@@ -95,7 +95,7 @@ def parse(body: Mapping[str, Any]) -> GenerationRequest | ModelRequest:
 
 
 def parse_generate(body: Mapping[str, Any]) -> GenerationRequest | ModelRequest:
-    """The request of a JSON object for `/api/generate`."""
+    """Parse the body of a request to `/api/generate`."""
     values, _ = fields.GENERATE_FIELDS.checked(body)
     prompt, system = values.get("prompt"), values.get("system")
     _refuse_images(values, "images")
@@ -189,14 +189,14 @@ def messages_of(given: list[Mapping[str, Any]]) -> tuple[Message, ...]:
 
 
 def parse_embed(body: Mapping[str, Any]) -> EmbeddingRequest:
-    """The request of a JSON object for `/api/embed`."""
+    """Parse the body of a request to `/api/embed`."""
     values, _ = fields.EMBED_FIELDS.checked(body)
     texts = values["input"]
     return _embedding(values, (texts,) if isinstance(texts, str) else tuple(texts))
 
 
 def parse_embeddings(body: Mapping[str, Any]) -> EmbeddingRequest:
-    """The request of a JSON object for `/api/embeddings`."""
+    """Parse the body of a request to `/api/embeddings`."""
     values, _ = fields.EMBEDDINGS_FIELDS.checked(body)
     return _embedding(values, (values["prompt"],))
 
@@ -214,7 +214,7 @@ def _embedding(values: Mapping[str, Any], texts: tuple[str, ...]) -> EmbeddingRe
 
 
 def parse_show(body: Mapping[str, Any]) -> ModelRequest:
-    """The request of a JSON object for `/api/show`."""
+    """Parse the body of a request to `/api/show`."""
     values, _ = fields.SHOW_FIELDS.checked(body)
     name = values.get("model", values.get("name"))
     if name is None:

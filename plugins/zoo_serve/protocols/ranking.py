@@ -41,7 +41,7 @@ RERANK_FIELDS = Fields(
 
 
 def parse_rerank(body: Mapping[str, Any]) -> ScoreRequest:
-    """The request of a JSON object: one pair a document."""
+    """Parse the body of a request into pairs: the query with each document."""
     values, _ = RERANK_FIELDS.checked(body)
     documents = [one if isinstance(one, str) else one["text"] for one in values["documents"]]
     return ScoreRequest(
@@ -107,7 +107,7 @@ SCORE_FIELDS = Fields(
 
 
 def parse_score(body: Mapping[str, Any]) -> ScoreRequest:
-    """The request of a JSON object: one query goes with each document, several with one document each."""
+    """Parse the body of a request into pairs: one query with each document, or as many queries as documents, in order."""
     values, _ = SCORE_FIELDS.checked(body)
     first, second = (
         [value] if isinstance(value, str) else value for value in (values["text_1"], values["text_2"])
@@ -153,7 +153,7 @@ CLASSIFY_FIELDS = Fields(
 
 
 def parse_classify(body: Mapping[str, Any]) -> ClassificationRequest:
-    """The request of a JSON object."""
+    """Parse the body of a request."""
     values, _ = CLASSIFY_FIELDS.checked(body)
     texts = values["input"]
     return ClassificationRequest(

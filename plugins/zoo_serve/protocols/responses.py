@@ -35,7 +35,7 @@ class ResponseRequest(GenerationRequest):
 
 
 def parse(body: Mapping[str, Any]) -> ResponseRequest:
-    """The request of a JSON object."""
+    """Parse the body of a request."""
     for name in STATE if isinstance(body, Mapping) else ():
         if body.get(name) not in (None, False):
             raise RequestError(400, f"`{name}`: {NO_STATE}", param=name)

@@ -30,7 +30,7 @@ OF_MESSAGES = ("tools", "chat_template_kwargs")
 
 
 def parse(body: Mapping[str, Any]) -> TokenizeRequest:
-    """The request of a JSON object."""
+    """Parse the body of a request."""
     values, _ = FIELDS.checked(body)
     given = [name for name in ("prompt", "content", "messages") if name in values]
     if len(given) != 1:
@@ -58,7 +58,7 @@ def respond(request: TokenizeRequest, result: tuple[Any, list[int], list[str] | 
 
 
 def parse_detokenize(body: Mapping[str, Any]) -> DetokenizeRequest:
-    """The request of a JSON object."""
+    """Parse the body of a request."""
     values, _ = DETOKENIZE_FIELDS.checked(body)
     return DetokenizeRequest(model=values.get("model"), tokens=tuple(values["tokens"]))
 

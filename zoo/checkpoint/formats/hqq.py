@@ -1,10 +1,9 @@
-"""HQQ (Badri and Shaji, 2023; https://github.com/mobiusml/hqq), as transformers 4 saved it: a layer's state, tensor by tensor.
+"""HQQ (Badri and Shaji, 2023; https://github.com/mobiusml/hqq), as transformers 4 saved it: a tensor for each entry of a layer's state.
 
-The matrix (O, I) is written row after row as a grid of groups: (O · I / size, size) where `axis` is 1, and
-(size, O · I / size) where it is 0. `W_q` holds the grid's codes, its rows packed: of four bits a byte has a row of the
-grid's first half in its high bits and one of the second half in its low ones, of two bits four quarters, and so on; of
-three bits a word of 32 has ten tenths, whose last rows are filled up. `scale` and `zero` are of one number a group.
-number = scale · (code − zero).
+A matrix (O, I) is reshaped, row by row, to a grid of groups: (O · I / size, size) if `axis` is 1, (size, O · I / size) if it is 0.
+`W_q` packs the rows of the grid. With four bits a byte holds a row of the grid's first half in its high bits and one of the
+second half in its low bits; with two bits, one row of each quarter. With three bits a 32-bit word holds one row of each tenth;
+the last rows are padding. `scale` and `zero` have one number a group: number = scale · (code − zero).
 """
 
 from __future__ import annotations

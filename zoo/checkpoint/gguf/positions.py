@@ -1,4 +1,4 @@
-"""The scaling of rotary positions in a GGUF file, as the `rope_scaling` of a config.json."""
+"""RoPE scaling: a GGUF file's keys and tensors of factors, translated to the `rope_scaling` of a config.json."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEAST_FACTOR, MOST_FACTOR = 1e-3, 1e6
 
 
 def rope_scaling(keys: Mapping[str, Any], header: Header) -> dict[str, Any] | None:
-    """The scaling that the keys `rope.scaling.…` name, None for none, and for LongRoPE, whose factors are tensors.
+    """Return the scaling that the keys `rope.scaling.…` name. None for no scaling, and for LongRoPE: its factors are tensors.
 
     ConfigError for a type that transformers calls otherwise or the zoo lacks.
     """
@@ -66,11 +66,10 @@ def rope_scaling(keys: Mapping[str, Any], header: Header) -> dict[str, Any] | No
 
 
 def factor_scaling(factors: Sequence[float], theta: float, where: str) -> dict[str, Any] | None:
-    """The scaling of positions whose frequencies are divided by `factors`, None where these are all one.
+    """Return the scaling that divides the frequencies by `factors`. None if all factors are one.
 
-    A file keeps only the factors of LLaMA 3's scaling, and of any other. What its rule (see `Llama3Scaling`) makes is
-    called so; other factors are those of a LongRoPE that has the same for texts of all lengths. ConfigError for what is
-    no factor.
+    A file holds the factors, not the rule that made them. Factors that follow LLaMA 3's rule (see `Llama3Scaling`) give that
+    scaling. All others give LongRoPE with the same factors for short and long texts. ConfigError for a value out of bounds.
     """
     if all(factor == 1 for factor in factors):
         return None
@@ -92,7 +91,7 @@ def factor_scaling(factors: Sequence[float], theta: float, where: str) -> dict[s
 
 
 def long_scaling(short: Sequence[float], long: Sequence[float], magnitude: float) -> dict[str, Any]:
-    """LongRoPE by its factors."""
+    """Return LongRoPE with these factors of short and long texts, and the factor of its cosines and sines."""
     rows = {"short_factor": list(map(decimal, short)), "long_factor": list(map(decimal, long))}
     return {"rope_type": "longrope", **rows, "attention_factor": magnitude}
 
