@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from zoo.checkpoint.quantized_tensors import SETTINGS_KEYS
 from zoo.checkpoint.safetensors import Tensors
 from zoo.config import harmless_keys
 from zoo.host.registry import Registry
 
 # Keys that count for the text although they stand beside `text_config`.
-SHARED_KEYS = frozenset(("quantization", "quantization_config", "tie_word_embeddings"))
-QUANTIZATION = ("quantization", "quantization_config")
+SHARED_KEYS = frozenset((*SETTINGS_KEYS, "tie_word_embeddings"))
 # Encoders of images and sound, and what leads from them to the text model.
 TOWERS = re.compile(
     r"(model\.)?(visual|vision_tower|vision_model|vision_embed_tokens|audio_tower|embed_vision|embed_audio|"
@@ -38,13 +38,13 @@ def text_config(config: dict[str, Any], registry: Registry) -> dict[str, Any]:
     outer = {key: value for key, value in config.items() if key in known and key != "architectures"}
     inner = {**text, "model_type": named[0].model_types[0]}
     whole = outer | {key: value for key, value in inner.items() if value is not None or key not in outer}
-    return whole | {key: _rename(whole[key]) for key in QUANTIZATION if type(whole.get(key)) is dict}
+    return whole | {key: _rename(whole[key]) for key in SETTINGS_KEYS if type(whole.get(key)) is dict}
 
 
 def as_text_config(config: Mapping[str, Any], model_type: str) -> dict[str, Any]:
     """The inverse of `text_config`: the config as the `text_config` of one of `model_type`."""
     known = harmless_keys() | SHARED_KEYS
-    inner = {key: value for key, value in config.items() if key not in QUANTIZATION}
+    inner = {key: value for key, value in config.items() if key not in SETTINGS_KEYS}
     return {key: value for key, value in config.items() if key in known} | {
         "model_type": model_type,
         "text_config": inner,

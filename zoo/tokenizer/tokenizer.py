@@ -11,7 +11,6 @@ from zoo.architecture import TokenizerFormat
 from zoo.errors import PluginError, TokenizerError, warn
 from zoo.files.reading import file_in_folder, read_object_at
 from zoo.tokenizer.backend import Backend, Languages, TextBytes, TypedIds
-from zoo.tokenizer.byte_pairs import from_merges, from_ranks, from_tekken
 from zoo.tokenizer.detokenizer import Detokenizer, VisibleTokenDetokenizer
 from zoo.tokenizer.huggingface import from_json, from_word_pieces
 from zoo.tokenizer.settings import (
@@ -249,12 +248,18 @@ def _backend_of_files(folder: Path, settings: TokenizerSettings) -> Backend | No
         case ("tokenizer.json",):
             return from_json(folder / "tokenizer.json", settings)
         case (_, "merges.txt"):
+            from zoo.tokenizer.byte_pairs import from_merges
+
             return from_merges(folder, settings)
         case ("vocab.txt",):
             return from_word_pieces(folder / "vocab.txt", settings)
         case ("tekken.json",):
+            from zoo.tokenizer.byte_pairs import from_tekken
+
             return from_tekken(folder / "tekken.json", settings)
         case ("qwen.tiktoken" | "tiktoken.model" as name,):
+            from zoo.tokenizer.byte_pairs import from_ranks
+
             return from_ranks(folder / name, settings)
         case (name,):
             from zoo.tokenizer.sentencepiece import SentencePieceBackend
