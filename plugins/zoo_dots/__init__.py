@@ -5,7 +5,7 @@ from zoo.gguf import DECODER
 from zoo.recipe import RMSNorm
 from zoo_deepseek import moe
 from zoo_deepseek.rules import EXPERTS, GGUF_MIXTURE, MIXTURE, MIXTURE_KEYS, mixture_of_gguf
-from zoo_llama import POCKET, TINY, llama, published, sized, sliding_window
+from zoo_llama import POCKET, TINY, layer_windows, llama, published, sized
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
@@ -16,7 +16,8 @@ def dots1(config):
     config = config.replaced(scoring_func=None).with_defaults(
         n_shared_experts=0, norm_topk_prob=False, routed_scaling_factor=1.0, n_group=1, topk_group=1
     )
-    first, windows = config.count("first_k_dense_replace", 0, least=0), layer_windows(config)
+    windows = layer_windows(config.with_defaults(use_sliding_window=True, max_window_layers=62))
+    first = config.count("first_k_dense_replace", 0, least=0)
     norm, sparse = RMSNorm(eps=config.number("rms_norm_eps", 1e-6)), moe(config, config.activation())
     return llama(config).change_layers(
         lambda index, layer: dict(
@@ -24,16 +25,6 @@ def dots1(config):
             feedforward=sparse if index >= first else layer.feedforward,
         )
     )
-
-
-def layer_windows(config):
-    """Each layer's window: `layer_types` says which layers have one, else those from `max_window_layers` on."""
-    window, first = sliding_window(config), config.count("max_window_layers", 62, least=0)
-    kinds = [
-        "sliding_attention" if window and i >= first else "full_attention" for i in range(config.layers())
-    ]
-    types = config.choices("layer_types", ("sliding_attention", "full_attention"), len(kinds), kinds)
-    return [window if kind == "sliding_attention" else None for kind in types]
 
 
 WEIGHTS = (*MIXTURE, *EXPERTS, *LLAMA_WEIGHTS)

@@ -49,9 +49,10 @@ def nomic_bert(config):
         **{key: value for key, old in OLDER.items() if (value := config.get(old)) is not None}
     ).with_defaults(vocab_size=30528, max_position_embeddings=2048, rope_theta=1000.0, hidden_act="silu")
     recipe = bert(config)
-    rope, hidden = RoPE.of(config, config.head_width()), recipe.layers[0].feedforward.hidden
+    head_dim = config.count("head_dim", None) or config.head_width()
+    rope, hidden = RoPE.of(config, head_dim), recipe.layers[0].feedforward.hidden
     return recipe.change(embedding=dict(positions=None), head=None).change_layers(
-        mixer=dict(rope=rope, bias=False, output_bias=False),
+        mixer=dict(rope=rope, head_dim=head_dim, bias=False, output_bias=False),
         feedforward=GatedMLP(hidden=hidden, activation=config.activation("hidden_act", "silu")),
     )
 

@@ -75,7 +75,7 @@ REASONS = {
 }
 # Of single families, by "family.key".
 OF_FAMILIES = {
-    **dict.fromkeys(("deepseek-v3.head_dim", "deepseek-v2.head_dim", "nomic-bert.head_dim"), DERIVED),
+    **dict.fromkeys(("deepseek-v3.head_dim", "deepseek-v2.head_dim"), DERIVED),
     **dict.fromkeys((f"distilbert.{key}" for key in ("qa_dropout", "seq_classif_dropout")), UNUSED),
     "distilbert.sinusoidal_pos_embds": "the table is in the files either way",
     **dict.fromkeys((f"{name}.hidden_dropout" for name in ("bloom", "falcon", "gpt-neox")), UNUSED),
