@@ -176,7 +176,7 @@ PREFIXES = {
     "Bert": "bert",
     "ModernBert": "modernbert",
     "DistilBert": "distilbert",
-    **dict.fromkeys(("Roberta", "XLMRoberta", "Camembert"), "roberta"),
+    **dict.fromkeys(("Roberta", "XLMRoberta"), "roberta"),
 } | {prefix: name for _, name, prefix in DECODERS}
 
 
