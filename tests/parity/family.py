@@ -78,8 +78,8 @@ def spread(model):
                 parameter.uniform_(-3, 2)
             elif name.endswith(("dt_bias", "dt_proj.bias")):
                 parameter.uniform_(-4, 1)
-            elif name.endswith("decoder.bias"):  # of an untied head: its twin is not used
-                model.get_parameter(name.replace("decoder.bias", "bias")).copy_(parameter)
+            elif name == "lm_head.decoder.bias":  # of an untied head: its twin is not used
+                model.get_parameter("lm_head.bias").copy_(parameter)
         for name, buffer in model.named_buffers():
             if name.endswith(("e_score_correction_bias", "expert_bias")):
                 buffer.copy_(0.3 * torch.randn_like(buffer))
