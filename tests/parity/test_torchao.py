@@ -1,8 +1,10 @@
-"""torchao's tensors by its own code, where it is installed: flattened as folders have them, and as it undoes them."""
+"""torchao's tensors by its own code: flattened as folders have them, and as it dequantizes them."""
 
 import numpy as np
 import pytest
 import torch
+import torchao.quantization as torchao
+from torchao.prototype.safetensors import safetensors_support as support
 
 from zoo.checkpoint.quantized_tensors import gather
 from zoo.checkpoint.safetensors import Tensors
@@ -10,8 +12,6 @@ from zoo.host.registry import default_registry
 
 import mlx.core as mx  # isort: skip
 
-torchao = pytest.importorskip("torchao.quantization")
-support = pytest.importorskip("torchao.prototype.safetensors.safetensors_support")
 CONFIGS = {
     "int8": lambda: torchao.Int8WeightOnlyConfig(version=2),
     "int8 in groups": lambda: torchao.Int8WeightOnlyConfig(version=2, granularity=torchao.PerGroup(64)),
