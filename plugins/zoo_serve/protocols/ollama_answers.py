@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -148,11 +149,14 @@ def _logprobs(tokens: Any) -> dict[str, Any]:
 
 
 def respond_embed(request: EmbeddingRequest, result: tuple[str, Any, int, Times]) -> dict[str, Any]:
-    """The response of the vectors."""
+    """The response to `/api/embed`: the vectors, each scaled to length 1, as Ollama's are."""
     model, vectors, tokens, times = result
+    lengths = [math.hypot(*vector) or 1.0 for vector in vectors]
     return {
         "model": model,
-        "embeddings": vectors,
+        "embeddings": [
+            [number / length for number in vector] for vector, length in zip(vectors, lengths, strict=True)
+        ],
         "total_duration": _nanoseconds(time.monotonic() - times.asked),
         "load_duration": _nanoseconds(times.loaded - times.asked),
         "prompt_eval_count": tokens,

@@ -194,6 +194,12 @@ def test_images_of_a_message_are_refused_with_their_place():
         chat(messages=[*HI, {**HI[0], "images": ["aGk="]}])
 
 
+def test_vectors_have_length_one():
+    request = ollama.parse_embed({"model": "m", "input": ["a", "b"]})
+    made = ollama_answers.respond_embed(request, ("m", [[3.0, 4.0], [0.0, 0.0]], 2, Times(0.0, 0.0)))
+    assert made["embeddings"] == [[0.6, 0.8], [0.0, 0.0]]
+
+
 def test_an_embedding_is_cut_unless_the_request_says_otherwise():
     body = {"model": "m", "input": ["a", "b"], "options": {"num_ctx": 8}}
     expected = EmbeddingRequest(model="m", texts=("a", "b"), truncate=True, context=8)
