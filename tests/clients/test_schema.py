@@ -20,8 +20,8 @@ CHECKS = (
     response_schema_conformance,
 )
 EXAMPLES = 25
-# The least share of valid requests that are answered: the pockets do not chat.
-SHARES = {"chatter": 0.15, "pockets": 0.03}
+# The least share of valid requests of a known model that are answered: the pockets do not chat, and no model is for every task.
+SHARES = {"chatter": 0.1, "pockets": 0.03}
 BOUNDED = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # what a request may ask for
 
 
@@ -39,7 +39,8 @@ def test_every_operation_answers_as_the_document_says(request, name, kind):
     for label, found in statuses.items():
         posts += found if label.startswith("POST") else Counter()
     print({label: dict(found) for label, found in statuses.items()})
-    assert posts[200 if kind == "valid" else 400] > posts.total() * (SHARES[name] if kind == "valid" else 0)
+    known = posts.total() - posts[404]
+    assert posts[200 if kind == "valid" else 400] > known * (SHARES[name] if kind == "valid" else 0)
 
 
 def answered(operation, mode):

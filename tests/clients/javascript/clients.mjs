@@ -57,6 +57,12 @@ const tools = {
 for (const [name, one] of Object.entries(providers)) {
   // Without `store: false` the Responses of a turn refer to items that a server has stored.
   const providerOptions = { openai: { store: false } }
+  // Before an object this model, which has not learnt to write one, could think for as long as it may.
+  const brief = {
+    openai: { store: false, reasoningEffort: 'none', forceReasoning: true },
+    zoo: { reasoningEffort: 'none' },
+    anthropic: { thinking: { type: 'disabled' } },
+  }
   const base = { model: one, maxRetries: 0, maxOutputTokens: 200, providerOptions }
   const whole = await generateText({ ...base, prompt: river.content })
   const stream = streamText({ ...base, prompt: river.content })
@@ -69,7 +75,7 @@ for (const [name, one] of Object.entries(providers)) {
     tools: { weather: tool({ inputSchema: object }) },
     toolChoice: { type: 'tool', toolName: 'weather' },
   })
-  const made = await generateObject({ ...base, prompt: river.content, schema: object })
+  const made = await generateObject({ ...base, providerOptions: brief, prompt: river.content, schema: object })
   seen[name] = {
     text: whole.text,
     streamed,
