@@ -124,3 +124,37 @@ def test_each_text_of_a_conversation_is_looked_for_from_the_one_before():
     moved = [*messages[1:], messages[0]]
     assert chat._has_all(" ".join(m["content"] for m in messages), moved)
     assert not chat._has_all("0 1", [{"role": "user", "content": "2"}])
+
+
+BEGUN = {"role": "assistant", "content": "The Nile "}
+SHORTENED = CHATML.replace("message['content']", "(message['content'] | trim)")
+
+
+@pytest.mark.parametrize("template", [CHATML, SHORTENED], ids=["as it is", "shortened"])
+def test_a_last_message_that_is_continued_ends_the_prompt(template):
+    rendered = render(template, [*TALK, BEGUN], continue_final_message=True)
+    assert rendered.endswith("<|im_start|>assistant\nThe Nile ")
+    assert rendered.count("<|im_start|>assistant") == 1
+    assert render(template, [*TALK, BEGUN], continue_final_message=False) == render(template, [*TALK, BEGUN])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        TALK[1],
+        {"role": "assistant", "content": ""},
+        {
+            "role": "assistant",
+            "content": "So",
+            "tool_calls": [{"function": {"name": "f", "arguments": {}}}],
+        },
+    ],
+    ids=["a user's", "empty", "with calls"],
+)
+def test_only_the_text_of_an_answer_is_continued(message):
+    assert "message 3" in refusal(CHATML, [*TALK, message], continue_final_message=True)
+
+
+def test_a_template_that_leaves_the_last_message_out_cannot_continue_it():
+    template = CHATML.replace("messages %}", "messages[:1] %}")
+    assert "to be continued" in refusal(template, [*TALK, BEGUN], continue_final_message=True)

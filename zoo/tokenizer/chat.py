@@ -24,11 +24,12 @@ def render_chat(
     Messages have the form of OpenAI's interface, as `checked_message` has it, and may have more keys. They are rendered in
     the form that the template writes (`ChatForms`). The template sees the `special_tokens` by their names ("bos_token",
     ...) and the `variables` by theirs (such as `tools` or `enable_thinking`). The text ends where the model's answer begins,
-    unless the variable `add_generation_prompt` is False. The template writes its own special tokens: encode the result with
+    unless the variable `add_generation_prompt` is False; with the variable `continue_final_message`, it ends where the text of
+    the last message, an assistant's, does, so that the model goes on with it. The template writes its own special tokens: encode the result with
     `special_tokens=False`. A role whose texts the template leaves out is warned of.
 
     TokenizerError, starting with "chat template:", for malformed messages and those that the template refuses, for tool
-    calls that it would leave out, for an error in it, for one that uses too much time or memory (`render_all`), and for more
+    calls that it would leave out, for a last message that cannot be continued, for an error in it, for one that uses too much time or memory (`render_all`), and for more
     text than it may write.
     """
     shared = {
@@ -38,6 +39,37 @@ def render_chat(
         "add_generation_prompt": True,
         **(variables or {}),
     }
+    continues = shared.pop("continue_final_message", False)
+    if continues:
+        messages = _with_end(messages)
+        shared["add_generation_prompt"] = False
+    rendered = _rendered(template, messages, shared)
+    if not continues:
+        return rendered
+    if END_OF_TEXT not in rendered:
+        raise TokenizerError(
+            "chat template: it leaves out the text of the last message, which is to be continued"
+        )
+    return rendered[: rendered.rindex(END_OF_TEXT)]
+
+
+END_OF_TEXT = "\ue000end\ue001"
+"""Stands behind the text of a message that is continued, until it is rendered: letters that no text has."""
+
+
+def _with_end(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The messages, END_OF_TEXT behind the text of the last; TokenizerError for one that is no assistant's text."""
+    *before, last = messages
+    text = text_of(last) if last.get("role") == "assistant" and not last.get("tool_calls") else ""
+    if not text:
+        raise TokenizerError(
+            f"chat template: message {len(messages)}: only the text of an assistant's message can be continued"
+        )
+    return [*before, {**last, "content": text + END_OF_TEXT}]
+
+
+def _rendered(template: str, messages: Sequence[Mapping[str, Any]], shared: dict[str, Any]) -> str:
+    """The text that a template makes of messages and the variables that it sees."""
     check_size([messages, shared])
     names = [f"chat template: message {number}" for number in range(1, len(messages) + 1)]
     checked = [with_thinking(checked_message(*pair)) for pair in zip(messages, names, strict=True)]

@@ -107,6 +107,8 @@ def variables_of(values: Mapping[str, Any]) -> dict[str, Any]:
     effort = values.get("output_config", {}).get("effort")
     if effort is not None:
         variables["reasoning_effort"] = effort
+    if values["messages"][-1]["role"] == "assistant":
+        variables["continue_final_message"] = True
     return {**variables, **values.get("chat_template_kwargs", {})}
 
 
@@ -134,11 +136,6 @@ def messages_of(values: Mapping[str, Any]) -> list[Message]:
         ]
         if texts:
             messages.append({"role": message["role"], "content": content_of(texts)})
-    if values["messages"][-1]["role"] == "assistant":
-        where = f"messages[{len(values['messages']) - 1}]"
-        raise RequestError(
-            400, f"`{where}`: nothing here continues an answer; the last must be a user's", param="messages"
-        )
     return messages
 
 

@@ -125,6 +125,8 @@ def _generation(values: Mapping[str, Any], **given: Any) -> GenerationRequest:
         variables["enable_thinking"] = values["think"] is not False
         if isinstance(values["think"], str):
             variables["reasoning_effort"] = values["think"]
+    if given.get("messages", ({},))[-1].get("role") == "assistant":
+        variables["continue_final_message"] = True
     return GenerationRequest(
         model=values["model"],
         variables=variables,
@@ -179,12 +181,6 @@ def messages_of(given: list[Mapping[str, Any]]) -> tuple[Message, ...]:
                 id, name = answered
             message |= {key: value for key, value in (("tool_call_id", id), ("name", name)) if value}
         messages.append(message)
-    if messages[-1]["role"] == "assistant":
-        raise RequestError(
-            400,
-            f"`messages[{len(messages) - 1}]`: nothing here continues an answer; the last must be a user's",
-            param="messages",
-        )
     return tuple(messages)
 
 

@@ -77,6 +77,11 @@ CHAT = {
         about="Variables of the chat template, `enable_thinking` for example.",
     ),
     "enable_thinking": Field(FLAG, variable="enable_thinking", about="A variable of the chat template."),
+    "continue_final_message": Field(
+        FLAG,
+        variable="continue_final_message",
+        about="True: the answer goes on with the text of the last message, an assistant's.",
+    ),
     "strategy": Field(TEXT, about="Generation strategy."),
 }
 # Settings whose results a conversation's answer has no place for; /v1/completions has `echo` and `candidates`.

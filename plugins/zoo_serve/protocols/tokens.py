@@ -21,6 +21,7 @@ FIELDS = Fields(
         "add_special_tokens": Field(
             FLAG, about="Add the tokens around a text; default true. A chat template writes its own."
         ),
+        "continue_final_message": openai.CHAT["continue_final_message"],
         "add_generation_prompt": Field(FLAG, only=(True,)),
         "return_token_strs": Field(FLAG, about="Return the text of each token, too."),
     }

@@ -49,6 +49,7 @@ VALUES = {
     **{
         "guided_grammar": "start: /a/",
         "enable_thinking": False,
+        "continue_final_message": True,
         "reasoning_effort": "low",
         "verbosity": "low",
     },
@@ -82,6 +83,11 @@ OWN = {
         "prompt": None,
         "messages": BYE,
         "chat_template_kwargs": {"x": 1},
+    },
+    ("/tokenize", "continue_final_message"): {
+        "prompt": None,
+        "messages": [*HI, {"role": "assistant", "content": "Ho"}],
+        "continue_final_message": True,
     },
 }
 REFUSED = [("/api/generate", "images"), ("/api/generate", "context")]  # unless they are empty

@@ -194,8 +194,9 @@ def chat(
 
     The messages have the form of OpenAI's interface: a "role" ("system", "user", "assistant", "tool") and a "content", a
     string or a list of text parts, which may be None beside "tool_calls". The checkpoint's chat template lays them out, in
-    the form that it takes; `variables` are what the template sees besides, such as `enable_thinking`. `tools` are
-    those that the model may call: OpenAI's JSON declarations, or Python functions with type hints. `tool_choice` is "auto"
+    the form that it takes; `variables` are what the template sees besides, such as `enable_thinking`. With the variable
+    `continue_final_message` the answer goes on with the text of the last message, an assistant's. `tools` are those
+    that the model may call: OpenAI's JSON declarations, or Python functions with type hints. `tool_choice` is "auto"
     (also None), "none", "required", or a tool that has to be called: its name or OpenAI's object with it. A step's `text` is the
     answer, `thinking` the reasoning before it, and `tool_calls` are complete calls; what is no whole call in the end is
     text. A `prompt_cache` is used up to where the conversation is the one that it has seen. PromptError, before anything
@@ -390,6 +391,7 @@ def next_turn_checkpoints(
     first number is asked for. Yields nothing when all of the prompt is shared, or where rendering fails.
     """
     for following, more in ((FOLLOWING, {}), ((), {"add_generation_prompt": False})):
+        more |= {"continue_final_message": False}
         try:
             later = encode_messages(loaded, [*messages, *following], {**(variables or {}), **more})
         except (TokenizerError, PromptError):  # the next turn alone fails: the prompt itself was rendered
