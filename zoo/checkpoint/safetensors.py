@@ -10,7 +10,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from reprlib import repr
@@ -69,7 +69,8 @@ def weight_files(folder: Path) -> list[Path]:
 def weight_names(folder: Path, names: Collection[str], where: object) -> list[str]:
     """Of the `names` that a folder or a hub repository holds, those of its weights, by the index in `folder`.
 
-    Where both a sharded and a single model are there, only one is meant. CheckpointError, starting with `where`, when
+    Where both a sharded and a single model are there, only one is meant. Without an index, files whose names count a whole
+    series (`…-00001-of-00002`) belong together. CheckpointError, starting with `where`, when
     there is none.
     """
     index = read_json(folder, INDEX, CheckpointError)
@@ -82,7 +83,7 @@ def weight_names(folder: Path, names: Collection[str], where: object) -> list[st
         for name in names
         if name.endswith(".safetensors") and "/" not in name and not is_system_name(name)
     )
-    if len(found) == 1:
+    if len(found) == 1 or _is_series(found):
         return found
     if found:
         raise CheckpointError(f"{where}: several safetensors files, but no {INDEX} that says how they belong")
@@ -93,6 +94,13 @@ def weight_names(folder: Path, names: Collection[str], where: object) -> list[st
             f"AutoModel.from_pretrained(FOLDER).save_pretrained(NEW), which writes safetensors"
         )
     raise CheckpointError(f"{where}: no {SINGLE} and no {INDEX}")
+
+
+def _is_series(names: Sequence[str]) -> bool:
+    """Whether names in their order count all files of one series."""
+    series = re.sub(r"-\d{5}-of-", "-{:05}-of-", names[0]) if names else ""
+    numbers = range(1, len(names) + 1)
+    return series.endswith(f"-of-{len(names):05}.safetensors") and [*names] == [*map(series.format, numbers)]
 
 
 def has_only_pickles(names: Collection[str]) -> bool:
