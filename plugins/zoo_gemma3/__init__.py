@@ -2,7 +2,7 @@
 
 from zoo.architecture import GGUF, Architecture, Preset, hookimpl
 from zoo.gguf import Added
-from zoo.recipe import RoPE
+from zoo.recipe import RoPE, two_sided
 from zoo_gemma import GEMMA_GGUF, POCKET, TINY, WEIGHTS, OffsetRMSNorm, gemma2, score_scale
 from zoo_llama import sized
 
@@ -10,8 +10,10 @@ from zoo_llama import sized
 def gemma3(config):
     """Gemma 2 with norms on query and key heads in the place of caps, five windows to a layer without (Gemma Team, 2025).
 
-    Positions have two bases: one in the layers with a window, one in the others, where they may be scaled.
+    Positions have two bases: one in the layers with a window, one in the others, where they may be scaled. With
+    `use_bidirectional_attention`, as EmbeddingGemma has it, it is an encoder whose windows reach half as far on each side.
     """
+    both_ways = config.flag("use_bidirectional_attention", False)
     config.refuse("attn_logit_softcapping")
     config.ignore("_sliding_window_pattern")  # transformers 5 writes it beside layer_types
     config = config.with_defaults(
@@ -31,12 +33,16 @@ def gemma3(config):
     config.note("rope_theta", rope.theta)
     config.note("rope_local_base_freq", local.theta)
     norm = OffsetRMSNorm(eps=config.number("rms_norm_eps", 1e-6))
-    recipe = gemma2(config, rope, every=config.count("sliding_window_pattern"), caps=(None, None))
-    return recipe.change_layers(
-        lambda index, layer: dict(
-            mixer=dict(query_norm=norm, key_norm=norm, rope=local if layer.mixer.window else rope)
-        )
-    )
+    causal = config.replaced(use_bidirectional_attention=False)
+    recipe = gemma2(causal, rope, every=config.count("sliding_window_pattern"), caps=(None, None))
+
+    def changes(index, layer):
+        window = layer.mixer.window
+        reach = window and window // 2 if both_ways else window
+        return dict(mixer=dict(query_norm=norm, key_norm=norm, rope=local if window else rope, window=reach))
+
+    recipe = recipe.change_layers(changes)
+    return two_sided(recipe) if both_ways else recipe
 
 
 GEMMA3_GGUF = (
@@ -92,6 +98,13 @@ def zoo_architectures():
                 "270m",
                 hub="google/gemma-3-270m-it",
                 config=sized(layers=18, dim=640, heads=4, kv_heads=1, hidden=2048, **TEXT),
+                licence=LICENCE,
+            ),
+            Preset(
+                "embedding",
+                hub="google/embeddinggemma-300m",
+                config=sized(layers=24, dim=768, heads=3, kv_heads=1, hidden=1152, **TEXT)
+                | dict(max_position_embeddings=2048, use_bidirectional_attention=True),
                 licence=LICENCE,
             ),
             Preset("4b", config=sized(layers=34, dim=2560, heads=8, kv_heads=4, hidden=10240, **LARGE)),

@@ -75,10 +75,5 @@ class EmbeddingCall(Frozen):
 
 def vectors_of(loaded: Loaded, texts: Sequence[Any], dimensions: int | None) -> list[list[float]]:
     """The vectors of texts, given as ids; their first `dimensions` numbers, scaled to length 1, where that is given."""
-    vectors = embed(loaded, texts)  # (N, D)
-    if dimensions is not None:
-        if dimensions > vectors.shape[1]:
-            raise RequestError(400, f"`dimensions` must be at most {vectors.shape[1]}", param="dimensions")
-        vectors = vectors[:, :dimensions]
-        vectors = unit(vectors)
-    return vectors.tolist()  # type: ignore[no-any-return]
+    vectors = embed(loaded, texts, dimensions=dimensions)  # (N, D)
+    return (vectors if dimensions is None else unit(vectors)).tolist()  # type: ignore[no-any-return]

@@ -239,7 +239,8 @@ class Architecture(Record):
 
     def with_causality(self, config: Mapping[str, Any]) -> Architecture:
         """The architecture of a checkpoint with this config: of a decoder without causal attention, one that encodes."""
-        encodes = config.get("is_causal") is False and self.task == "generate"
+        both_ways = config.get("is_causal") is False or config.get("use_bidirectional_attention") is True
+        encodes = both_ways and self.task == "generate"
         return replace(self, task="encode", causality="full") if encodes else self
 
     @property

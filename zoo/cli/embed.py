@@ -38,6 +38,11 @@ from zoo.cli.source_options import (
 @click.option(
     "--normalise/--no-normalise", default=None, help="Scale to length 1 (default: what the folder says)."
 )
+@click.option(
+    "--dimensions",
+    type=click.IntRange(min=1),
+    help="Keep so many numbers of each vector, the first (default: what the folder says).",
+)
 @click.option("--out", type=FILE, help="Write a .npy or .json file instead.")
 @overwrite_option
 @model_options(architecture_option, revision_option, yes_option, dtype_option)
@@ -47,6 +52,7 @@ def embed(
     pooling: str | None,
     prompt_name: str | None,
     normalise: bool | None,
+    dimensions: int | None,
     out: Path | None,
     overwrite: bool,
     options: ModelOptions,
@@ -69,7 +75,9 @@ def embed(
     from zoo.generation.strategies.embedding import embed as vectors_of
 
     loaded = options.load(source)
-    vectors = vectors_of(loaded, lines, pooling=pooling, normalise=normalise, prompt_name=prompt_name)
+    vectors = vectors_of(
+        loaded, lines, pooling=pooling, normalise=normalise, prompt_name=prompt_name, dimensions=dimensions
+    )
     rows = [{"text": t, "embedding": v} for t, v in zip(lines, vectors.tolist(), strict=True)]
     if out is None:
         for row in rows:

@@ -116,13 +116,14 @@ def published_presets(registry: Registry) -> Iterator[dict[str, Any]]:
         for preset in architecture.presets:
             if preset.hub is None or preset.config is None:
                 continue
-            recipe = describe(f"{name}:{preset.name}", registry).recipe
+            described = describe(f"{name}:{preset.name}", registry)
+            recipe = described.recipe
             yield {
                 "name": next(iter(preset.aliases), f"{name}:{preset.name}"),
                 "aliases": list(preset.aliases),
                 "architecture": name,
                 "preset": preset.name,
-                "summary": preset.summary or architecture.task,
+                "summary": preset.summary or described.architecture.task,
                 "hub": preset.hub,
                 "parameters": recipe.parameters(recipe.dim),
                 "download_bytes": preset.download,

@@ -103,6 +103,7 @@ def _of_preset(name: str, registry: Registry) -> Described:
         what = f"preset {wanted!r}" if wanted else "preset"
         raise SourceError(f"{name}: {architecture.name} has no {what} with numbers; it has: {has}")
     recipe = architecture.recipe_of(Config(preset.config))
+    architecture = architecture.with_causality(preset.config)
     return Described(architecture, f"{architecture.name}:{preset.name}", recipe, preset, dict(preset.config))
 
 

@@ -18,6 +18,7 @@ from zoo.recipe.models import (
     Model,
     learned_context,
     repeat,
+    two_sided,
 )
 from zoo.recipe.parts import (
     ACTIVATIONS,
@@ -82,4 +83,5 @@ __all__ = [
     "learned_context",
     "outputs",
     "repeat",
+    "two_sided",
 ]

@@ -293,3 +293,13 @@ def test_the_command_prints_lines_or_writes_a_file(command, folder, tokenizer_fo
     for arguments, word in (([path, "a", "--out", "x.txt"], ".npy"), ([path], "no text")):
         done = command("embed", *arguments)
         assert done.returncode != 0 and word in done.stderr and done.stdout == ""
+
+
+def test_the_first_dimensions_are_kept_and_scaled_where_that_is_asked_for(made):
+    loaded = made()
+    whole = zoo.embed(loaded, TEXTS)
+    assert mx.array_equal(zoo.embed(loaded, TEXTS, dimensions=5), whole[:, :5])
+    same(zoo.embed(loaded, TEXTS, dimensions=5, normalise=True), unit(whole[:, :5]), "the vectors", 1e-5)
+    for wrong in (0, whole.shape[1] + 1, True, "5"):
+        with pytest.raises(PromptError, match="`dimensions` must be from 1 to"):
+            zoo.embed(loaded, TEXTS, dimensions=wrong)

@@ -31,14 +31,16 @@ def embed(
     pooling: str | None = None,
     normalise: bool | None = None,
     prompt_name: str | None = None,
+    dimensions: int | None = None,
 ) -> mx.array:
     """The vectors (N, D) of N texts, float32.
 
     What the folder's sentence-transformers files say is followed: prompts, pooling, the modules after it, and the longest
     text, which is cut. `pooling` ("mean", "first", "last", "max", "weighted-mean", "mean-sqrt-length", or several joined
     by "+") and `normalise` replace theirs; without such files they are the mean, as it is. `prompt_name` names another of
-    the folder's prompts than its default. PromptError for an empty text or an unknown prompt, ConfigError for what is not
-    implemented.
+    the folder's prompts than its default. `dimensions` keeps so many numbers of each vector, the first, as models that are
+    trained for it allow (Kusupati et al., 2022, "Matryoshka"); None: as the folder says. PromptError for an empty text, an
+    unknown prompt or too many dimensions, ConfigError for what is not implemented.
 
     >>> loaded = zoo.load("bert")
     >>> vectors = zoo.embed(loaded, ["Paris is in France.", "Paris is the capital of France.", "一"], normalise=True)
@@ -85,8 +87,11 @@ def embed(
     stacked = mx.stack([vectors[text] for text in range(len(ids))])  # (N, D)
     if settings.normalise if normalise is None else normalise:
         stacked = unit(stacked)
-    if settings.width is not None:
-        stacked = stacked[:, : settings.width]
+    if dimensions is not None and not (type(dimensions) is int and 1 <= dimensions <= stacked.shape[1]):
+        raise PromptError(f"`dimensions` must be from 1 to {stacked.shape[1]}, got {dimensions!r:.60}")
+    width = settings.width if dimensions is None else dimensions
+    if width is not None:
+        stacked = stacked[:, :width]
         stacked = unit(stacked) if normalise else stacked
     return stacked
 
