@@ -3,7 +3,8 @@
 import pytest
 
 from tests.helpers.config_keys import OF_FAMILIES, REASONS, effect
-from zoo.config import harmless_keys
+from zoo.config import Config, harmless_keys
+from zoo.host.registry import default_registry
 
 # What single keys do; the classes of transformers are gone through in tests/parity.
 EFFECTS = [
@@ -45,3 +46,20 @@ def test_a_key_of_a_family_that_changes_nothing_is_not_called_unknown(name):
 def test_a_key_has_one_reason():
     assert not REASONS.keys() & harmless_keys()
     assert not REASONS.keys() & {name.rpartition(".")[2] for name in OF_FAMILIES}
+
+
+@pytest.mark.parametrize("name, alias, key", [
+    *((name, "hidden_size", "d_model") for name in ("bart", "marian", "m2m-100", "t5", "mt5")),
+    ("bart", "num_attention_heads", "encoder_attention_heads"),
+    ("marian", "num_hidden_layers", "encoder_layers"),
+    ("t5", "head_dim", "d_kv"),
+    ("gpt2", "hidden_size", "n_embd"),
+])  # fmt: skip
+def test_a_key_may_have_the_other_name_that_transformers_knows(name, alias, key):
+    """Where both are there, the family's own counts."""
+    architecture = default_registry().architecture(name)
+    numbers = dict(architecture.preset("tiny").config)
+    renamed = {alias if one == key else one: value for one, value in numbers.items()}
+    assert key in numbers and architecture.recipe_of(Config(renamed)) == architecture.recipe_of(
+        Config(numbers)
+    )

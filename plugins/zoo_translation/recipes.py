@@ -94,7 +94,7 @@ def transformer(config, activation="relu", scaled=True, start=0):
         shared = shared and not config.has_tensor("decoder.embed_tokens", False)
     target_vocab = config.count("decoder_vocab_size", vocab)
     function = config.activation("activation_function", activation)
-    config.ignore("num_hidden_layers", *UNUSED)  # the first is encoder_layers by another name
+    config.ignore(*UNUSED)
     norm = LayerNorm(eps=1e-5)
 
     def parts(side):
@@ -142,6 +142,7 @@ def both(recipe, **changes):
 
 def marian(config):
     """The 2017 Transformer with all sines before all cosines and a bias on the logits (Junczys-Dowmunt et al., 2018)."""
+    config = with_own_names(config)
     as_released(config, normalize_embedding=False)
     recipe = transformer(config, "gelu", scaled=False, start=58100)
     recipe = both(recipe, embedding=dict(positions=SinusoidalPositions(interleaved=False)))
@@ -150,6 +151,7 @@ def marian(config):
 
 def bart(config):
     """The 2017 Transformer with learned positions, a norm after the embedding, GELU (Lewis et al., 2019)."""
+    config = with_own_names(config)
     as_released(config, normalize_embedding=True)
     recipe = transformer(config, "gelu", scaled=False, start=2)
     # The first two rows of the table of positions are never used.
@@ -160,6 +162,7 @@ def bart(config):
 
 def m2m_100(config):
     """The 2017 Transformer with Pre-LN, fairseq's sinusoids from position 2 on (Fan et al., 2020; NLLB, 2022)."""
+    config = with_own_names(config)
     dim, padding = config.count("d_model"), config.count("pad_token_id", 1, least=0)
     if dim % 2 or dim < 4:
         raise config.error("d_model", "must be even, and at least 4, for its sinusoidal positions")
@@ -167,6 +170,19 @@ def m2m_100(config):
     positions = SinusoidalPositions(interleaved=False, inclusive=True, offset=padding + 1)
     recipe = both(recipe, embedding=dict(positions=positions), norm=LayerNorm(eps=1e-5))
     return recipe.change_layers(placement="pre")
+
+
+NAMES = {
+    "hidden_size": "d_model",
+    "num_attention_heads": "encoder_attention_heads",
+    "num_hidden_layers": "encoder_layers",
+}
+
+
+def with_own_names(config, names=NAMES):
+    """The config under the names that its family reads. Others stand for those that it lacks, and else count for nothing."""
+    config.ignore(*names)
+    return config.renamed({alias: key for alias, key in names.items() if key not in config})
 
 
 def as_released(config, normalize_embedding):
@@ -183,8 +199,17 @@ def with_logits_bias(config, recipe):
     return recipe.change(decoder=dict(head=dict(bias=config.has_tensor("final_logits_bias", True))))
 
 
+T5_NAMES = {
+    "hidden_size": "d_model",
+    "num_attention_heads": "num_heads",
+    "num_hidden_layers": "num_layers",
+    "head_dim": "d_kv",
+}
+
+
 def t5(config):
     """Pre-RMSNorm, relative positions shared by all layers, scores unscaled, no biases (Raffel et al., 2019)."""
+    config = with_own_names(config, T5_NAMES)
     # transformers 5 writes the second key; before it, untied embeddings meant the same.
     scaled = config.flag("tie_word_embeddings", True) and config.flag("scale_decoder_outputs", True)
     return t5_like(config, "relu", scaled)
@@ -192,6 +217,7 @@ def t5(config):
 
 def mt5(config):
     """T5 1.1, multilingual: gated GELU, hidden states not scaled before the head (Xue et al., 2020)."""
+    config = with_own_names(config, T5_NAMES)
     config.ignore("tie_word_embeddings")  # whatever it says, a head that is there is used
     return t5_like(config, "gated-gelu", scaled=False)
 
