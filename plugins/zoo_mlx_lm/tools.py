@@ -23,11 +23,10 @@ from typing import Any
 import mlx.nn as nn
 
 from zoo import cache as zoo_cache
-from zoo.blocks.decoder import RECURRENT
 from zoo.errors import PluginError, PromptError, TokenizerError, ZooError, in_words
 from zoo.loading import Loaded
 from zoo.loading import load as load_model
-from zoo.recipe.models import Memory
+from zoo.recipe.models import RECURRENT, Memory
 
 # mlx-lm's commands that only run or train what they load; others write files by the names of its own models.
 TOOLS = ("generate", "chat", "server", "lora", "cache_prompt", "benchmark")
@@ -143,6 +142,10 @@ class WithMlxLmCaches:
             return super().mask(queries, window, cache, padding, prefix)  # type: ignore[misc]
         if window == RECURRENT:
             return cache.make_mask(queries)
+        if isinstance(window, tuple):  # chunks; within the first, what a token sees is a window's
+            window, _ = window
+            if cache.offset + queries > window:
+                raise PromptError("mlx-lm's caches know no chunks of tokens, which this text is longer than")
         return cache.make_mask(queries, return_array=False, window_size=window)
 
 

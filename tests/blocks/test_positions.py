@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from zoo.assemble import build
+from zoo.blocks.mask import attention_mask
 from zoo.blocks.position import frequencies
 from zoo.host.registry import default_registry
-from zoo.recipe import Llama3Scaling, RoPE, SinusoidalPositions, YarnScaling
+from zoo.recipe import Llama3Scaling, QueryScale, RoPE, SinusoidalPositions, YarnScaling
 
 DIMS, THETA, CONTEXT = 64, 10000.0, 512
 BASE = np.array(frequencies(THETA, DIMS))
@@ -79,3 +80,29 @@ def test_sinusoids_are_those_of_float64_far_into_a_text(interleaved, inclusive):
     pairs = [np.sin(angles), np.cos(angles)]
     expected = np.stack(pairs, -1).reshape(3, 16) if interleaved else np.concatenate(pairs, -1)
     assert np.allclose(found, expected, atol=1e-4)
+
+
+def test_queries_grow_by_the_logarithm_of_the_contexts_before_them():
+    spec, x = QueryScale(beta=0.5, context=4, shift=1), mx.ones((2, 1, 9, 1))
+    scale = build(spec, 1, registry=default_registry())
+    factors = [1 + 0.5 * math.log(1 + (position + 1) // 4) for position in range(12)]
+    assert np.allclose(scale(x, 2)[0, 0, :, 0], factors[2:11])
+    # Rows of a padded batch have positions of their own; before the first there are none.
+    assert np.allclose(
+        scale(x, mx.array([3, -2]))[..., 0], [[factors[3:12]], [factors[:1] * 2 + factors[:7]]]
+    )
+    short = x[:, :, :3]
+    assert scale(short, 0) is short
+
+
+def test_a_token_sees_its_own_chunk_up_to_itself():
+    seen = np.array(attention_mask(7, window=3, chunked=True))
+    assert (seen == [[q // 3 == k // 3 and k <= q for k in range(7)] for q in range(7)]).all()
+    assert attention_mask(3, window=3, chunked=True) == "causal"
+    # The first token after a chunk sees itself alone, though the cache still holds the chunk.
+    assert np.array(attention_mask(1, length=6, start=4, window=3, chunked=True)).tolist() == [
+        [False, False, True]
+    ]
+    # Chunks of a padded row begin at its first token.
+    padded = np.array(attention_mask(5, window=2, chunked=True, padding=mx.array([1])))[0, 0, 1:, 1:]
+    assert (padded == np.array(attention_mask(4, window=2, chunked=True))).all()

@@ -68,9 +68,11 @@ class Attention(MultiHeadAttention):
         rope: nn.Module | None = None,
         query_norm: Any = None,
         key_norm: Any = None,
+        query_scale: Any = None,
     ) -> None:
         super().__init__(spec, dim=dim)
         self.query_norm, self.key_norm, self.rope = query_norm, key_norm, rope  # None is no part
+        self.query_scale = query_scale
 
     def make_cache(self, policy: CachePolicy | None = None) -> Cache:
         """A cache of keys and values, of the last `window` only when there is one."""
@@ -89,6 +91,8 @@ class Attention(MultiHeadAttention):
         places = cache.key_positions(x.shape[1]) if late else 0
         angles = {"least_length": cache.least_length} if late else {}
         queries, keys = self.rotate(queries, offset, **angles), keys if late else self.rotate(keys, offset)
+        if "query_scale" in self:
+            queries = self.query_scale(queries, offset)
         if not late:
             return self.merge(self.mix_cached(queries, keys, values, mask, cache))
         keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)

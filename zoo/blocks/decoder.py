@@ -19,9 +19,7 @@ from zoo.blocks.model import MakesCache, Tower
 from zoo.blocks.position import AngleRanges
 from zoo.cache import CachePolicy, KVCache, PaddingCache, WindowCache, refused
 from zoo.errors import PluginError, PromptError
-from zoo.recipe.models import Memory, kv_widths
-
-RECURRENT = "recurrent"
+from zoo.recipe.models import RECURRENT, Memory, kv_widths
 
 
 class Decoder(Tower):
@@ -111,7 +109,7 @@ class Decoder(Tower):
         masks: dict[Any, Mask] = {}
 
         def mask_of(memory: Memory, cache: Any) -> Mask:
-            kind = RECURRENT if memory.recurrent else memory.window
+            kind = memory.mask_kind
             if kind not in masks:
                 masks[kind] = self.mask(x.shape[1], kind, cache, padding, prefix)
             return masks[kind]
@@ -156,23 +154,25 @@ class Decoder(Tower):
         return kept.offset
 
     def mask(
-        self, queries: int, window: Any, cache: Any, padding: mx.array | None, prefix: int | mx.array | None
+        self, queries: int, kind: Any, cache: Any, padding: mx.array | None, prefix: int | mx.array | None
     ) -> Mask:
-        """The mask of the layers with this window: None, "causal", (T, S), (B, 1, T, S), or (B, T) if recurrent."""
+        """The mask of the parts of a kind (`Memory.mask_kind`): None, "causal", (T, S), (B, 1, T, S), or (B, T) if recurrent."""
         length = start = 0
         if cache is not None:
             length, start, padding = cache.length, cache.start(queries), cache.padding
-        if window == RECURRENT:
+        if kind == RECURRENT:
             if cache is not None and length >= cache.most_padding:
                 return None  # no new column is padding
             # Which of the new columns hold a token, (B, T); None when no row is padded.
             return None if padding is None else mx.arange(length, length + queries)[None] >= padding[:, None]
+        window, chunked = (kind[0], True) if isinstance(kind, tuple) else (kind, False)
         mask = attention_mask(
             queries,
             length=length,
             start=start,
             causality=self.spec.causality,
             window=window,
+            chunked=chunked,
             padding=padding,
             prefix=prefix,
             bound=None if cache is None else cache.bound,

@@ -21,6 +21,7 @@ def attention_mask(
     start: int = 0,
     causality: str = "causal",
     window: int | None = None,
+    chunked: bool = False,
     padding: mx.array | None = None,
     prefix: int | mx.array | None = None,
     bound: tuple[int, int] | None = None,
@@ -28,7 +29,7 @@ def attention_mask(
     """None when everything is seen, "causal", or an array of booleans, (T, S) or (B, 1, T, S).
 
     `length` tokens are cached, `start` is the oldest that still is. A query sees itself and the `window` − 1
-    keys before it; under "prefix" also the first `prefix` of its row, an integer or (B,). `padding` (B,) counts the
+    keys before it, or, `chunked`, what of these is in its own chunk of `window` tokens of its row; under "prefix" also the first `prefix` of its row, an integer or (B,). `padding` (B,) counts the
     columns on the left of each row that are no tokens.
 
     `bound`, (keep, recent): of earlier keys a query sees the first `keep` of its row, and the newest `recent` with itself
@@ -37,6 +38,7 @@ def attention_mask(
     keep, recent = bound or (0, None)
     aside = keep if start else 0  # keys of first tokens before the others
     windowed = window is not None and length + queries - (0 if aside else start) > window
+    windowed = windowed or (chunked and window is not None and length + queries > window)
     bounded = recent is not None and length + queries > recent and (queries > 1 or start < keep)
     if padding is None and not windowed and not bounded:
         if causality == "full" or queries == 1:
@@ -59,7 +61,9 @@ def attention_mask(
         end = prefix if isinstance(prefix, int) else prefix[:, None, None, None]
         seen = seen | (key < (end if first is None else end + first))
     if window is not None and causality != "full":
-        seen = seen & (key > query - window)
+        own = 0 if first is None else first
+        near = (key - own) // window == (query - own) // window if chunked else key > query - window
+        seen = seen & near
     if recent is not None:
         seen = seen & ((key > query - recent) | (key < (keep if first is None else keep + first)))
     if first is not None:

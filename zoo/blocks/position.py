@@ -130,6 +130,27 @@ class RoPE(nn.Module):
         return self._frequencies
 
 
+class QueryScale(nn.Module):
+    """Queries times a factor that grows by the logarithm of how many contexts stand before them (Meta, 2025)."""
+
+    def __init__(self, spec: recipe.QueryScale, *, dim: int, index: int = 0) -> None:
+        super().__init__()
+        self.spec = spec
+
+    def __call__(
+        self, queries: mx.array, offset: int | mx.array = 0
+    ) -> mx.array:  # (B, H, T, K) -> (B, H, T, K)
+        spec, length = self.spec, queries.shape[-2]
+        if isinstance(offset, int) and offset + length + spec.shift <= spec.context:
+            return queries  # all factors are one
+        positions = (
+            mx.maximum(token_positions(length, offset), 0) + spec.shift
+        )  # (T,) or (B, T); padding has none
+        factors = 1 + spec.beta * mx.log(1 + (positions // spec.context).astype(mx.float32))
+        factors = factors if factors.ndim == 1 else factors[:, None]
+        return queries * factors[..., None].astype(queries.dtype)
+
+
 @dataclass(frozen=True)
 class AngleRanges:
     """The ranges of text lengths within which a model's rotary angles are the same for every length.

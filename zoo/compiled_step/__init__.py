@@ -16,7 +16,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
-from zoo.blocks.decoder import RECURRENT, Decoder
+from zoo.blocks.decoder import Decoder
 from zoo.blocks.encoder_decoder import EncoderDecoder
 from zoo.blocks.joined import joins_projections
 from zoo.blocks.model import Model
@@ -107,10 +107,8 @@ def compiled_step(model: Model) -> CompiledStep | None:
 
 
 def _kind(need: Needs, memory: Memory) -> Any:
-    """The kind of the mask of a part: its window (None: all tokens), `RECURRENT`, or `NO_CACHE`."""
-    if not need.caches:
-        return NO_CACHE
-    return RECURRENT if memory.recurrent else memory.window
+    """The kind of the mask of a part (`Memory.mask_kind`), or `NO_CACHE`."""
+    return memory.mask_kind if need.caches else NO_CACHE
 
 
 def _compilable(need: Needs) -> bool:

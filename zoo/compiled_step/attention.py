@@ -36,9 +36,12 @@ def attend_of(compiler: StepCompiler, block: Attention) -> Function | None:
     mix, heads_of = mix_of(block), _heads_of(compiler, block)
     positions, width, scale = compiler.positions, block.heads * block.head_dim, block.scale
     plain = has_methods_of(block, MultiHeadAttention, "mix")
+    grow = block.query_scale if "query_scale" in block else None
 
     def attend(x: mx.array, mask: Mask, cache: Any) -> mx.array:  # (B, D) -> (B, H·K)
         queries, keys, values = heads_of(x, positions.next)  # (B, H, 1, K), two of (B, G, 1, K)
+        if grow is not None:
+            queries = grow(queries, positions.next)
         if plain and getattr(cache, "attends_packed", False):
             mixed = cache.attend(queries, keys, values, scale, mask)
         else:

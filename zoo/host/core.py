@@ -44,6 +44,7 @@ BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
         recipe.LearnedPositions: "learned position embeddings",
         recipe.SinusoidalPositions: "sinusoidal position embeddings",
         recipe.RoPE: "rotary position embeddings",
+        recipe.QueryScale: "queries scaled by position, against flat attention over long texts",
         recipe.LinearScaling: "linear RoPE scaling (position interpolation)",
         recipe.DynamicScaling: "dynamic NTK-aware RoPE scaling",
         recipe.Llama3Scaling: "LLaMA 3.1's RoPE scaling, by frequency",
@@ -320,6 +321,7 @@ def zoo_probes() -> tuple[ModuleProbe, ...]:
         ModuleProbe("zoo.blocks.position:LearnedPositions", f"{probes}:PositionsProbe"),
         ModuleProbe("zoo.blocks.position:SinusoidalPositions", f"{probes}:PositionsProbe"),
         ModuleProbe("zoo.blocks.position:RoPE", f"{probes}:SilentProbe"),  # attention notes what is rotated
+        ModuleProbe("zoo.blocks.position:QueryScale", f"{probes}:SilentProbe"),
         ModuleProbe("zoo.blocks.convolution:Convolution", f"{probes}:ConvolutionProbe"),
         ModuleProbe("zoo.blocks.head:Head", f"{probes}:HeadProbe"),
         ModuleProbe("zoo.blocks.adapted:AdaptedLayer", f"{probes}:LoRAProbe"),

@@ -35,7 +35,15 @@ from zoo.recipe.parts import (
 )
 from zoo.recipe.pipeline import Elsewhere
 from zoo.recipe.reading import from_json
-from zoo.recipe.rope import DynamicScaling, LinearScaling, Llama3Scaling, LongScaling, RoPE, YarnScaling
+from zoo.recipe.rope import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongScaling,
+    QueryScale,
+    RoPE,
+    YarnScaling,
+)
 from zoo.recipe.spec import Matrix, Spec
 from zoo.recipe.tensor_parallel import divided
 from zoo.recipe.vocabulary import Embedding, EmbeddingPart, Head, HeadPart
@@ -70,6 +78,7 @@ __all__ = [
     "Matrix",
     "MoE",
     "Model",
+    "QueryScale",
     "RMSNorm",
     "RoPE",
     "Router",

@@ -7,6 +7,7 @@ from dataclasses import field
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
 from zoo.recipe.parts import AddedPositions
+from zoo.recipe.rope import QueryScale
 from zoo.recipe.spec import Matrix, Spec
 from zoo.recipe.tensor_parallel import divide_heads
 
@@ -58,8 +59,9 @@ class Attention(MultiHead):
 
     `bias` is of the query, key and value projections, `output_bias` of the output's. `query_norm` and
     `key_norm` normalise each head; either may stand alone. `window`: a token sees itself and the `window` − 1 before it; in
-    an encoder itself and `window` // 2 on each side (ModernBERT). Scores are multiplied by `scale` (None:
-    head_dim^−½).
+    an encoder itself and `window` // 2 on each side (ModernBERT). `chunked`: it sees instead those of its own chunk of
+    `window` tokens up to itself (LLaMA 4). Scores are multiplied by `scale` (None: head_dim^−½), rotated queries by the
+    `query_scale` of their positions.
     """
 
     kind, name = "mixer", "attention"
@@ -69,6 +71,8 @@ class Attention(MultiHead):
     key_norm: Spec | None = field(default=None, metadata={"kind": "norm"})
     window: int | None = None
     scale: float | None = field(default=None, metadata={"above": 0})
+    query_scale: Spec | None = field(default=None, metadata={"kind": "position"})
+    chunked: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,6 +80,12 @@ class Attention(MultiHead):
             raise RecipeError(
                 f"rope: {self.rope.block()} is added to embeddings and turns no queries and keys"
             )
+        if isinstance(self.rope, QueryScale):
+            raise RecipeError("rope: position/query-scale is a query_scale, and turns no queries and keys")
+        if self.query_scale is not None and not isinstance(self.query_scale, QueryScale):
+            raise RecipeError(f"query_scale: {self.query_scale.block()} does not multiply queries")
+        if self.chunked and self.window is None:
+            raise RecipeError("chunked: needs a window, the number of tokens of a chunk")
 
     def width(self, part: str, dim: int) -> int:
         return self.head_width(dim)

@@ -13,17 +13,27 @@ from zoo.recipe.parts import LearnedPositions
 from zoo.recipe.spec import Spec, check_widths
 from zoo.recipe.vocabulary import Embedding, Head
 
+RECURRENT, CHUNKED = "recurrent", "chunked"  # kinds of masks, besides windows
+
 
 @frozen()
 class Memory(Frozen):
     """A part of a layer that gets a mask and a cache: its path within the layer ("" for the whole) and its window.
 
-    `window` None: everything. One that is `recurrent` has a state instead of keys.
+    `window` None: everything; `chunked`: of each chunk of so many tokens. One that is `recurrent` has a state instead of keys.
     """
 
     path: str
     window: int | None
     recurrent: bool
+    chunked: bool = False
+
+    @property
+    def mask_kind(self) -> Any:
+        """What parts must have in common to share a mask: the window, with whether it is chunked, or `RECURRENT`."""
+        if self.recurrent:
+            return RECURRENT
+        return (self.window, CHUNKED) if self.chunked else self.window
 
 
 @frozen()
@@ -52,7 +62,8 @@ def needs(layer: Spec) -> Needs:
 def _memory(path: str, spec: Spec) -> Memory:
     below = [part for _, part in spec.walk()]
     window = next((part.attention_window for part in below if part.attention_window), None)
-    return Memory(path, window, any(part.recurrent for part in below))
+    chunked = any(getattr(part, "chunked", False) for part in below)
+    return Memory(path, window, any(part.recurrent for part in below), chunked)
 
 
 def _remembering(spec: Spec, path: str) -> Iterator[tuple[str, Spec]]:

@@ -167,6 +167,24 @@ class RoPE(Spec):
         return RoPE(theta=theta, dims=dims, scaling=scaling)
 
 
+@frozen()
+class QueryScale(Spec):
+    """Queries times 1 + `beta` · ln(1 + ⌊(position + `shift`) / `context`⌋), against softmax growing flat over long texts.
+
+    Meta, 2025 (LLaMA 4), after Nakanishi, 2025, arXiv:2501.19399. The first position is 0.
+    """
+
+    kind, name = "position", "query-scale"
+    beta: float = field(metadata={"above": 0})
+    context: int
+    shift: int = field(default=0, metadata={"least": 0})
+
+    @property
+    def title(self) -> str:
+        """What it does."""
+        return "queries scaled by position"
+
+
 UNSCALED = ("default", "mrope")  # mrope: positions in time, height and width, of models that see pictures
 MOST_FACTOR = 1e6  # by which positions are stretched
 

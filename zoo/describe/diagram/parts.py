@@ -106,7 +106,9 @@ def attention(subject: DrawnSpec) -> Box:
     spec, scene = subject.spec, subject.scene
     notes = heads_notes(spec, subject.dim) + rope_notes(spec.rope)
     if spec.window is not None:
-        notes.append(note("window", "window {n}", n=spec.window))
+        notes.append(note("window", "chunks of {n}" if spec.chunked else "window {n}", n=spec.window))
+    if spec.query_scale is not None:
+        notes.append(Note(spec.query_scale.title, "query_scale"))
     if scene.relative is not None:
         notes.append(Note(f"shared {scene.relative.name.replace('-', ' ')}", "relative"))
     rows: list[Any] = [[("Query", "query"), ("Key", "key"), ("Value", "value")]]

@@ -114,11 +114,17 @@ FIELDS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
     ("mixer", "kv_heads"): _number("{n} key/value heads"),
     ("mixer", "head_dim"): _number("heads of width {n}"),
     ("mixer", "window"): _window,
+    ("mixer", "chunked"): _yes(
+        "a token sees only its own chunk of the window's width", "windows end at the token that sees them"
+    ),
     ("mixer", "rope"): _rope,
     ("mixer", "bias"): _yes("biases on queries, keys and values", "no biases on queries, keys and values"),
     ("mixer", "output_bias"): _yes("a bias on attention's output", "no bias on attention's output"),
     ("mixer", "query_norm"): _head_norm,
     ("mixer", "scale"): _scale,
+    ("mixer", "query_scale"): _yes(
+        "queries grow with the logarithm of their position", "queries are not scaled by position"
+    ),
     ("cross", "bias"): _yes("biases in cross-attention", "no biases in cross-attention"),
     ("feedforward", "hidden"): _number("feed-forward {n} wide"),
     ("feedforward", "activation"): _activation,

@@ -86,7 +86,9 @@ def _attention(specs: list[Spec]) -> Iterable[str]:
     if kinds and kinds[0].kv_heads and kinds[0].kv_heads < kinds[0].heads:
         template = "{n} heads share {m} key/value heads."
         yield message(template, n=kinds[0].heads, m=kinds[0].kv_heads)
-    windows = {spec.window for spec in kinds if spec.window is not None}
+    if any(spec.chunked for spec in kinds):
+        yield "In layers with chunks a token sees those of its own chunk up to itself only."
+    windows = {spec.window for spec in kinds if spec.window is not None and not spec.chunked}
     if windows:
         wide = ", ".join(map(str, sorted(windows)))
         template = "In layers with a window a token sees the last {text} tokens only."
