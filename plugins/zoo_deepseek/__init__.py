@@ -47,10 +47,10 @@ def deepseek_v3(config):
     return decoder(config, moe(config, config.activation("hidden_act", "silu")))
 
 
-def decoder(config, experts):
-    """Latent attention with `experts` in all layers but the first."""
+def decoder(config, experts, rope=None):
+    """Latent attention with `experts` in all layers but the first; `rope` where a family reads its positions otherwise."""
     config.ignore(*UNUSED)
-    layer = layers_of(config, experts)
+    layer = layers_of(config, experts, rope)
     return Decoder(
         embedding=Embedding(vocab=config.count("vocab_size"), dim=config.count("hidden_size")),
         layers=tuple(layer(index) for index in range(config.layers())),
@@ -60,9 +60,9 @@ def decoder(config, experts):
     )
 
 
-def layers_of(config, experts):
+def layers_of(config, experts, rope=None):
     """The function from a layer's index to its spec: dense at first, then with a mixture of experts."""
-    norm, attention = RMSNorm(eps=config.number("rms_norm_eps", 1e-6)), latent_attention(config)
+    norm, attention = RMSNorm(eps=config.number("rms_norm_eps", 1e-6)), latent_attention(config, rope)
     activation = config.activation("hidden_act", "silu")
     dense = GatedMLP(hidden=config.count("intermediate_size"), activation=activation)
     first = config.count("first_k_dense_replace", 3, least=0)
@@ -80,7 +80,7 @@ def layers_of(config, experts):
     return layer
 
 
-def latent_attention(config):
+def latent_attention(config, rope=None):
     """The attention of every layer. Its own norms have an eps of 1e-6 whatever rms_norm_eps says."""
     heads = config.count("num_attention_heads")
     if config.count("num_key_value_heads", heads) != heads:
@@ -90,7 +90,7 @@ def latent_attention(config):
     nope_dim, rope_dim = config.count("qk_nope_head_dim", 128), config.count("qk_rope_head_dim", 64)
     if rope_dim % 2:
         raise config.error("qk_rope_head_dim", "must be even: dimensions are turned in pairs")
-    rope = RoPE.of(config, rope_dim)
+    rope = rope or RoPE.of(config, rope_dim)
     if rope.dims is not None:
         raise config.error(
             "partial_rotary_factor", "is not implemented: qk_rope_head_dim says what is turned"

@@ -38,6 +38,7 @@ class LatentAttention(nn.Module):
         kv_norm: nn.Module,
         rope: nn.Module,
         query_norm: nn.Module | None = None,
+        query_scale: Any = None,
     ) -> None:
         super().__init__()
         self.spec = spec
@@ -55,7 +56,7 @@ class LatentAttention(nn.Module):
         self.key_up = head_linear(spec.heads, spec.nope_dim, spec.kv_rank)
         self.value_up = head_linear(spec.heads, spec.kv_rank, spec.value_dim)
         self.output = nn.Linear(spec.heads * spec.value_dim, dim, bias=spec.bias)
-        self.rope = rope
+        self.rope, self.query_scale = rope, query_scale
 
     def make_cache(self, policy: CachePolicy | None = None) -> KVCache:
         """A cache of latents and rotated keys, (B, 1, S, R) and (B, 1, S, P)."""
@@ -74,11 +75,16 @@ class LatentAttention(nn.Module):
         latents, keys = mx.split(self.kv_down(x)[:, None], [self.spec.kv_rank], axis=-1)  # one head for all
         latents = self.kv_norm(latents)  # (B, 1, T, R)
         offset = 0 if cache is None else cache.offset
+        queries, rotated = self.grow(queries, offset), self.grow(rotated, offset)
         rotated, keys = self.rope(rotated, offset), self.rope(keys, offset)  # (B, H, T, P), (B, 1, T, P)
         if cache is not None:
             latents, keys = cache.update_and_fetch(latents, keys)  # (B, 1, S, R), (B, 1, S, P)
         mixed = self.read(queries, rotated, latents, keys, mask)  # (B, H, T, V)
         return self.output(mixed.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
+
+    def grow(self, queries: mx.array, offset: int | mx.array) -> mx.array:  # (B, H, T, N) -> (B, H, T, N)
+        """A part of the queries by the scale of their positions."""
+        return self.query_scale(queries, offset) if "query_scale" in self else queries
 
     def read(
         self, queries: mx.array, rotated: mx.array, latents: mx.array, keys: mx.array, mask: Mask
@@ -137,6 +143,7 @@ def step_of_attention(compiler: StepCompiler, block: LatentAttention) -> Functio
         queries, rotated = mx.split(heads, [spec.nope_dim], axis=-1)  # (B, H, 1, N), (B, H, 1, P)
         latents, keys = mx.split(both.reshape(rows, 1, 1, -1), [spec.kv_rank], axis=-1)
         latents, keys = cache.update_and_fetch(norm(latents), rotate(keys, offset))
+        queries, rotated = block.grow(queries, offset), block.grow(rotated, offset)
         return block.read(queries, rotate(rotated, offset), latents, keys, mask).reshape(rows, -1)
 
     return chained(attend, compiler.compile(block.output))

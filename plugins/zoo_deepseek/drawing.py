@@ -21,6 +21,8 @@ def latent_attention(subject):
     if spec.query_rank is not None:
         notes.insert(3, note("query_rank", "query latent {n}", n=spec.query_rank))
         latent.insert(0, ("Q latent", "query_norm"))
+    if spec.query_scale is not None:
+        notes.append(Note(spec.query_scale.title, "query_scale"))
     if spec.bias:
         notes.append(Note("biases", "bias"))
     mask = parts.MASKS[subject.scene.causality]

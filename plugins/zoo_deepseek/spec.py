@@ -16,7 +16,7 @@ class LatentAttention(Spec):
     values have `value_dim`. Queries come from a short vector too, of `query_rank` numbers (None: from x itself).
     `bias` is of the projections from and to the model's width. Scores are multiplied by `scale`
     (None: (nope_dim + rope_dim)^−½). `packs_heads`: what each head makes of latents has a quantized form; not where files
-    hold it as one matrix for keys and values.
+    hold it as one matrix for keys and values. Queries are multiplied by the `query_scale` of their positions.
     """
 
     kind, name = "mixer", "latent-attention"
@@ -32,6 +32,7 @@ class LatentAttention(Spec):
     bias: bool = False
     scale: float | None = None
     packs_heads: bool = True
+    query_scale: Spec | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,7 +42,9 @@ class LatentAttention(Spec):
             raise RecipeError("query_norm: stands with query_rank, or neither does")
 
     def width(self, part: str, dim: int) -> int:
-        return {"kv_norm": self.kv_rank, "query_norm": self.query_rank, "rope": self.rope_dim}[part] or dim
+        return {"kv_norm": self.kv_rank, "query_norm": self.query_rank, "rope": self.rope_dim}.get(
+            part
+        ) or dim
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         heads, queries = self.heads, self.heads * (self.nope_dim + self.rope_dim)

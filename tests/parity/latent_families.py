@@ -1,6 +1,6 @@
 """Families with latent attention besides DeepSeek-V3."""
 
-from .family import EXPERTS, FFN, Family, heads, yarn
+from .family import EXPERTS, FFN, Family, as_written, heads, yarn
 
 LATENTS = (
     heads(4, 4, 10)
@@ -29,6 +29,24 @@ LATENT_FAMILIES = {
         wide=FFN
         | WIDE_LATENTS
         | dict(n_routed_experts=8, rope_parameters=yarn(theta=1e3, mscale=0.7, mscale_all_dim=0.7)),
+    ),
+    "mistral4": Family(
+        "Mistral4",
+        (
+            dict(rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.5)),
+            dict(q_lora_rank=None, attention_bias=True, first_k_dense_replace=1, norm_topk_prob=False)
+            | dict(rope_parameters=yarn(llama_4_scaling_beta=0.3)),
+            dict(n_group=4, topk_group=2, n_shared_experts=2, rope_interleave=False)
+            | dict(rope_parameters=yarn(theta=1e3, mscale=0.7, mscale_all_dim=1.0, llama_4_scaling_beta=0.2)),
+        ),
+        EXPERTS | dict(n_routed_experts=12, routed_scaling_factor=1.7),
+        shapes=LATENTS[:1],  # transformers writes the share that is rotated into the object that it is given
+        respelled=as_written,
+        wide=FFN
+        | WIDE_LATENTS
+        | dict(
+            n_routed_experts=8, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.5)
+        ),
     ),
     "glm4-moe-lite": Family(
         "Glm4MoeLite",

@@ -1,6 +1,6 @@
 """The families of 2025 and 2026 whose checkpoints may hold images' and sounds' encoders beside the text model."""
 
-from .family import CHUNKS, FFN, FULL, TIED, Family, as_written, heads, rope
+from .family import CHUNKS, FFN, FULL, TIED, Family, as_written, heads, rope, yarn
 
 STATES = ["linear_attention", FULL] * 2
 DELTA = dict(num_hidden_layers=4, head_dim=16, linear_num_value_heads=4, linear_num_key_heads=2)
@@ -30,6 +30,18 @@ RECENT = {
         config="TextConfig",
         respelled=as_written,
         wide=dict(global_head_dim=64),
+    ),
+    "ministral3": Family(
+        "Ministral3",
+        (
+            dict(rope_parameters=yarn(llama_4_scaling_beta=0.5)),
+            TIED
+            | dict(sliding_window=9, rms_norm_eps=1e-3)
+            | dict(rope_parameters=yarn(llama_4_scaling_beta=0.3, mscale=1.0, mscale_all_dim=1.0)),
+        ),
+        dict(head_dim=8),
+        respelled=as_written,
+        lengths=(1, 24, 63),
     ),
     "qwen3.5": Family(
         "Qwen3_5",

@@ -47,8 +47,9 @@ QUANTIZED = [
     )
     for number, name in enumerate(MLX)
     for place, how in enumerate(PACKED)
-    # OLMo's norms, which stand after each part, magnify what MLX rounds in MXFP4.
-    if how != "mxfp4" or name not in ("olmo2", "olmo3", "exaone4")
+    # OLMo's norms, which stand after each part, magnify what MLX rounds in MXFP4; mlx-lm gives the scales of Ministral's
+    # queries the dtype of vectors from a packed table, bfloat16.
+    if how != "mxfp4" or name not in ("olmo2", "olmo3", "exaone4", "ministral3", "mistral4")
 ]
 
 

@@ -27,6 +27,8 @@ COMPOSITES = {
     "qwen3.5-moe": ("Qwen3_5Moe", "qwen3_5_moe_text", QWEN),
     "qwen3": ("Qwen3VL", "qwen3_vl_text", QWEN | dict(deepstack_visual_indexes=[0])),
     "gemma3": ("Gemma3", "gemma3_text", SIGLIP),
+    "ministral3": ("Mistral3", "ministral3", SIGLIP | dict(model_type="pixtral", head_dim=8)),
+    "mistral4": ("Mistral3", "mistral4", SIGLIP | dict(model_type="pixtral", head_dim=8)),
     "mistral": ("Mistral3", "mistral", SIGLIP | dict(model_type="pixtral", head_dim=8)),
 }
 
