@@ -26,7 +26,7 @@ from zoo import cache as zoo_cache
 from zoo.errors import PluginError, PromptError, TokenizerError, ZooError, in_words
 from zoo.loading import Loaded
 from zoo.loading import load as load_model
-from zoo.recipe.models import RECURRENT, Memory
+from zoo.recipe.models import RECURRENT, Chunks, Memory
 
 # mlx-lm's commands that only run or train what they load; others write files by the names of its own models.
 TOOLS = ("generate", "chat", "server", "lora", "cache_prompt", "benchmark")
@@ -142,10 +142,12 @@ class WithMlxLmCaches:
             return super().mask(queries, window, cache, padding, prefix)  # type: ignore[misc]
         if window == RECURRENT:
             return cache.make_mask(queries)
-        if isinstance(window, tuple):  # chunks; within the first, what a token sees is a window's
-            window, _ = window
+        if isinstance(window, Chunks):  # within the first, what a token sees is a window's
+            window = window.width
             if cache.offset + queries > window:
                 raise PromptError("mlx-lm's caches know no chunks of tokens, which this text is longer than")
+            if not hasattr(cache, "make_mask"):  # of its cache of chunks
+                return "causal" if queries > 1 else None
         return cache.make_mask(queries, return_array=False, window_size=window)
 
 

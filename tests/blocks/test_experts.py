@@ -247,3 +247,13 @@ def test_experts_of_different_shapes_are_refused():
     tensors["model.layers.0.experts.1.gate_proj.weight"] = np.zeros((3, 3))
     with pytest.raises(CheckpointError, match=r"layers\.0\.experts\.0\.gate_proj\.weight.*different shapes"):
         apply(RULES, tensors, RECIPE, np.concatenate)
+
+
+def test_weights_of_experts_may_multiply_what_they_read():
+    spec = MoE(Router(4, 2), Experts(4, 6), scales_inputs=True)
+    mixture, x = build(spec, 8, registry=default_registry()), mx.random.normal((2, 3, 8))
+    indices, weights = mixture.router(x)
+    each = [
+        mixture.experts(x * weights[..., k : k + 1], indices[..., k : k + 1])[..., 0, :] for k in range(2)
+    ]
+    assert mx.allclose(mixture(x), sum(each), atol=1e-5)

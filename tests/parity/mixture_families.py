@@ -1,6 +1,9 @@
 """Families of mixtures of experts, and a few dense ones, that came after the first."""
 
-from .family import FFN, FULL, LINEAR, TIED, UNTIED, Family
+from .family import FFN, FULL, LINEAR, TIED, UNTIED, Family, as_written, rope
+
+SHARP = rope("llama3", 500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=1.0)
+SHARP |= dict(original_max_position_embeddings=16)
 
 MIXTURES = {
     "exaone4": Family(
@@ -41,6 +44,23 @@ MIXTURES = {
         ),
         dict(moe_intermediate_size=24, moe_layer_start_index=0),
         mlx=None,  # it drops the router's bias
+    ),
+    "llama4": Family(
+        "Llama4",
+        (
+            dict(num_experts_per_tok=1),
+            TIED
+            | dict(
+                num_experts_per_tok=2, interleave_moe_layer_step=2, use_qk_norm=False, attention_bias=True
+            ),
+            dict(attention_chunk_size=None, no_rope_layers=[1, 0, 1, 1], attn_temperature_tuning=False)
+            | dict(rope_parameters=SHARP, moe_layers=[0, 3], rms_norm_eps=1e-3),
+        ),
+        dict(num_hidden_layers=4, num_local_experts=5, head_dim=8, intermediate_size_mlp=40)
+        | dict(attention_chunk_size=7, floor_scale=5, attn_scale=0.4),
+        config="TextConfig",
+        respelled=as_written,
+        wide=dict(attention_chunk_size=64, rms_norm_eps=1e-6, num_local_experts=4, intermediate_size_mlp=64),
     ),
     "lfm2-moe": Family(
         "Lfm2Moe",

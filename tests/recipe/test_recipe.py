@@ -51,7 +51,7 @@ def decoder(**changes):
         (lambda: RMSNorm(eps="small"), "eps"),
         (lambda: RMSNorm(eps=float("nan")), "eps"),
         (lambda: RoPE(theta=0.0), "theta"),
-        (lambda: Llama3Scaling(factor=8.0, low=4.0, high=4.0, context=10), "high"),
+        (lambda: Llama3Scaling(factor=8.0, low=4.0, high=3.0, context=10), "high"),
         (lambda: Embedding(vocab=2**40, dim=4), "vocab"),
         (
             lambda: decoder().change_layers(mixer=dict(heads=2**10, head_dim=2**24)),

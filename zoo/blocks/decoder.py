@@ -19,7 +19,7 @@ from zoo.blocks.model import MakesCache, Tower
 from zoo.blocks.position import AngleRanges
 from zoo.cache import CachePolicy, KVCache, PaddingCache, WindowCache, refused
 from zoo.errors import PluginError, PromptError
-from zoo.recipe.models import RECURRENT, Memory, kv_widths
+from zoo.recipe.models import RECURRENT, Chunks, Memory, kv_widths
 
 
 class Decoder(Tower):
@@ -165,13 +165,13 @@ class Decoder(Tower):
                 return None  # no new column is padding
             # Which of the new columns hold a token, (B, T); None when no row is padded.
             return None if padding is None else mx.arange(length, length + queries)[None] >= padding[:, None]
-        window, chunked = (kind[0], True) if isinstance(kind, tuple) else (kind, False)
+        chunked = isinstance(kind, Chunks)
         mask = attention_mask(
             queries,
             length=length,
             start=start,
             causality=self.spec.causality,
-            window=window,
+            window=kind.width if chunked else kind,
             chunked=chunked,
             padding=padding,
             prefix=prefix,

@@ -210,12 +210,18 @@ class MoE(nn.Module):
     ) -> None:
         super().__init__()
         self.router, self.experts, self.shared = router, experts, shared  # None is no part
+        self.scales_inputs = spec.scales_inputs
         if spec.shared_gate:
             self.shared_gate = nn.Linear(dim, 1, bias=False)
 
     def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, D)
         indices, weights = self.router(x)  # (B, T, k) each
-        y = (self.experts(x, indices) * weights[..., None]).sum(axis=-2)
+        if self.scales_inputs:  # of each expert in another way: as many rows as experts used
+            rows = (x[..., None, :] * weights[..., None]).flatten(-3, -2)  # (B, T·k, D)
+            chosen = indices.flatten(-2)[..., None]  # (B, T·k, 1)
+            y = self.experts(rows, chosen).reshape(*indices.shape, -1).sum(axis=-2)
+        else:
+            y = (self.experts(x, indices) * weights[..., None]).sum(axis=-2)
         if "shared" not in self:
             return y
         shared = self.shared(x)

@@ -43,6 +43,17 @@ class RMSNorm(nn.Module):
         return runtime.rms_norm(x, self.factor, self.eps).astype(self.weight.dtype)
 
 
+class PlainRMSNorm(nn.Module):
+    """x / √(mean(x²) + eps)."""
+
+    def __init__(self, spec: recipe.PlainRMSNorm, *, dim: int, index: int = 0) -> None:
+        super().__init__()
+        self.eps = spec.eps
+
+    def __call__(self, x: mx.array) -> mx.array:  # (…, D) -> (…, D)
+        return mx.fast.rms_norm(x, None, self.eps)
+
+
 class JointRMSNorm(nn.Module):
     """RMSNorm whose mean is over all heads and their features. Axes: H heads, K width of a head."""
 

@@ -285,7 +285,8 @@ class Llama3Scaling(Scaling):
 
         def scaled(frequency: float) -> float:
             turns = spec.context * frequency / (2 * math.pi)  # whole turns within the trained context
-            kept = min(max((turns - spec.low) / (spec.high - spec.low), 0.0), 1.0)
+            width = spec.high - spec.low or 1e-9
+            kept = min(max((turns - spec.low) / width, 0.0), 1.0)
             return kept * frequency + (1 - kept) * frequency / spec.factor
 
         return mx.array([1 / scaled(f) for f in base])

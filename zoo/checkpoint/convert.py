@@ -263,6 +263,8 @@ def complete_config(opened: Opened) -> dict[str, Any]:
         if not by_layer_type(rope):
             both = {key: config[key] for key in ("rope_theta", "partial_rotary_factor") if key in config}
             config["rope_parameters"] = {"rope_type": "default", **rope, **both}
+            scaled = rope.get("rope_type", "default") != "default"
+            config.setdefault("rope_scaling", {**rope, "type": rope["rope_type"]} if scaled else None)
         return as_text_config(config, mlx_type)
     if not by_layer_type(rope):  # for which the two keys have no room
         config.pop("rope_parameters", None)

@@ -16,7 +16,7 @@ from zoo.blocks.embedding import Embedding
 from zoo.blocks.feedforward import MANY, MLP, Experts, GatedMLP, MoE, Router, StackedLinear, top_k
 from zoo.blocks.head import Head
 from zoo.blocks.layer import CrossLayer, Layer
-from zoo.blocks.norm import LayerNorm, RMSNorm
+from zoo.blocks.norm import LayerNorm, PlainRMSNorm, RMSNorm
 from zoo.blocks.position import RoPE, SinusoidalPositions
 from zoo.blocks.quantized import QuantizedEmbedding
 from zoo.blocks.ranked import Elsewhere
@@ -29,6 +29,12 @@ def rms_norm(compiler: StepCompiler, norm: RMSNorm) -> Function:
     """(…, D) -> (…, D)."""
     compiler.take(norm, "weight")
     return runtime.step.rms_norm(norm.factor, norm.eps)
+
+
+@compiles(PlainRMSNorm, "__call__")
+def plain_rms_norm(compiler: StepCompiler, norm: PlainRMSNorm) -> Function:
+    """(…, D) -> (…, D)."""
+    return norm
 
 
 @compiles(LayerNorm, "__call__")
@@ -93,10 +99,15 @@ def moe(compiler: StepCompiler, block: MoE) -> Function | None:
         return None
     shared = compiler.compile(block.shared) if "shared" in block else None
     gate = compiler.compile(block.shared_gate) if "shared_gate" in block else None
+    scales_inputs = block.scales_inputs
 
     def mix(x: mx.array) -> mx.array:
         indices, weights = router(x)  # (B, k) each
-        y = (experts(x, indices) * weights[..., None]).sum(axis=-2)
+        if scales_inputs:
+            rows = (x[:, None] * weights[..., None]).reshape(-1, x.shape[-1])  # (B·k, D)
+            y = experts(rows, indices.reshape(-1, 1)).reshape(*indices.shape, -1).sum(axis=-2)
+        else:
+            y = (experts(x, indices) * weights[..., None]).sum(axis=-2)
         if shared is None:
             return y
         return y + (shared(x) if gate is None else shared(x) * mx.sigmoid(gate(x)))

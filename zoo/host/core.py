@@ -37,6 +37,7 @@ BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
     "norm": {
         recipe.LayerNorm: "layer normalisation",
         recipe.RMSNorm: "root mean square normalisation",
+        recipe.PlainRMSNorm: "RMSNorm without a weight",
         recipe.JointRMSNorm: "RMSNorm over all heads at once",
         recipe.JointRMSNormPart: "one rank's heads of an RMSNorm over all heads",
     },
@@ -236,6 +237,7 @@ def zoo_drawings() -> tuple[Drawing, ...]:
     return (
         Drawing(recipe.LayerNorm, f"{parts}:layer_norm"),
         Drawing(recipe.RMSNorm, f"{parts}:rms_norm"),
+        Drawing(recipe.PlainRMSNorm, f"{parts}:rms_norm"),
         Drawing(recipe.JointRMSNorm, f"{parts}:joint_rms_norm"),
         Drawing(recipe.LearnedPositions, f"{parts}:learned_positions"),
         Drawing(recipe.SinusoidalPositions, f"{parts}:sinusoidal_positions"),
@@ -316,6 +318,7 @@ def zoo_probes() -> tuple[ModuleProbe, ...]:
         ModuleProbe("zoo.blocks.layer:CrossLayer", f"{probes}:CrossLayerProbe"),
         ModuleProbe("zoo.blocks.norm:LayerNorm", f"{probes}:NormProbe"),
         ModuleProbe("zoo.blocks.norm:RMSNorm", f"{probes}:NormProbe"),
+        ModuleProbe("zoo.blocks.norm:PlainRMSNorm", f"{probes}:NormProbe"),
         ModuleProbe("zoo.blocks.norm:JointRMSNorm", f"{probes}:NormProbe"),
         ModuleProbe("zoo.blocks.embedding:Embedding", f"{probes}:EmbeddingProbe"),
         ModuleProbe("zoo.blocks.position:LearnedPositions", f"{probes}:PositionsProbe"),

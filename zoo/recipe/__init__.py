@@ -30,6 +30,7 @@ from zoo.recipe.parts import (
     Layer,
     LayerNorm,
     LearnedPositions,
+    PlainRMSNorm,
     RMSNorm,
     SinusoidalPositions,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "Matrix",
     "MoE",
     "Model",
+    "PlainRMSNorm",
     "QueryScale",
     "RMSNorm",
     "RoPE",

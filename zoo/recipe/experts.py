@@ -99,7 +99,8 @@ class MoE(Spec):
     """A sparse mixture of experts (Shazeer et al., 2017): the router's choice, weighted, plus a shared expert.
 
     `shared` is any feed-forward, or None. With `shared_gate` its output is multiplied by σ(w · x), as in Qwen2-MoE;
-    w is the parameter `shared_gate.weight` (1, D).
+    w is the parameter `shared_gate.weight` (1, D). With `scales_inputs` the weights multiply what experts read instead of
+    what they give, as in LLaMA 4.
     """
 
     kind, name = "feedforward", "moe"
@@ -107,6 +108,7 @@ class MoE(Spec):
     experts: Spec = field(metadata={"kind": "experts"})
     shared: Spec | None = field(default=None, metadata={"kind": "feedforward"})
     shared_gate: bool = False
+    scales_inputs: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,7 +13,14 @@ from zoo.recipe.parts import LearnedPositions
 from zoo.recipe.spec import Spec, check_widths
 from zoo.recipe.vocabulary import Embedding, Head
 
-RECURRENT, CHUNKED = "recurrent", "chunked"  # kinds of masks, besides windows
+RECURRENT = "recurrent"  # the kind of mask of states
+
+
+@frozen()
+class Chunks(Frozen):
+    """The kind of mask by which a token sees its own chunk of `width` tokens up to itself."""
+
+    width: int
 
 
 @frozen()
@@ -30,10 +37,10 @@ class Memory(Frozen):
 
     @property
     def mask_kind(self) -> Any:
-        """What parts must have in common to share a mask: the window, with whether it is chunked, or `RECURRENT`."""
+        """What parts must have in common to share a mask: the window, `Chunks`, or `RECURRENT`."""
         if self.recurrent:
             return RECURRENT
-        return (self.window, CHUNKED) if self.chunked else self.window
+        return Chunks(self.window) if self.chunked and self.window else self.window
 
 
 @frozen()

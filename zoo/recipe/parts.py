@@ -48,6 +48,21 @@ class RMSNorm(Spec):
         return dim
 
 
+@frozen()
+class PlainRMSNorm(RMSNorm):
+    """RMSNorm without a weight: x / √(mean(x²) + eps)."""
+
+    kind, name = "norm", "plain-rmsnorm"
+
+    @property
+    def title(self) -> str:
+        """The norm's name, with what it lacks."""
+        return "RMSNorm without a weight"
+
+    def own_parameters(self, dim: int) -> int:
+        return 0
+
+
 @frozen(kw_only=True)
 class JointRMSNorm(RMSNorm):
     """RMSNorm of all `heads` of the queries, or of the keys, together: one mean for all of them (OLMo 2, OLMoE).

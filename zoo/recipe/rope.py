@@ -41,7 +41,10 @@ class DynamicScaling(Spec):
 
 @frozen()
 class Llama3Scaling(Spec):
-    """Long wavelengths divided by `factor`, short ones kept, a smooth step between (LLaMA 3.1, 2024)."""
+    """Long wavelengths divided by `factor`, short ones kept, a smooth step between (LLaMA 3.1, 2024).
+
+    Where `low` is `high`, the step is sharp (LLaMA 4 Scout).
+    """
 
     kind, name = "rope-scaling", "llama3"
     factor: float = field(metadata={"least": 1})
@@ -51,8 +54,8 @@ class Llama3Scaling(Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.high <= self.low:
-            raise RecipeError(f"high: {self.high} must be greater than low, {self.low}")
+        if self.high < self.low:
+            raise RecipeError(f"high: {self.high} is less than low, {self.low}")
 
 
 @frozen()
@@ -248,8 +251,8 @@ def trained_context(inner: Config, config: Config, default: int, least: int = 1)
 def _llama3(inner: Config, config: Config, positions: int) -> Spec:
     factor = _factor(inner)
     low, high = inner.number("low_freq_factor"), inner.number("high_freq_factor")
-    if high <= low:
-        raise inner.error("high_freq_factor", f"must be greater than low_freq_factor, {low}")
+    if high < low:
+        raise inner.error("high_freq_factor", f"is less than low_freq_factor, {low}")
     return Llama3Scaling(factor, low, high, trained_context(inner, config, positions))
 
 

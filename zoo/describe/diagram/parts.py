@@ -184,6 +184,8 @@ def moe(subject: DrawnSpec) -> Box:
         notes.append(one if hidden is None else note("shared", "shared expert, hidden {n}", n=hidden))
         if spec.shared_gate:
             notes.append(Note("shared expert gated", "shared_gate"))
+    if spec.scales_inputs:
+        notes.append(Note("weights on inputs", "scales_inputs"))
     chosen = [note for box in boxes(subject.part("router")) for note in box.notes]
     notes += [note for note in chosen if note.name not in ("experts", "top_k")]  # which stand above
     if getattr(router, "bias", False) or getattr(experts, "bias", False):

@@ -130,6 +130,10 @@ FIELDS: dict[tuple[str, str], Callable[[Any, Any], str]] = {
     ("feedforward", "activation"): _activation,
     ("feedforward", "bias"): _yes("biases in the feed-forward", "no biases in the feed-forward"),
     ("feedforward", "shared_gate"): _yes("a gate on the shared expert", "no gate on the shared expert"),
+    ("feedforward", "scales_inputs"): _yes(
+        "the weights of the experts used multiply what they read",
+        "the weights of the experts used multiply what they give",
+    ),
     ("experts", "count"): _number("{n} experts"),
     ("experts", "hidden"): _number("experts {n} wide"),
     ("experts", "activation"): _activation,
