@@ -9,7 +9,20 @@ WORD = re.compile(r"[A-Za-z][A-Za-z']+(?:-[A-Za-z]+)*")
 NAMES = frozenset(
     (
         # activations, norms, blocks
-        *("ReLU", "ReLU²", "GELU", "GEGLU", "SwiGLU", "ReGLU", "GLU", "SiLU", "tanh", "sigmoid", "softmax"),
+        *(
+            "ReLU",
+            "ReLU²",
+            "GELU",
+            "GEGLU",
+            "SwiGLU",
+            "xIELU",
+            "ReGLU",
+            "GLU",
+            "SiLU",
+            "tanh",
+            "sigmoid",
+            "softmax",
+        ),
         *(
             "Quick",
             "RMSNorm",

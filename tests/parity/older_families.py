@@ -45,6 +45,12 @@ OLDER = {
         shapes=(heads(4, 4), heads(4, 2, 16)),
         mlx=dict(rope_theta=10000.0, partial_rotary_factor=0.5),
     ),
+    "apertus": Family(
+        "Apertus",
+        (dict(), TIED | dict(rms_norm_eps=1e-3, attention_bias=True, rope_parameters=rope())),
+        wide=dict(head_dim=16),  # which is no key of its config: mlx-lm divides the width by the heads
+        mlx=dict(post_norm=False),
+    ),
     "bloom": Family(
         "Bloom",
         (dict(), UNTIED | dict(layer_norm_epsilon=1e-3)),
