@@ -62,6 +62,8 @@ NAMES = frozenset(
         *(
             "Llama",
             "Community",
+            "CC-BY-SA",
+            "Stability",
             "Tongyi",
             "Qianwen",
             "Modified",

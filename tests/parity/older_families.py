@@ -1,6 +1,6 @@
 """Families of decoders from before LLaMA, and some that other ways of attending came with."""
 
-from .family import TIED, UNTIED, Family, edit, heads, rope
+from .family import LINEAR, TIED, UNTIED, Family, edit, heads, rope
 
 
 def spelled_as_gpt_neox(folder):
@@ -50,6 +50,26 @@ OLDER = {
         (dict(), TIED | dict(rms_norm_eps=1e-3, attention_bias=True, rope_parameters=rope())),
         wide=dict(head_dim=16),  # which is no key of its config: mlx-lm divides the width by the heads
         mlx=dict(post_norm=False),
+    ),
+    "stablelm": Family(
+        "StableLm",
+        (
+            dict(),
+            TIED
+            | dict(use_qkv_bias=True, layer_norm_eps=1e-3, rope_parameters=rope(partial_rotary_factor=0.5)),
+            dict(use_parallel_residual=True, rope_parameters=LINEAR | dict(partial_rotary_factor=1.0)),
+        ),
+        shapes=(heads(4, 2, 16), heads(3, 3, 16)),
+        mlx=dict(rope_theta=10000.0),
+    ),
+    "nanochat": Family(
+        "NanoChat",
+        (
+            dict(),
+            TIED | dict(final_logit_softcapping=None, attention_bias=True, rms_norm_eps=1e-3),
+            dict(final_logit_softcapping=4.0, hidden_act="gelu", rope_parameters=rope()),
+        ),
+        wide=dict(rms_norm_eps=1e-5),
     ),
     "bloom": Family(
         "Bloom",

@@ -32,7 +32,7 @@ CASES = [
 ]
 MLX = [name for name, family in FAMILIES.items() if family.mlx is not None]
 VARIANTS = [("deepseek-v3", 1), ("deepseek-v3", 7), ("granite-hybrid", 1)]  # compared with mlx-lm, too
-UNREADABLE = ("gpt-oss", "gpt2", "llama4", "qwen3.5-moe")  # by mlx-lm in transformers' layout
+UNREADABLE = ("gpt-oss", "gpt2", "llama4", "nanochat", "qwen3.5-moe")  # by mlx-lm in transformers' layout
 PACKED = {
     "8": dict(quantize="8"),
     "4": dict(quantize="4", group_size=32),
@@ -48,8 +48,8 @@ QUANTIZED = [
     for number, name in enumerate(MLX)
     for place, how in enumerate(PACKED)
     # OLMo's norms, which stand after each part, magnify what MLX rounds in MXFP4; mlx-lm gives the scales of Ministral's
-    # queries the dtype of vectors from a packed table, bfloat16.
-    if how != "mxfp4" or name not in ("olmo2", "olmo3", "exaone4", "ministral3", "mistral4")
+    # queries the dtype of vectors from a packed table, bfloat16, in which all of nanochat is computed then.
+    if how != "mxfp4" or name not in ("olmo2", "olmo3", "exaone4", "ministral3", "mistral4", "nanochat")
 ]
 
 
