@@ -1,10 +1,11 @@
-"""Hunyuan's dense models, as a difference from LLaMA, and the attention that only they have. Imports no mlx."""
+"""Hunyuan's dense models and those with experts, as a difference from LLaMA, and the attention that only they have. Imports no mlx."""
 
 from zoo.architecture import GGUF, Architecture, Block, Drawing, Preset, Rename, hookimpl
 from zoo.frozen import frozen
 from zoo.gguf import DECODER
-from zoo.recipe import Attention, RMSNorm, RoPE
-from zoo_llama import EIGHT_BILLION, POCKET, TINY, llama, published
+from zoo.recipe import Attention, Experts, GatedMLP, MoE, RMSNorm, RoPE, Router
+from zoo.weights.experts import expert_rules, mlx_expert_rule
+from zoo_llama import EIGHT_BILLION, POCKET, TINY, llama, published, sized
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
 
@@ -44,6 +45,36 @@ def hunyuan(config):
     )
 
 
+def hunyuan_moe(config):
+    """The dense models with experts beside a shared one in every layer (Tencent, 2025)."""
+    config.ignore(
+        "moe_layer_num_skipped", "moe_drop_tokens", "moe_random_routing_dropped_token", "capacity_factor"
+    )
+    config.ignore("output_router_logits", "num_experts_per_tok", "num_local_experts", "group_limited_greedy")
+    config.refuse("use_mixed_mlp_moe", False)
+    hidden, count, top_k = (
+        config.count("intermediate_size"),
+        config.count("num_experts", 1),
+        of_all(config, "moe_topk"),
+    )
+    if top_k > count:
+        raise config.error("moe_topk", f"is more than the {count} experts")
+    width, shared = of_all(config, "moe_intermediate_size", hidden), of_all(config, "num_shared_expert")
+    activation = config.activation("hidden_act", "silu")
+    feedforward = MoE(
+        Router(count, top_k), Experts(count, width, activation), GatedMLP(shared * hidden, activation)
+    )
+    return hunyuan(config).change_layers(feedforward=feedforward)
+
+
+def of_all(config, key, default=1):
+    """A number of all layers, of which a config may have a list."""
+    value = config.get(key, default)
+    if isinstance(value, list) and value and all(each == value[0] for each in value):
+        return config.replaced(**{key: value[0]}).count(key)
+    return config.count(key, default)
+
+
 def positions(config):
     """Rotary positions whose base grows with `alpha`, whatever the length of the text."""
     width = config.count("head_dim", None) or config.head_width()
@@ -62,6 +93,14 @@ WEIGHTS = (
     Rename("[model.]layers.{i}.self_attn.key_layernorm.*", "layers.{i}.mixer.key_norm.*"),
     *LLAMA_WEIGHTS,
 )
+LAYER, FEEDFORWARD = "[model.]layers.{i}.mlp.", "layers.{i}.feedforward."
+MIXTURE = (
+    Rename(LAYER + "gate.wg.*", FEEDFORWARD + "router.scores.*"),
+    Rename(LAYER + "shared_mlp.{p}_proj.*", FEEDFORWARD + "shared.{p}.*"),
+    *WEIGHTS,
+)
+MOE_WEIGHTS = (*MIXTURE, *expert_rules(LAYER, FEEDFORWARD + "experts."))
+MOE_MLX_WEIGHTS = (*MIXTURE, mlx_expert_rule(LAYER, FEEDFORWARD + "experts."))
 SCALING = dict(type="dynamic", alpha=1000.0, factor=1.0)
 
 
@@ -108,4 +147,28 @@ def zoo_architectures():
         ),
         references=('Tencent, 2025, "Hunyuan-7B"',),
         published="2025-07",
+    )
+    small = dict(num_experts=6, moe_topk=2, rope_scaling=SCALING)
+    yield Architecture(
+        name="hunyuan-moe",
+        base="hunyuan-dense",
+        summary="Hunyuan's dense model with experts beside a shared one in every layer",
+        model_types=("hunyuan_v1_moe",),
+        recipe=hunyuan_moe,
+        weights=MOE_WEIGHTS,
+        mlx_weights=MOE_MLX_WEIGHTS,
+        presets=(
+            published(
+                "80b-a13b",
+                "tencent/Hunyuan-A13B-Instruct",
+                "Tencent Hunyuan A13B License",
+                **sized(32, 4096, 32, 8, 3072, head_dim=128, rms_norm_eps=1e-5, num_experts=64, moe_topk=8),
+                **dict(vocab_size=128167, max_position_embeddings=32768, tie_word_embeddings=True),
+                rope_scaling=SCALING,
+            ),
+            Preset("pocket", config=POCKET | small | dict(head_dim=32, intermediate_size=128)),
+            Preset("tiny", config=TINY | small | dict(head_dim=24, intermediate_size=64)),
+        ),
+        references=('Tencent, 2025, "Hunyuan-A13B"',),
+        published="2025-06",
     )

@@ -26,6 +26,8 @@ class LateNormAttention(Attention):
         queries, keys, values = self.project(x)
         queries = self.query_norm(self.rotate(queries, offset))  # (B, H, T, K)
         keys = self.key_norm(self.rotate(keys, offset))  # (B, G, T, K)
+        if "query_scale" in self:
+            queries = self.query_scale(queries, offset)
         return self.output(self.merge(self.mix_cached(queries, keys, values, mask, cache)))
 
     def project(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:

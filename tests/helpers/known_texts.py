@@ -62,6 +62,9 @@ NAMES = frozenset(
         *(
             "Llama",
             "Community",
+            "Tencent",
+            "Hunyuan",
+            "A13B",
             "CC-BY-SA",
             "Stability",
             "Tongyi",

@@ -121,7 +121,7 @@ def test_what_no_plugin_has_names_the_plugins_that_are_not_loaded(site):
     known = Registry(load_plugins({}))
     with pytest.raises(SourceError, match="unknown architecture 'qqqq'; not loaded is the plugin odd_plugin"):
         known.architecture("qqqq")
-    assert known.suggestion("lama") == "; did you mean llama?"
+    assert known.suggestion("lama") == "; did you mean llama or llama4?"
     both = refusal({"model_type": "hum"}, ZOO_BLOCK="rnn")
     assert both.endswith("not loaded are the plugins rnn, odd_plugin: `zoo plugins` says why")
     alone = refusal({"model_type": "hum"}, ZOO_PLUGINS="llama")

@@ -73,6 +73,15 @@ MIXTURES = {
         dict(moe_intermediate_size=24, num_dense_layers=1, layer_types=["conv", FULL, "conv"]),
         wide=FFN | dict(num_experts=4),
     ),
+    "hunyuan-moe": Family(
+        "HunYuanMoEV1",
+        (
+            dict(rope_parameters=rope("dynamic", 1e4, alpha=1000.0, factor=1.0)),
+            TIED | dict(attention_bias=True, rms_norm_eps=1e-3, moe_topk=[2] * 3),
+        ),
+        dict(head_dim=8, num_experts=5, moe_topk=3),
+        mlx=None,  # its weights of experts do not sum to one
+    ),
     "nemotron": Family(
         "Nemotron",
         (
