@@ -71,6 +71,13 @@ OLDER = {
         ),
         wide=dict(rms_norm_eps=1e-5),
     ),
+    "diffllama": Family(
+        "DiffLlama",
+        (dict(), TIED | dict(head_dim=16, attention_bias=True, rms_norm_eps=1e-3, rope_parameters=LINEAR)),
+        dict(head_dim=8),
+        shapes=(heads(4, 2), heads(4, 4), heads(6, 2)),
+        mlx=None,
+    ),
     "bloom": Family(
         "Bloom",
         (dict(), UNTIED | dict(layer_norm_epsilon=1e-3)),
