@@ -51,7 +51,14 @@ def hunyuan_moe(config):
         "moe_layer_num_skipped", "moe_drop_tokens", "moe_random_routing_dropped_token", "capacity_factor"
     )
     config.ignore("output_router_logits", "num_experts_per_tok", "num_local_experts", "group_limited_greedy")
-    config.refuse("use_mixed_mlp_moe", False)
+    config.ignore("num_media_embeds", "topk_group")
+    for key, values in dict(
+        use_mixed_mlp_moe=[False], norm_topk_prob=[False], use_mla=[], n_group=[]
+    ).items():
+        config.refuse(key, *values)
+    config.refuse("position_embedding_xdrope")
+    if config.get("routed_scaling_factor", False) not in (False, 1):
+        raise config.error("routed_scaling_factor", "is not implemented")
     hidden, count, top_k = (
         config.count("intermediate_size"),
         config.count("num_experts", 1),

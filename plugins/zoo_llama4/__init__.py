@@ -13,7 +13,11 @@ from zoo_smollm3 import with_positions
 def llama4(config):
     """LLaMA with chunks, layers without positions that see all, and one expert beside a shared one (Meta, 2025)."""
     config.ignore(
-        "router_aux_loss_coef", "router_jitter_noise", "output_router_logits", "for_llm_compression"
+        "router_aux_loss_coef",
+        "router_jitter_noise",
+        "output_router_logits",
+        "for_llm_compression",
+        "cache_implementation",
     )
     config = config.with_defaults(
         **dict(num_key_value_heads=8, head_dim=128, rms_norm_eps=1e-5, rope_theta=500000.0),
@@ -28,8 +32,9 @@ def llama4(config):
         raise config.error("attention_chunk_size", "must be a number: layer_types asks for chunks")
     norm = PlainRMSNorm(config.number("rms_norm_eps")) if config.flag("use_qk_norm", True) else None
     scale = query_scale(config)
-    feedforward, sparse = mixture(config), sparse_layers(config)
-    dense = GatedMLP(config.count("intermediate_size_mlp", 16384), feedforward.experts.activation)
+    sparse = sparse_layers(config)
+    feedforward = mixture(config) if sparse else None
+    dense = GatedMLP(config.count("intermediate_size_mlp", 16384), config.activation("hidden_act", "silu"))
 
     def change(index, layer):
         turns = rotated[index]
@@ -69,9 +74,10 @@ def mixture(config):
 
 
 def sparse_layers(config):
-    """The layers with experts: `moe_layers`, or every `interleave_moe_layer_step`-th."""
-    count, step = config.layers(), config.count("interleave_moe_layer_step", 1)
-    layers = config.get("moe_layers", list(range(step - 1, count, step)))
+    """The layers with experts: `moe_layers`, or every `interleave_moe_layer_step`-th; none where that is 0."""
+    config.ignore("num_local_experts", "num_experts_per_tok")  # where there are none
+    count, step = config.layers(), config.count("interleave_moe_layer_step", 1, least=0)
+    layers = config.get("moe_layers", list(range(step - 1, count, step)) if step else [])
     if not isinstance(layers, list) or any(type(index) is not int for index in layers):
         raise config.error("moe_layers", "must be a list of layer numbers")
     return layers

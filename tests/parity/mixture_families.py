@@ -55,6 +55,7 @@ MIXTURES = {
             ),
             dict(attention_chunk_size=None, no_rope_layers=[1, 0, 1, 1], attn_temperature_tuning=False)
             | dict(rope_parameters=SHARP, moe_layers=[0, 3], rms_norm_eps=1e-3),
+            dict(moe_layers=[], interleave_moe_layer_step=0),
         ),
         dict(num_hidden_layers=4, num_local_experts=5, head_dim=8, intermediate_size_mlp=40)
         | dict(attention_chunk_size=7, floor_scale=5, attn_scale=0.4),

@@ -50,7 +50,6 @@ FAMILIES = {
         num_local_experts=4, head_dim=16, layer_types=["full_attention"] * 2, mlp_layer_types=["sparse"] * 2
     ),
     "phimoe": rope(3e3) | BIASES | dict(num_local_experts=4, num_experts_per_tok=2),
-    "stablelm": rope(3e3, partial_rotary_factor=0.75),
 }
 
 

@@ -361,7 +361,7 @@ def test_padded_rows_and_the_other_layout_are_refused(tmp_path):
 
 
 def test_rope_parameters_say_what_older_keys_said(tmp_path):
-    write(tmp_path, "stablelm")
+    write(tmp_path, "solar_open")
     config(tmp_path, rope_theta=300.0, partial_rotary_factor=0.5)
     expected = zoo.load(tmp_path).model(texts())
     rope = dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=0.5)
