@@ -24,7 +24,7 @@ class LearnedMLP(MLP):
     @property
     def title(self):
         """The activation's name."""
-        return "xIELU feed-forward"
+        return "feed-forward with xIELU"
 
     def own_parameters(self, dim):
         return super().own_parameters(dim) + 4

@@ -35,8 +35,8 @@ class DifferentialAttention(Attention):
         return super().own_parameters(dim) + len(LAMBDAS) * self.head_width(dim)
 
     def own_flops(self, dim, keys, prefill=False):
-        """Each map of attention weighs twice as many values."""
-        return super().own_flops(dim, keys, prefill) + self.score_flops(dim, keys) // 2
+        """Each head attends twice, to the values of two."""
+        return super().own_flops(dim, keys, prefill) + self.score_flops(dim, keys)
 
 
 def diffllama(config):

@@ -122,7 +122,7 @@ def zoo_architectures():
     yield Architecture(
         name="llama4",
         base="llama",
-        summary="LLaMA with chunks of attention, layers without positions, and experts beside a shared one whose weights multiply what they read",
+        summary="LLaMA with attention within chunks, layers without positions, and an expert beside a shared one",
         model_types=("llama4_text",),
         text_of=("llama4",),
         mlx_type="llama4",
@@ -147,7 +147,10 @@ def zoo_architectures():
                 **dict(num_local_experts=128, max_position_embeddings=1048576),
                 **dict(interleave_moe_layer_step=2, use_qk_norm=False),
             ),
-            Preset("pocket", config=POCKET | SMALL | dict(head_dim=32, intermediate_size_mlp=256)),
+            Preset(
+                "pocket",
+                config=POCKET | SMALL | dict(head_dim=32, intermediate_size=256, intermediate_size_mlp=256),
+            ),
             Preset("tiny", config=TINY | SMALL | dict(head_dim=16, intermediate_size_mlp=96)),
         ),
         references=('Meta, 2025, "Llama 4"', "Nakanishi, 2025, arXiv:2501.19399"),

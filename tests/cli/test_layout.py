@@ -68,10 +68,10 @@ def test_the_list_says_how_many_more_there_are_and_all_names_them(command):
 
 
 def test_suggestions_name_the_zoos_own_before_another_librarys(command):
-    assert default_registry().suggestion("lama") == "; did you mean llama?"
+    assert default_registry().suggestion("lama") == "; did you mean llama or llama4?"
     assert default_registry().suggestion("heliun").startswith("; did you mean mlx-lm::helium")
     refused = command("run", "lama", "hi").stderr
-    assert "did you mean llama?" in refused and "mlx-lm" not in refused
+    assert "did you mean llama or llama4?" in refused and "mlx-lm" not in refused
 
 
 def test_statistics_end_lines_between_two_facts():

@@ -22,7 +22,7 @@ TYPED = {
     "run llama3.2:9b Hello": "did you mean llama3.2:1b or llama3.2:3b?; `zoo list --presets` shows the models, `zoo run mlx-",
     "run gemma3:4b Hello": "no weights to run; `zoo run mlx-community/name` runs a checkpoint of the hub",
     "run phi-5 Hello": "did you mean phi or phi3?",
-    "run Lama Hello": "did you mean llama?",
+    "run Lama Hello": "did you mean llama or llama4?",
     "show qwen2.6": "did you mean qwen2 or qwen3.5?; `zoo list --presets` shows the models",
     "compare llama3 gpt2": "did you mean llama:8b or llama:70b or llama3.2:1b?; `zoo list --presets`",
     "pull o/n": "no command 'pull'; `zoo run hub_id` downloads",
