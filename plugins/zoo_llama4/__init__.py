@@ -112,7 +112,13 @@ PUBLISHED |= dict(intermediate_size_mlp=16384, rope_theta=500000.0, attention_ch
 PUBLISHED |= dict(attn_temperature_tuning=4, floor_scale=8192, attn_scale=0.1, num_experts_per_tok=1)
 SCOUT_ROPE = dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=1.0)
 SCOUT_ROPE |= dict(original_max_position_embeddings=8192)
-SMALL = dict(num_hidden_layers=4, num_local_experts=4, attention_chunk_size=32, floor_scale=32)
+SMALL = dict(
+    num_hidden_layers=4,
+    num_local_experts=4,
+    interleave_moe_layer_step=2,
+    attention_chunk_size=32,
+    floor_scale=32,
+)
 
 
 @hookimpl

@@ -75,10 +75,12 @@ REASONS = {
 }
 # Of single families, by "family.key".
 OF_FAMILIES = {
-    **dict.fromkeys(("deepseek-v3.head_dim", "deepseek-v2.head_dim"), DERIVED),
+    **dict.fromkeys(("deepseek-v3.head_dim", "deepseek-v2.head_dim", "mistral4.head_dim"), DERIVED),
     **dict.fromkeys((f"distilbert.{key}" for key in ("qa_dropout", "seq_classif_dropout")), UNUSED),
     "distilbert.sinusoidal_pos_embds": "the table is in the files either way",
     **dict.fromkeys((f"{name}.hidden_dropout" for name in ("bloom", "falcon", "gpt-neox")), UNUSED),
+    "stablelm.hidden_dropout": TRAINING,
+    "diffllama.lambda_std_dev": START,
     "bloom.slow_but_exact": KERNEL,
     "falcon.multi_query": "num_kv_heads stands before it in the newer models",
     "ernie4.5-moe.moe_layer_end_index": "the smallest config ends there",
@@ -96,7 +98,9 @@ OF_FAMILIES = {
         (f"gemma4.{key}" for key in ("moe_intermediate_size", "num_experts", "top_k_experts")), UNUSED
     ),
     **dict.fromkeys(("gemma4.use_double_wide_mlp", "gemma4.vocab_size_per_layer_input"), UNUSED),
-    "hunyuan-dense.rope_parameters": "rope_scaling stands before it",
+    **dict.fromkeys(
+        ("hunyuan-dense.rope_parameters", "hunyuan-moe.rope_parameters"), "rope_scaling stands before it"
+    ),
     "qwen3-next.intermediate_size": UNUSED,
     "qwen3-next.mlp_only_layers": UNUSED,
     "qwen3-moe.mlp_only_layers": UNUSED,
