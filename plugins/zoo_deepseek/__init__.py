@@ -60,6 +60,18 @@ def decoder(config, experts, rope=None):
     )
 
 
+def dense_first(config):
+    """The config with its list `mlp_layer_types` as the number of dense layers before those with experts."""
+    types = config.choices("mlp_layer_types", ("dense", "sparse"), config.layers(), None)
+    if types is None:
+        return config
+    first = types.count("dense")
+    if "dense" in types[first:]:
+        raise config.error("mlp_layer_types", "is not implemented but with all dense layers first")
+    config.ignore("first_k_dense_replace")
+    return config.replaced(first_k_dense_replace=first)
+
+
 def layers_of(config, experts, rope=None):
     """The function from a layer's index to its spec: dense at first, then with a mixture of experts."""
     norm, attention = RMSNorm(eps=config.number("rms_norm_eps", 1e-6)), latent_attention(config, rope)

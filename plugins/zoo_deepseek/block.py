@@ -1,7 +1,8 @@
 """The blocks of DeepSeek-V3: latent attention, the router of its experts, the layer for the token after the next.
 
 Axes: B batch, T query length, S key length, D width, H heads, R latent width, N and P the widths of a head's
-parts without and with positions, V width of a head's values, E experts, G groups of them, k experts chosen.
+parts without and with positions, V width of a head's values, Q width of the queries' latent, E experts, G groups of
+them, k experts chosen.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class LatentAttention(nn.Module):
         rope: nn.Module,
         query_norm: nn.Module | None = None,
         query_scale: Any = None,
+        indexer: Any = None,
     ) -> None:
         super().__init__()
         self.spec = spec
@@ -57,34 +59,68 @@ class LatentAttention(nn.Module):
         self.value_up = head_linear(spec.heads, spec.kv_rank, spec.value_dim)
         self.output = nn.Linear(spec.heads * spec.value_dim, dim, bias=spec.bias)
         self.rope, self.query_scale = rope, query_scale
+        if indexer is not None:
+            self.indexer = indexer
 
     def make_cache(self, policy: CachePolicy | None = None) -> KVCache:
-        """A cache of latents and rotated keys, (B, 1, S, R) and (B, 1, S, P)."""
+        """A cache of latents and rotated keys, (B, 1, S, R) and (B, 1, S, P), these with an indexer's keys at their ends."""
         return KVCache(policy)
 
     def queries(self, x: mx.array) -> tuple[mx.array, mx.array]:
-        """(B, T, D) -> (B, H, T, N) and (B, H, T, P), not yet rotated."""
-        flat = self.query(x) if "query" in self else self.query_up(self.query_norm(self.query_down(x)))
+        """What queries are made of, (B, T, D or Q) -> (B, H, T, N) and (B, H, T, P), not yet rotated."""
+        flat = self.query(x) if "query" in self else self.query_up(x)
         heads = flat.reshape(*x.shape[:2], self.spec.heads, -1).transpose(0, 2, 1, 3)  # (B, H, T, N + P)
         return mx.split(heads, [self.spec.nope_dim], axis=-1)
 
     def __call__(
         self, x: mx.array, mask: Mask = None, cache: Any = None
     ) -> mx.array:  # (B, T, D) -> (B, T, D)
-        queries, rotated = self.queries(x)  # (B, H, T, N), (B, H, T, P)
+        source = x if "query" in self else self.query_norm(self.query_down(x))  # (B, T, D or Q)
+        queries, rotated = self.queries(source)  # (B, H, T, N), (B, H, T, P)
         latents, keys = mx.split(self.kv_down(x)[:, None], [self.spec.kv_rank], axis=-1)  # one head for all
         latents = self.kv_norm(latents)  # (B, 1, T, R)
         offset = 0 if cache is None else cache.offset
         queries, rotated = self.grow(queries, offset), self.grow(rotated, offset)
         rotated, keys = self.rope(rotated, offset), self.rope(keys, offset)  # (B, H, T, P), (B, 1, T, P)
+        if "indexer" in self:
+            keys = mx.concatenate([keys, self.indexer.keys(x, offset)], axis=-1)  # (B, 1, T, P + I)
         if cache is not None:
             latents, keys = cache.update_and_fetch(latents, keys)  # (B, 1, S, R), (B, 1, S, P)
+        if "indexer" in self:
+            latents, keys, mask = self.chosen(x, source, offset, latents, keys, mask)
         mixed = self.read(queries, rotated, latents, keys, mask)  # (B, H, T, V)
         return self.output(mixed.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1))
 
     def grow(self, queries: mx.array, offset: int | mx.array) -> mx.array:  # (B, H, T, N) -> (B, H, T, N)
         """A part of the queries by the scale of their positions."""
         return self.query_scale(queries, offset) if "query_scale" in self else queries
+
+    def chosen(
+        self, x: mx.array, source: mx.array, offset: Any, latents: mx.array, keys: mx.array, mask: Mask
+    ) -> tuple[mx.array, mx.array, Mask]:
+        """The latents and rotated keys of the tokens that the indexer chooses, and which of them are seen.
+
+        One query of many keys takes its k tokens alone, (B, 1, k, R); otherwise a mask shows each query its own.
+        """
+        keys, indexed = mx.split(keys, [self.spec.rope_dim], axis=-1)  # (B, 1, S, P), (B, 1, S, I)
+        length, past = x.shape[1], keys.shape[2]
+        visible = dense(mask, length, past)
+        places = self.indexer(x, source, offset, indexed, visible)  # (B, 1, T, k)
+        if places is None:
+            return latents, keys, mask
+        if self.gathers(length, past):
+            rows = places.swapaxes(-1, -2)  # (B, 1, k, 1)
+            if visible is not None:
+                seen = mx.broadcast_to(visible, (x.shape[0], 1, 1, past))
+                visible = mx.take_along_axis(seen, places, axis=-1)
+            return taken(latents, rows), taken(keys, rows), visible
+        found = mx.zeros((x.shape[0], 1, length, past), dtype=mx.bool_)
+        found = mx.put_along_axis(found, places, mx.array(True), axis=-1)
+        return latents, keys, found if visible is None else found & visible
+
+    def gathers(self, queries: int, keys: int) -> bool:
+        """Whether the chosen latents are copied out of the cached ones, which moves them three times, rather than masked."""
+        return queries == 1 and bool(keys > 8 * self.indexer.spec.top_k)
 
     def read(
         self, queries: mx.array, rotated: mx.array, latents: mx.array, keys: mx.array, mask: Mask
@@ -119,7 +155,12 @@ class LatentAttention(nn.Module):
         return absorbed < expanded
 
 
-@compiles(LatentAttention, "__call__", "queries")
+def taken(x: mx.array, rows: mx.array) -> mx.array:  # (B, 1, S, W), (B, 1, k, 1) -> (B, 1, k, W)
+    """The rows of `x` by their numbers."""
+    return mx.take_along_axis(x, mx.broadcast_to(rows, (*rows.shape[:-1], x.shape[-1])), axis=2)
+
+
+@compiles(LatentAttention, "__call__", "queries", "chosen")
 def step_of_attention(compiler: StepCompiler, block: LatentAttention) -> Function | None:
     """One token of latent attention: (B, D), mask, cache -> (B, D)."""
     if isinstance(block.rope, RoPE) and block.rope.depends_on_length:
@@ -129,20 +170,24 @@ def step_of_attention(compiler: StepCompiler, block: LatentAttention) -> Functio
     down = compiler.joined(block[first], block.kv_down)
     ends = [] if down is None else [block[first].weight.shape[0]]  # an adapted layer is not joined
     query, kv = compiler.compile(block[first]), compiler.compile(block.kv_down)
-    more = (
-        None
-        if "query" in block
-        else chained(compiler.compile(block.query_norm), compiler.compile(block.query_up))
-    )
+    latent = None if "query" in block else compiler.compile(block.query_norm)
+    more = None if "query" in block else compiler.compile(block.query_up)
+    indexer = block.indexer if "indexer" in block else None
     norm, rotate = compiler.compile(block.kv_norm), compiler.compile_if_known(block.rope) or block.rope
 
     def attend(x: mx.array, mask: Mask, cache: Any) -> mx.array:  # (B, D) -> (B, H·V)
         rows, offset = x.shape[0], positions.next
         flat, both = (query(x), kv(x)) if down is None else mx.split(down(x), ends, axis=-1)
-        heads = (flat if more is None else more(flat)).reshape(rows, spec.heads, 1, -1)
+        source = flat if latent is None else latent(flat)
+        heads = (source if more is None else more(source)).reshape(rows, spec.heads, 1, -1)
         queries, rotated = mx.split(heads, [spec.nope_dim], axis=-1)  # (B, H, 1, N), (B, H, 1, P)
         latents, keys = mx.split(both.reshape(rows, 1, 1, -1), [spec.kv_rank], axis=-1)
-        latents, keys = cache.update_and_fetch(norm(latents), rotate(keys, offset))
+        keys = rotate(keys, offset)
+        if indexer is not None:
+            keys = mx.concatenate([keys, indexer.keys(x[:, None], offset)], axis=-1)
+        latents, keys = cache.update_and_fetch(norm(latents), keys)
+        if indexer is not None:
+            latents, keys, mask = block.chosen(x[:, None], source[:, None], offset, latents, keys, mask)
         queries, rotated = block.grow(queries, offset), block.grow(rotated, offset)
         return block.read(queries, rotate(rotated, offset), latents, keys, mask).reshape(rows, -1)
 

@@ -13,7 +13,7 @@ def latent_attention(subject):
         note("head_dim", "head width {n} + {m}", n=spec.nope_dim, m=spec.rope_dim),
         note("value_dim", "value width {n}", n=spec.value_dim),
         note("kv_rank", "key/value latent {n}", n=spec.kv_rank),
-        note("cached", "cached {n} + {m}", n=spec.kv_rank, m=spec.rope_dim),
+        note("cached", "cached {n} + {m}", n=spec.kv_rank, m=spec.kv_widths(1)[1]),
         *parts.rope_notes(spec.rope),
     ]
     latent = [("K/V latent", "kv_norm"), ("RoPE key", "rope")]
@@ -25,6 +25,9 @@ def latent_attention(subject):
         notes.append(Note(spec.query_scale.title, "query_scale"))
     if spec.bias:
         notes.append(Note("biases", "bias"))
+    if spec.indexer is not None:
+        best = dict(n=spec.indexer.top_k, m=spec.indexer.heads)
+        notes.append(note("indexer", "best {n} tokens by {m} heads", **best))
     mask = parts.MASKS[subject.scene.causality]
     return subject.box(
         message(f"{mask} {{attention}}", attention="multi-head latent attention"),

@@ -39,6 +39,10 @@ class LatentAttentionProbe(PatternProbe):
         },
     )
 
+    def gathers(self, queries: int, keys: int) -> bool:
+        """Nothing is taken out, so that patterns are over all tokens."""
+        return False
+
     def mix(self, queries: mx.array, latents: mx.array, scores: mx.array) -> mx.array:
         """Note the operands and the result."""
         queries, latents = self.note("queries", queries), self.note("latents", latents)

@@ -8,6 +8,46 @@ from zoo.recipe import Cut, Division, Layer, Matrix, Share, Spec, inputs, output
 
 
 @frozen()
+class Indexer(Spec):
+    """Lightning indexer: the `top_k` tokens of the largest Σ w · ReLU(q · k) over its own small heads (DeepSeek-V3.2, 2025).
+
+    All `heads` share one key of `head_dim` numbers a token, normalised by `key_norm`, which is cached. Queries are
+    made of the attention's latent of queries, of `query_rank` numbers, and the weights w of x. `rope` turns some
+    numbers of queries and keys.
+    """
+
+    kind, name = "indexer", "lightning"
+    heads: int
+    head_dim: int
+    top_k: int
+    query_rank: int
+    key_norm: Spec
+    rope: Spec
+
+    def width(self, part: str, dim: int) -> int:
+        return self.head_dim
+
+    def matrices(self, dim: int) -> tuple[Matrix, ...]:
+        return (
+            Matrix("query", self.query_rank, self.heads * self.head_dim),
+            Matrix("key", dim, self.head_dim),
+            Matrix("weights", dim, self.heads),
+        )
+
+    def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
+        """Each head compares its query with all keys, and the scores of a key are added."""
+        return super().own_flops(dim, keys, prefill) + 2 * self.heads * (self.head_dim + 1) * keys
+
+    def kv_cache_size(self, dim: int) -> int:
+        return self.head_dim
+
+    @property
+    def title(self) -> str:
+        """The paper's name."""
+        return "lightning indexer"
+
+
+@frozen()
 class LatentAttention(Spec):
     """Multi-head latent attention: keys and values are projections of one short vector a token (DeepSeek-V2, 2024).
 
@@ -16,7 +56,9 @@ class LatentAttention(Spec):
     values have `value_dim`. Queries come from a short vector too, of `query_rank` numbers (None: from x itself).
     `bias` is of the projections from and to the model's width. Scores are multiplied by `scale`
     (None: (nope_dim + rope_dim)^−½). `packs_heads`: what each head makes of latents has a quantized form; not where files
-    hold it as one matrix for keys and values. Queries are multiplied by the `query_scale` of their positions.
+    hold it as one matrix for keys and values. Queries are multiplied by the `query_scale` of their positions. `indexer` chooses
+    the tokens that each token attends to (None: all before it); it reads the queries' latents, and what it keeps of a token is
+    cached beside the rotated key.
     """
 
     kind, name = "mixer", "latent-attention"
@@ -33,6 +75,7 @@ class LatentAttention(Spec):
     scale: float | None = None
     packs_heads: bool = True
     query_scale: Spec | None = None
+    indexer: Indexer | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,11 +83,12 @@ class LatentAttention(Spec):
             raise RecipeError(f"rope_dim: {self.rope_dim} is odd, and dimensions are rotated in pairs")
         if (self.query_rank is None) != (self.query_norm is None):
             raise RecipeError("query_norm: stands with query_rank, or neither does")
+        if self.indexer is not None and self.query_rank is None:
+            raise RecipeError("indexer: reads the queries' latents, and query_rank is null")
 
     def width(self, part: str, dim: int) -> int:
-        return {"kv_norm": self.kv_rank, "query_norm": self.query_rank, "rope": self.rope_dim}.get(
-            part
-        ) or dim
+        widths = {"kv_norm": self.kv_rank, "query_norm": self.query_rank, "rope": self.rope_dim}
+        return widths.get(part) or dim
 
     def matrices(self, dim: int) -> tuple[Matrix, ...]:
         heads, queries = self.heads, self.heads * (self.nope_dim + self.rope_dim)
@@ -69,7 +113,8 @@ class LatentAttention(Spec):
         expanded = self.nope_dim + self.rope_dim + self.value_dim
         absorbed = self.kv_rank + self.rope_dim + self.kv_rank
         each = expanded if prefill else absorbed
-        return super().own_flops(dim, keys, prefill) + 2 * self.heads * each * keys
+        read = keys if self.indexer is None else min(keys, self.indexer.top_k)
+        return super().own_flops(dim, keys, prefill) + 2 * self.heads * each * read
 
     def divided(self, dim: int, share: Share) -> Division:
         """By heads; the latents, which all heads read, are whole on every rank."""
@@ -100,11 +145,12 @@ class LatentAttention(Spec):
         return self.nope_dim + self.rope_dim
 
     def kv_cache_size(self, dim: int) -> int:
-        return self.kv_rank + self.rope_dim
+        return sum(self.kv_widths(dim))
 
-    def kv_widths(self, dim: int) -> tuple[int, int] | None:
-        """A latent, and the part of a key that is rotated."""
-        return self.kv_rank, self.rope_dim
+    def kv_widths(self, dim: int) -> tuple[int, int]:
+        """A latent; and the part of a key that is rotated, with what the indexer keeps."""
+        indexed = 0 if self.indexer is None else self.indexer.kv_cache_size(dim)
+        return self.kv_rank, self.rope_dim + indexed
 
 
 @frozen()

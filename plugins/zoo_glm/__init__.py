@@ -5,7 +5,7 @@ from zoo.gguf import DECODER
 from zoo.recipe import RMSNorm
 from zoo_deepseek import POCKET as DEEPSEEK_POCKET
 from zoo_deepseek import TINY as DEEPSEEK_TINY
-from zoo_deepseek import decoder, moe
+from zoo_deepseek import decoder, dense_first, moe
 from zoo_deepseek.rules import (
     EXPERTS,
     GGUF_MIXTURE,
@@ -93,14 +93,7 @@ def glm4_moe_lite(config):
         topk_group=1,
         first_k_dense_replace=1,
     )
-    count = config.layers()
-    types = config.choices("mlp_layer_types", ("dense", "sparse"), count, None)
-    if types is not None:
-        first = types.count("dense")
-        if "dense" in types[first:]:
-            raise config.error("mlp_layer_types", "is not implemented but with all dense layers first")
-        config.ignore("first_k_dense_replace")
-        config = config.replaced(first_k_dense_replace=first)
+    config = dense_first(config)
     return decoder(config, moe(config, config.activation("hidden_act", "silu")))
 
 

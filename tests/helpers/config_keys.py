@@ -76,6 +76,11 @@ REASONS = {
 # Of single families, by "family.key".
 OF_FAMILIES = {
     **dict.fromkeys(("deepseek-v3.head_dim", "deepseek-v2.head_dim", "mistral4.head_dim"), DERIVED),
+    **dict.fromkeys(("deepseek-v3.2.head_dim", "glm-moe-dsa.head_dim"), DERIVED),
+    **dict.fromkeys(
+        (f"{name}.first_k_dense_replace" for name in ("deepseek-v3.2", "glm-moe-dsa")),
+        "mlp_layer_types stands before it",
+    ),
     **dict.fromkeys((f"distilbert.{key}" for key in ("qa_dropout", "seq_classif_dropout")), UNUSED),
     "distilbert.sinusoidal_pos_embds": "the table is in the files either way",
     **dict.fromkeys((f"{name}.hidden_dropout" for name in ("bloom", "falcon", "gpt-neox")), UNUSED),

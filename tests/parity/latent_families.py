@@ -11,6 +11,8 @@ LATENTS = (
     | dict(kv_lora_rank=6, q_lora_rank=14, qk_nope_head_dim=10, qk_rope_head_dim=8, v_head_dim=12),
 )
 WIDE_LATENTS = dict(kv_lora_rank=64, q_lora_rank=64, qk_nope_head_dim=64, qk_rope_head_dim=8, v_head_dim=64)
+INDEXED = EXPERTS | dict(n_routed_experts=12, n_shared_experts=1, n_group=4, topk_group=2)
+INDEXED |= dict(first_k_dense_replace=1, index_n_heads=24, index_head_dim=12, index_topk=7)
 GROUPED = dict(topk_method="group_limited_greedy", n_group=4, topk_group=2)
 
 LATENT_FAMILIES = {
@@ -59,5 +61,24 @@ LATENT_FAMILIES = {
         shapes=LATENTS,
         # mlx-lm gives the latents' norms rms_norm_eps, transformers 1e-6.
         wide=FFN | WIDE_LATENTS | dict(n_routed_experts=8, rms_norm_eps=1e-6),
+    ),
+    "deepseek-v3.2": Family(
+        "DeepseekV32",
+        (
+            dict(),
+            dict(attention_bias=True, first_k_dense_replace=0, index_topk=30),
+            dict(rope_parameters=yarn(theta=1e3, mscale=1.0, mscale_all_dim=1.0), n_group=1, topk_group=1),
+        ),
+        INDEXED,
+        shapes=LATENTS,
+        wide=FFN | WIDE_LATENTS | dict(n_routed_experts=8, index_head_dim=64, index_n_heads=32),
+    ),
+    "glm-moe-dsa": Family(
+        "GlmMoeDsa",
+        (dict(), dict(attention_bias=True, index_topk=1, n_group=2, topk_group=1)),
+        INDEXED | dict(n_group=1, topk_group=1),
+        shapes=LATENTS,
+        wide=FFN | WIDE_LATENTS | dict(n_routed_experts=8, index_head_dim=64, index_n_heads=32),
+        mlx=dict(scoring_func="sigmoid", topk_method="noaux_tc", moe_layer_freq=1, first_k_dense_replace=1),
     ),
 }

@@ -157,7 +157,7 @@ class Architecture(Record):
 
     `text_of` are the `model_type`s of checkpoints that take images or sound too and whose `text_config` this architecture
     reads; the other parts are left out. mlx-lm reads the config as the `text_config` of the `model_type` `mlx_type`, and the
-    tensors behind "language_model.", where that is given.
+    tensors behind "language_model.", where that is given; its own `model_type` there: the config as it is, with `rope_parameters`.
 
     `task` is what it does: "generate", "translate", "encode", "fill-mask", "classify" or "denoise" (masked diffusion), or one
     that a strategy of the same plugin serves, such as "summarise".

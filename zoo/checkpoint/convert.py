@@ -265,7 +265,8 @@ def complete_config(opened: Opened) -> dict[str, Any]:
             config["rope_parameters"] = {"rope_type": "default", **rope, **both}
             scaled = rope.get("rope_type", "default") != "default"
             config.setdefault("rope_scaling", {**rope, "type": rope["rope_type"]} if scaled else None)
-        return as_text_config(config, mlx_type)
+        own = mlx_type in opened.checkpoint.architecture.model_types
+        return config if own else as_text_config(config, mlx_type)
     if not by_layer_type(rope):  # for which the two keys have no room
         config.pop("rope_parameters", None)
     if rope and not by_layer_type(rope):
