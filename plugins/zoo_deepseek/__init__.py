@@ -315,6 +315,7 @@ def zoo_architectures():
         base="llama",
         summary="latent attention with a compressed cache, many small experts, a shared one",
         model_types=("deepseek_v3", "kimi_k2"),
+        text_of=("kimi_k25",),
         recipe=deepseek_v3,
         weights=WEIGHTS,
         mlx_weights=MLX_WEIGHTS,

@@ -37,7 +37,7 @@ class LatentAttention(nn.Module):
         dim: int,
         index: int = 0,
         kv_norm: nn.Module,
-        rope: nn.Module,
+        rope: nn.Module | None = None,
         query_norm: nn.Module | None = None,
         query_scale: Any = None,
         indexer: Any = None,
@@ -58,7 +58,9 @@ class LatentAttention(nn.Module):
         self.key_up = head_linear(spec.heads, spec.nope_dim, spec.kv_rank)
         self.value_up = head_linear(spec.heads, spec.kv_rank, spec.value_dim)
         self.output = nn.Linear(spec.heads * spec.value_dim, dim, bias=spec.bias)
-        self.rope, self.query_scale = rope, query_scale
+        self.query_scale = query_scale
+        if rope is not None:
+            self.rope = rope
         if indexer is not None:
             self.indexer = indexer
 
@@ -81,7 +83,8 @@ class LatentAttention(nn.Module):
         latents = self.kv_norm(latents)  # (B, 1, T, R)
         offset = 0 if cache is None else cache.offset
         queries, rotated = self.grow(queries, offset), self.grow(rotated, offset)
-        rotated, keys = self.rope(rotated, offset), self.rope(keys, offset)  # (B, H, T, P), (B, 1, T, P)
+        if "rope" in self:
+            rotated, keys = self.rope(rotated, offset), self.rope(keys, offset)  # (B, H, T, P), (B, 1, T, P)
         if "indexer" in self:
             keys = mx.concatenate([keys, self.indexer.keys(x, offset)], axis=-1)  # (B, 1, T, P + I)
         if cache is not None:
@@ -163,7 +166,8 @@ def taken(x: mx.array, rows: mx.array) -> mx.array:  # (B, 1, S, W), (B, 1, k, 1
 @compiles(LatentAttention, "__call__", "queries", "chosen")
 def step_of_attention(compiler: StepCompiler, block: LatentAttention) -> Function | None:
     """One token of latent attention: (B, D), mask, cache -> (B, D)."""
-    if isinstance(block.rope, RoPE) and block.rope.depends_on_length:
+    rope = block.rope if "rope" in block else None
+    if isinstance(rope, RoPE) and rope.depends_on_length:
         return None
     spec, positions = block.spec, compiler.positions
     first = "query" if "query" in block else "query_down"
@@ -173,7 +177,7 @@ def step_of_attention(compiler: StepCompiler, block: LatentAttention) -> Functio
     latent = None if "query" in block else compiler.compile(block.query_norm)
     more = None if "query" in block else compiler.compile(block.query_up)
     indexer = block.indexer if "indexer" in block else None
-    norm, rotate = compiler.compile(block.kv_norm), compiler.compile_if_known(block.rope) or block.rope
+    norm, rotate = compiler.compile(block.kv_norm), rope and (compiler.compile_if_known(rope) or rope)
 
     def attend(x: mx.array, mask: Mask, cache: Any) -> mx.array:  # (B, D) -> (B, H·V)
         rows, offset = x.shape[0], positions.next
@@ -182,14 +186,15 @@ def step_of_attention(compiler: StepCompiler, block: LatentAttention) -> Functio
         heads = (source if more is None else more(source)).reshape(rows, spec.heads, 1, -1)
         queries, rotated = mx.split(heads, [spec.nope_dim], axis=-1)  # (B, H, 1, N), (B, H, 1, P)
         latents, keys = mx.split(both.reshape(rows, 1, 1, -1), [spec.kv_rank], axis=-1)
-        keys = rotate(keys, offset)
+        if rotate is not None:
+            rotated, keys = rotate(rotated, offset), rotate(keys, offset)
         if indexer is not None:
             keys = mx.concatenate([keys, indexer.keys(x[:, None], offset)], axis=-1)
         latents, keys = cache.update_and_fetch(norm(latents), keys)
         if indexer is not None:
             latents, keys, mask = block.chosen(x[:, None], source[:, None], offset, latents, keys, mask)
         queries, rotated = block.grow(queries, offset), block.grow(rotated, offset)
-        return block.read(queries, rotate(rotated, offset), latents, keys, mask).reshape(rows, -1)
+        return block.read(queries, rotated, latents, keys, mask).reshape(rows, -1)
 
     return chained(attend, compiler.compile(block.output))
 

@@ -14,9 +14,9 @@ def latent_attention(subject):
         note("value_dim", "value width {n}", n=spec.value_dim),
         note("kv_rank", "key/value latent {n}", n=spec.kv_rank),
         note("cached", "cached {n} + {m}", n=spec.kv_rank, m=spec.kv_widths(1)[1]),
-        *parts.rope_notes(spec.rope),
+        *(parts.rope_notes(spec.rope) if spec.rope else []),
     ]
-    latent = [("K/V latent", "kv_norm"), ("RoPE key", "rope")]
+    latent = [("K/V latent", "kv_norm"), ("RoPE key", "rope") if spec.rope else ("Shared key", "rope_dim")]
     heads = [("Query", "query"), ("Key", "key"), ("Value", "value")]
     if spec.query_rank is not None:
         notes.insert(3, note("query_rank", "query latent {n}", n=spec.query_rank))

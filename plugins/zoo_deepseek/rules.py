@@ -29,7 +29,7 @@ class SplitHeads(Rule):
             if fill(self.key, values) in target:
                 del source[name]
                 continue
-            mixer = recipe.layers[0].mixer
+            mixer = recipe.layers[int(values["i"])].mixer
             expected = (mixer.heads * (mixer.nope_dim + mixer.value_dim), mixer.kv_rank)
             shape = tuple(source[name].shape)
             if shape != expected:

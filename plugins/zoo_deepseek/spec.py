@@ -51,7 +51,7 @@ class Indexer(Spec):
 class LatentAttention(Spec):
     """Multi-head latent attention: keys and values are projections of one short vector a token (DeepSeek-V2, 2024).
 
-    That vector, `kv_rank` numbers, and one rotated key of `rope_dim` numbers that all heads share, are all that is
+    That vector, `kv_rank` numbers, and one rotated key of `rope_dim` numbers that all heads share (not rotated where `rope` is None), are all that is
     cached. A head's queries and keys have `nope_dim` numbers without positions and `rope_dim` rotated ones; its
     values have `value_dim`. Queries come from a short vector too, of `query_rank` numbers (None: from x itself).
     `bias` is of the projections from and to the model's width. Scores are multiplied by `scale`
@@ -68,7 +68,7 @@ class LatentAttention(Spec):
     rope_dim: int
     value_dim: int
     kv_norm: Spec
-    rope: Spec
+    rope: Spec | None = None
     query_rank: int | None = None
     query_norm: Spec | None = None
     bias: bool = False

@@ -90,7 +90,7 @@ class GatedDeltaNet(nn.Module):
             cache[0], cache[1] = before, state
             cache.advance(length)
         y = mx.fast.rms_norm(y.swapaxes(1, 2), self.gain.astype(mx.float32), self.spec.eps)  # (B, T, H, V)
-        opened = self.activate_gate(self.z(x).astype(mx.float32))
+        opened = self.activate_gate(self.gate(x).astype(mx.float32))
         return self.output((y.reshape(batch, length, -1) * opened).astype(dtype))
 
     def convolve(
@@ -119,6 +119,10 @@ class GatedDeltaNet(nn.Module):
     def scan(self, *arrays: Any) -> tuple[mx.array, mx.array]:
         """What is read from the state of each head, (B, H, T, V), and the last state, (B, H, K, V)."""
         return delta_rule(*arrays)
+
+    def gate(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, H·V)
+        """The gate, before its activation."""
+        return self.z(x)
 
     def activate_gate(self, gate: mx.array) -> mx.array:  # (B, T, H·V) -> (B, T, H·V)
         """The gate of what is read."""
@@ -191,7 +195,7 @@ def step_of_attention(compiler: StepCompiler, block: GatedAttention) -> Function
     )
 
 
-@compiles(GatedDeltaNet, "__call__", "convolve", "select", "split", "scan", "activate_gate")
+@compiles(GatedDeltaNet, "__call__", "convolve", "select", "split", "scan", "gate", "activate_gate")
 def step_of_delta_net(compiler: StepCompiler, block: GatedDeltaNet) -> Function:
     """One token of the gated delta rule: (B, D), mask, cache -> (B, D). G key heads, e value heads for each."""
     spec, silu, output = block.spec, block.silu, compiler.compile(block.output)

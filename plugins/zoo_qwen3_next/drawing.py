@@ -8,7 +8,12 @@ def gated_delta_net(subject):
     """The convolved queries, keys and values, what α and β do with the state, and the gate."""
     spec = subject.spec
     rows = [
-        [("Query", "q"), ("Key", "k"), ("Value", "v"), ("Gate, SiLU", "z")],
+        [
+            ("Query", "q"),
+            ("Key", "k"),
+            ("Value", "v"),
+            ("Gate, SiLU" if spec.name == "gated-delta-net" else "Gate", "z"),
+        ],
         [("Convolution", "convolution"), ""],
         [(activation(spec.activation), "convolution"), ("α", "alpha"), ("β", "beta"), ""],
         ("Delta rule", "A_log"),

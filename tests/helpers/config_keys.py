@@ -76,7 +76,7 @@ REASONS = {
 # Of single families, by "family.key".
 OF_FAMILIES = {
     **dict.fromkeys(("deepseek-v3.head_dim", "deepseek-v2.head_dim", "mistral4.head_dim"), DERIVED),
-    **dict.fromkeys(("deepseek-v3.2.head_dim", "glm-moe-dsa.head_dim"), DERIVED),
+    **dict.fromkeys(("deepseek-v3.2.head_dim", "glm-moe-dsa.head_dim", "kimi-linear.head_dim"), DERIVED),
     **dict.fromkeys(
         (f"{name}.first_k_dense_replace" for name in ("deepseek-v3.2", "glm-moe-dsa")),
         "mlp_layer_types stands before it",

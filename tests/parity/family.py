@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 import transformers as tf
+from safetensors.torch import load_file, save_file
 
 from .support import reference, spelled_as_4
 
@@ -151,6 +152,28 @@ def spelled_as_granite_hybrid(folder):
         kinds = [names.get(kind, kind) for kind in config["layer_types"]]
         positions = config.get("position_embedding_type") or "nope"
         return config | dict(layer_types=kinds, position_embedding_type=positions)
+
+    edit(folder, change)
+
+
+def spelled_as_kimi_linear(folder):
+    """As released: with the layers' numbers, and dense layers by the name of dense layers."""
+    file = folder / "model.safetensors"
+    dense = ".block_sparse_moe.{}_proj."
+    tensors = load_file(file)
+    for part in ("gate", "up", "down"):
+        old = dense.format(part)
+        tensors = {name.replace(old, f".mlp.{part}_proj."): tensor for name, tensor in tensors.items()}
+    save_file(tensors, file, {"format": "pt"})
+
+    def change(config):
+        types = config.pop("layer_types")
+        sizes = {name: config.pop(f"linear_{name}") for name in ("num_heads", "head_dim", "conv_kernel_dim")}
+        sizes["short_conv_kernel_size"] = sizes.pop("conv_kernel_dim")
+        for key, kind in (("full_attn_layers", "full_attention"), ("kda_layers", "linear_attention")):
+            sizes[key] = [index + 1 for index, each in enumerate(types) if each == kind]
+        dense = config.pop("mlp_layer_types").count("dense")
+        return config | dict(linear_attn_config=sizes, first_k_dense_replace=dense)
 
     edit(folder, change)
 

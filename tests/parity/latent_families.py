@@ -1,6 +1,6 @@
 """Families with latent attention besides DeepSeek-V3."""
 
-from .family import EXPERTS, FFN, Family, as_written, heads, yarn
+from .family import CHUNKS, EXPERTS, FFN, Family, as_written, heads, spelled_as_kimi_linear, yarn
 
 LATENTS = (
     heads(4, 4, 10)
@@ -80,5 +80,26 @@ LATENT_FAMILIES = {
         shapes=LATENTS,
         wide=FFN | WIDE_LATENTS | dict(n_routed_experts=8, index_head_dim=64, index_n_heads=32),
         mlx=dict(scoring_func="sigmoid", topk_method="noaux_tc", moe_layer_freq=1, first_k_dense_replace=1),
+    ),
+    "kimi-linear": Family(
+        "KimiLinear",
+        (
+            dict(),
+            dict(
+                linear_conv_kernel_dim=2,
+                mlp_layer_types=["dense", "dense", "sparse", "sparse"],
+                attention_bias=True,
+            ),
+            dict(layer_types=["full_attention", "linear_attention"] * 2, n_group=2, q_lora_rank=14),
+        ),
+        dict(num_local_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, num_hidden_layers=4)
+        | dict(linear_head_dim=8, linear_num_heads=4, linear_conv_kernel_dim=4)
+        | dict(layer_types=["linear_attention", "full_attention", "linear_attention", "linear_attention"]),
+        shapes=LATENTS[:1],
+        respelled=spelled_as_kimi_linear,
+        lengths=CHUNKS,
+        wide=FFN | WIDE_LATENTS | dict(q_lora_rank=None, linear_head_dim=32, rms_norm_eps=1e-6),
+        mlx=dict(head_dim=64, rope_theta=1e4, first_k_dense_replace=1)
+        | dict(linear_attn_config=dict(num_heads=4, head_dim=32, full_attn_layers=[2], kda_layers=[1, 3, 4])),
     ),
 }

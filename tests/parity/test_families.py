@@ -32,7 +32,7 @@ CASES = [
 ]
 MLX = [name for name, family in FAMILIES.items() if family.mlx is not None]
 VARIANTS = [("deepseek-v3", 1), ("deepseek-v3", 7), ("granite-hybrid", 1)]  # compared with mlx-lm, too
-UNREADABLE = ("gpt-oss", "gpt2", "llama4", "nanochat", "qwen3.5-moe")  # by mlx-lm in transformers' layout
+UNREADABLE = ("gpt-oss", "gpt2", "llama4", "nanochat", "qwen3.5-moe", "kimi-linear")  # by mlx-lm in transformers' layout
 PACKED = {
     "8": dict(quantize="8"),
     "4": dict(quantize="4", group_size=32),

@@ -3,12 +3,14 @@
 import pytest
 import torch
 import transformers as tf
+from safetensors.torch import load_file, save_file
 
 import zoo  # isort: skip (before mlx, so that the fast BLAS is loaded)
 
 from zoo.checkpoint.convert import convert
 
 from .families import FAMILIES
+from .family import edit
 from .support import agrees, reference, texts
 
 QWEN = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32, patch_size=2)
@@ -62,3 +64,25 @@ def test_the_text_model_of_a_checkpoint_with_images_runs_alone(tmp_path, name):
         assert torch.allclose(again(tokens).logits, model(tokens).logits, atol=1e-4)
     convert(tmp_path / "whole", tmp_path / "mlx")
     agrees(model, zoo.load(tmp_path / "mlx"), 99, lengths=(9,))
+
+
+def test_the_text_model_of_kimi_k25_runs_by_the_names_of_its_release(tmp_path):
+    """transformers 5.24 does not write this checkpoint back as it was released."""
+    model = FAMILIES["deepseek-v3"].make(1)
+    model.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = {f"language_model.{name}": tensor for name, tensor in load_file(file).items()}
+    tensors |= {name: torch.ones(2, 2) for name in ("vision_tower.patch_embed.proj.weight", "mm_projector.0")}
+    save_file(tensors, file, {"format": "pt"})
+    edit(
+        tmp_path,
+        lambda config: dict(
+            architectures=["KimiK25ForConditionalGeneration"],
+            model_type="kimi_k25",
+            text_config=config | dict(model_type="kimi_k2"),
+            vision_config={},
+        ),
+    )
+    loaded = zoo.load(tmp_path)
+    assert loaded.architecture.name == "deepseek-v3"
+    agrees(model, loaded, 99, lengths=(1, 17))

@@ -17,7 +17,7 @@ SHARED_KEYS = frozenset((*SETTINGS_KEYS, "tie_word_embeddings"))
 # Encoders of images and sound, and what leads from them to the text model.
 TOWERS = re.compile(
     r"(model\.)?(visual|vision_tower|vision_model|vision_embed_tokens|audio_tower|embed_vision|embed_audio|"
-    r"multi_modal_projector|vision_embedder)\..*"
+    r"multi_modal_projector|mm_projector|vision_embedder)\..*"
 )
 _TEXT = re.compile(r"(?:model\.)?language_model\.(?:model\.)?")
 
