@@ -4,13 +4,15 @@ from zoo.architecture import Architecture, Preset, Rename, Split, hookimpl
 from zoo.recipe import GatedMLP, RMSNorm
 from zoo_deepseek import mixture, router_numbers
 from zoo_deepseek.rules import EXPERTS, LAYER, MIXTURE, MLX_EXPERTS, IgnorePredictionLayers
-from zoo_deepseek.spec import GroupRouter, SigmoidRouter
+from zoo_deepseek.spec import GroupRouter
 from zoo_deepseek_v2 import SoftmaxGroupRouter
 from zoo_llama import POCKET, TINY, llama, published, sized
 from zoo_llama import WEIGHTS as LLAMA_WEIGHTS
 
-UNUSED = ("embedding_dropout", "output_dropout", "output_router_logits", "router_dtype")
-UNUSED += ("num_nextn_predict_layers", "moe_router_enable_routed_scaling", "norm_softmax")
+UNUSED = (
+    *("embedding_dropout", "output_dropout", "output_router_logits", "router_dtype"),
+    *("num_nextn_predict_layers", "moe_router_enable_routed_scaling", "norm_softmax"),
+)
 
 
 def bailing_moe(config):
@@ -50,11 +52,8 @@ def moe(config):
         corrects=config.flag("moe_router_enable_expert_bias", False),
     )
     kind = config.choice("score_function", ("softmax", "sigmoid"), "softmax")
-    if kind == "softmax" or groups > 1:
-        router = SoftmaxGroupRouter if kind == "softmax" else GroupRouter
-        router = router(**numbers, groups=groups, top_k_groups=kept)
-    else:
-        router = SigmoidRouter(**numbers)
+    choice = SoftmaxGroupRouter if kind == "softmax" else GroupRouter
+    router = choice(**numbers, groups=groups, top_k_groups=kept)
     experts = mixture(config, activation, router)
     hidden = config.count("moe_shared_expert_intermediate_size", config.count("moe_intermediate_size"))
     if not config.flag("moe_router_enable_shared_expert", True):

@@ -1,6 +1,6 @@
 """Kimi Linear: Kimi Delta Attention in three layers of four, latent attention without positions in the fourth. Imports no mlx."""
 
-from zoo.architecture import Architecture, Block, Drawing, ModuleProbe, Preset, Rename, hookimpl
+from zoo.architecture import Architecture, Block, Depthwise, Drawing, ModuleProbe, Preset, Rename, hookimpl
 from zoo.weights.experts import expert_rules
 from zoo_deepseek import POCKET as V3_POCKET
 from zoo_deepseek import TINY as V3_TINY
@@ -68,6 +68,8 @@ PROJECTIONS = dict(
     **dict(g_a_proj="z_down", g_b_proj="z", o_proj="output"),
 )
 
+HELD, HELD_PARTS = DELTA + "forget_gate.", (("a", "alpha_down"), ("b", "alpha"))
+
 
 def rules(convolution, axis):
     """The tensors of a layer without attention; its convolutions stand at `convolution`, their one input channel at `axis`."""
@@ -79,6 +81,11 @@ def rules(convolution, axis):
             Flat(DELTA + "A_log", MIXER + "A_log"),
             Rename(DELTA + "dt_bias", MIXER + "dt_bias"),
             Rename(DELTA + "o_norm.weight", MIXER + "gain"),
+            # As transformers 5 holds them.
+            *(Rename(f"{HELD}f_{low}_proj.*", f"{MIXER}{name}.*") for low, name in HELD_PARTS),
+            Flat(HELD + "A_log", MIXER + "A_log"),
+            Rename(HELD + "dt_bias", MIXER + "dt_bias"),
+            Depthwise(DELTA + "conv1d.weight", MIXER + "convolution.weight"),
         ),
     )
 

@@ -91,7 +91,7 @@ CHANGES = {
         text_config=inner("gemma4_text", sliding_window_pattern=2, num_kv_shared_layers=0), vocab_size=VOCAB
     ),
     "gemma4_text": dict(sliding_window_pattern=2, num_kv_shared_layers=0),
-    "glm_moe_dsa": dict(rope_parameters=ROPE, **GROUPED),
+    "glm_moe_dsa": dict(rope_parameters=ROPE, num_key_value_heads=4, **GROUPED),
     "granitemoehybrid": dict(
         layer_types=["mamba", "attention"] * 2,
         num_hidden_layers=4,

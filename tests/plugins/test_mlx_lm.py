@@ -37,7 +37,7 @@ from zoo_mlx_lm.block import measured
 from zoo_mlx_lm.spelling import older_keys
 
 # Dense; windows and a head that the tensors decide to tie; states; attention and states; experts and latents.
-KINDS = ["helium", "Klear", "rwkv7", "lfm2-vl", "glm_moe_dsa", "recurrent_gemma"]
+KINDS = ["helium", "Klear", "rwkv7", "lfm2-vl", "longcat_flash", "recurrent_gemma"]
 LENGTH = 14
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -333,12 +333,12 @@ def test_a_damaged_folder_is_one_line(changes, words, tmp_path):
 
 
 def test_tensors_that_mlx_lms_code_cannot_take(tmp_path):
-    write(tmp_path, "glm_moe_dsa")
+    write(tmp_path, "longcat_flash")
     tensors = mx.load(str(tmp_path / "model.safetensors"))
     tensors["model.layers.2.mlp.experts.0.gate_proj.weight"] = mx.zeros((48, 64))  # and not the others
     mx.save_safetensors(str(tmp_path / "model.safetensors"), tensors)
     with pytest.raises(
-        CheckpointError, match=r"mlx-lm::glm_moe_dsa cannot take these tensors: no 'model\.layers"
+        CheckpointError, match=r"mlx-lm::longcat_flash cannot take these tensors: no 'model\.layers"
     ):
         zoo.load(tmp_path)
 
