@@ -35,8 +35,8 @@ class Indexer(Spec):
         )
 
     def own_flops(self, dim: int, keys: int, prefill: bool = False) -> int:
-        """Each head compares its query with all keys, and the scores of a key are added."""
-        return super().own_flops(dim, keys, prefill) + 2 * self.heads * (self.head_dim + 1) * keys
+        """Each head compares its query with all keys."""
+        return super().own_flops(dim, keys, prefill) + 2 * self.heads * self.head_dim * keys
 
     def kv_cache_size(self, dim: int) -> int:
         return self.head_dim

@@ -69,6 +69,7 @@ PARTS = {
     "mixer": "attention",
     "cross": "cross-attention",
     "feedforward": "feed-forward",
+    "indexer": "indexers",
     "router": "routers",
     "experts": "experts",
     "norm": "norms",
