@@ -171,17 +171,22 @@ def step_of_attention(compiler: StepCompiler, block: LatentAttention) -> Functio
         return None
     spec, positions = block.spec, compiler.positions
     first = "query" if "query" in block else "query_down"
-    down = compiler.joined(block[first], block.kv_down)
-    ends = [] if down is None else [block[first].weight.shape[0]]  # an adapted layer is not joined
-    query, kv = compiler.compile(block[first]), compiler.compile(block.kv_down)
+    indexer = block.indexer if "indexer" in block else None
+    layers = [block[first], block.kv_down, *([] if indexer is None else [indexer.key])]
+    down = compiler.joined(*layers)  # an adapted layer is not joined
+    widths = [] if down is None else [layer.weight.shape[0] for layer in layers[:-1]]
+    ends = [sum(widths[: n + 1]) for n in range(len(widths))]
+    projections = [compiler.compile(layer) for layer in layers]
     latent = None if "query" in block else compiler.compile(block.query_norm)
     more = None if "query" in block else compiler.compile(block.query_up)
-    indexer = block.indexer if "indexer" in block else None
     norm, rotate = compiler.compile(block.kv_norm), rope and (compiler.compile_if_known(rope) or rope)
 
     def attend(x: mx.array, mask: Mask, cache: Any) -> mx.array:  # (B, D) -> (B, H·V)
         rows, offset = x.shape[0], positions.next
-        flat, both = (query(x), kv(x)) if down is None else mx.split(down(x), ends, axis=-1)
+        projected = (
+            [project(x) for project in projections] if down is None else mx.split(down(x), ends, axis=-1)
+        )
+        flat, both = projected[:2]
         source = flat if latent is None else latent(flat)
         heads = (source if more is None else more(source)).reshape(rows, spec.heads, 1, -1)
         queries, rotated = mx.split(heads, [spec.nope_dim], axis=-1)  # (B, H, 1, N), (B, H, 1, P)
@@ -189,7 +194,7 @@ def step_of_attention(compiler: StepCompiler, block: LatentAttention) -> Functio
         if rotate is not None:
             rotated, keys = rotate(rotated, offset), rotate(keys, offset)
         if indexer is not None:
-            keys = mx.concatenate([keys, indexer.keys(x[:, None], offset)], axis=-1)
+            keys = mx.concatenate([keys, indexer.placed(projected[2][:, None], offset)], axis=-1)
         latents, keys = cache.update_and_fetch(norm(latents), keys)
         if indexer is not None:
             latents, keys, mask = block.chosen(x[:, None], source[:, None], offset, latents, keys, mask)

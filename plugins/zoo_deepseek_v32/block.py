@@ -33,7 +33,11 @@ class Indexer(nn.Module):
 
     def keys(self, x: mx.array, offset: Any) -> mx.array:  # (B, T, D) -> (B, 1, T, I)
         """The keys of new tokens, the first of them at `offset`."""
-        return mx.stop_gradient(self.rope(self.key_norm(self.key(x))[:, None], offset))
+        return self.placed(self.key(x), offset)
+
+    def placed(self, keys: mx.array, offset: Any) -> mx.array:  # (B, T, I) -> (B, 1, T, I)
+        """Projected keys, normalised and rotated."""
+        return mx.stop_gradient(self.rope(self.key_norm(keys)[:, None], offset))
 
     def __call__(
         self, x: mx.array, source: mx.array, offset: Any, keys: mx.array, visible: mx.array | None
