@@ -1,11 +1,25 @@
-"""Gemma 4's dense models without embeddings a layer, as a difference from Gemma 3, and the blocks that only they have. Imports no mlx."""
+"""Gemma 4's dense models, as a difference from Gemma 3, and the blocks that only they have. Imports no mlx."""
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 from zoo.architecture import Architecture, Block, Drawing, Preset, Rename, hookimpl
 from zoo.frozen import frozen
-from zoo.recipe import Attention, Decoder, Embedding, GatedMLP, Head, RMSNorm, RoPE, Spec
+from zoo.recipe import (
+    Decoder,
+    Embedding,
+    GatedMLP,
+    Head,
+    KeyValueSource,
+    PerLayerEmbedding,
+    PerLayerInput,
+    RMSNorm,
+    RoPE,
+    SharedKeyValueAttention,
+    Spec,
+)
+from zoo.weights.shared import IgnoreShared
 from zoo_gemma import POCKET, TINY, CappedHead, SandwichLayer, cap
 from zoo_gemma import WEIGHTS as GEMMA_WEIGHTS
 from zoo_llama import published, sized, windows_by_type
@@ -20,7 +34,7 @@ class ProportionalScaling(Spec):
 
 
 @frozen()
-class ValueNormAttention(Attention):
+class ValueNormAttention(KeyValueSource):
     """Attention whose values are normalised without a gain. `keys_as_values`: values are the keys before norm and rotation."""
 
     kind, name = "mixer", "value-norm-attention"
@@ -48,10 +62,24 @@ class ValueNormAttention(Attention):
 class ScaledSandwichLayer(SandwichLayer):
     """A layer with norms on both sides of each part, whose output is multiplied by a learned number.
 
+    With `per_layer`, a third sum adds what the layer's own input says, normalised by `per_layer_norm`.
+
     Parameters: `scalar` (1,).
     """
 
     kind, name = "layer", "scaled-sandwich"
+    per_layer: Spec | None = None
+    per_layer_norm: Spec | None = None
+
+    @property
+    def gives(self):
+        """What its mixer gives."""
+        return self.mixer.gives
+
+    @property
+    def takes(self):
+        """What its mixer and the third sum take."""
+        return self.mixer.takes + (self.per_layer.takes if self.per_layer else ())
 
     def own_parameters(self, dim):
         return super().own_parameters(dim) + 1
@@ -62,19 +90,15 @@ FULL, WINDOW = "full_attention", "sliding_attention"
 
 def gemma4(config):
     """Gemma 3 without offsets of norms and scales of scores; wider heads in layers that see all (Gemma Team, 2026)."""
-    config.refuse("hidden_size_per_layer_input", why="is not implemented: embeddings a layer (E2B, E4B)")
-    if "hidden_size_per_layer_input" not in config:
-        raise config.error("hidden_size_per_layer_input", "must be 0: embeddings a layer are not implemented")
-    config.refuse("num_kv_shared_layers")
     config.refuse("enable_moe_block")
     config.refuse("attention_bias")
     if config.get("use_bidirectional_attention") not in (None, "vision"):  # which is about images
         raise config.error("use_bidirectional_attention", "is not implemented")
-    # Of models with experts, with layers that share keys and values, and with embeddings a layer.
+    # Of models with experts.
     config.ignore("num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size")
-    config.ignore("use_double_wide_mlp", "vocab_size_per_layer_input", "attention_dropout")
+    config.ignore("attention_dropout")
     config = config.with_defaults(sliding_window=512)
-    dim, heads = config.count("hidden_size"), config.count("num_attention_heads")
+    heads = config.count("num_attention_heads")
     windows, norm = windows_by_type(config, 6), RMSNorm(eps=config.number("rms_norm_eps", 1e-6))
     if windows[-1] is not None:
         raise config.error("layer_types", "must end with full_attention")
@@ -83,40 +107,87 @@ def gemma4(config):
     width = config.count("global_head_dim", own.get("head_dim", 512))
     groups = config.count("num_global_key_value_heads", own.get("num_key_value_heads"))
 
-    def attention(window):
+    kinds = [WINDOW if window else FULL for window in windows]
+    sources = key_value_sources(config, kinds)
+    widths = {FULL: width, WINDOW: config.count("head_dim", 256)}
+    ropes = {kind: positions(config, kind, widths[kind]) for kind in set(kinds)}
+
+    def attention(window, shared, shares):
         kind = WINDOW if window else FULL
-        head_dim = config.count("head_dim", 256) if window else width
-        return ValueNormAttention(
+        common = dict(
             heads=heads,
             kv_heads=groups if same and groups and not window else kv_heads,
-            head_dim=head_dim,
-            rope=positions(config, kind, head_dim),
+            head_dim=widths[kind],
+            rope=ropes[kind],
             query_norm=norm,
-            key_norm=norm,
             window=window,
             scale=1.0,
+        )
+        if shared:
+            return SharedKeyValueAttention(source=kind, **common)
+        return ValueNormAttention(
+            key_norm=norm,
             eps=norm.eps,
             keys_as_values=same and not window,
+            shares=kind if shares else None,
+            **common,
         )
 
     activation = config.activation("hidden_activation", "gelu_pytorch_tanh")
-    layer = ScaledSandwichLayer(
-        mixer_norm=norm,
-        mixer=attention(None),
-        mixer_output_norm=norm,
-        feedforward_norm=norm,
-        feedforward=GatedMLP(hidden=config.count("intermediate_size"), activation=activation),
-        feedforward_output_norm=norm,
-    )
-    mixers = {window: attention(window) for window in dict.fromkeys(windows)}
+    hidden, double = config.count("intermediate_size"), config.flag("use_double_wide_mlp", False)
+    embedding = per_layer_embedding(config, norm)
+    own_input = isinstance(embedding, PerLayerEmbedding)
+
+    @cache  # equal layers are one object
+    def layer(window, shared, shares):
+        return ScaledSandwichLayer(
+            mixer_norm=norm,
+            mixer=attention(window, shared, shares),
+            mixer_output_norm=norm,
+            feedforward_norm=norm,
+            feedforward=GatedMLP(hidden=hidden * (2 if double and shared else 1), activation=activation),
+            feedforward_output_norm=norm,
+            per_layer=PerLayerInput(embedding.width_per_layer, activation) if own_input else None,
+            per_layer_norm=norm if own_input else None,
+        )
+
+    first_shared = len(kinds) - config.count("num_kv_shared_layers", 0, least=0)
     tied, limit = config.flag("tie_word_embeddings", True), cap(config, "final_logit_softcapping", None)
     return Decoder(
-        embedding=Embedding(vocab=config.count("vocab_size"), dim=dim, scale=dim**0.5),
-        layers=tuple(layer.change(mixer=mixers[window]) for window in windows),
+        embedding=embedding,
+        layers=tuple(
+            layer(window, index >= first_shared, index in sources) for index, window in enumerate(windows)
+        ),
         norm=norm,
         head=CappedHead(tied=tied, cap=limit) if limit else Head(tied=tied),
         context=config.count("max_position_embeddings", 131072),
     )
+
+
+def key_value_sources(config, kinds):
+    """The indices of the layers whose keys and values the last `num_kv_shared_layers` read: the last before these of each kind.
+
+    `kinds` are those of all layers. ConfigError where there is none of a kind.
+    """
+    shared = config.count("num_kv_shared_layers", 0, least=0)
+    first = len(kinds) - shared
+    own = {kind: index for index, kind in enumerate(kinds[: max(first, 0)])}
+    if missing := set(kinds[max(first, 0) :]) - set(own):
+        raise config.error("num_kv_shared_layers", f"leaves no layer of {min(missing)} with keys and values")
+    return {own[kind] for kind in kinds[first:]} if shared else set()
+
+
+def per_layer_embedding(config, norm):
+    """The embedding, scaled by √D, with inputs of `hidden_size_per_layer_input` numbers for each layer; 0: without."""
+    dim, width = config.count("hidden_size"), 0
+    common = dict(vocab=config.count("vocab_size"), dim=dim, scale=dim**0.5)
+    rows = config.count("vocab_size_per_layer_input", 262144)
+    if not config.is_null("hidden_size_per_layer_input"):
+        width = config.count("hidden_size_per_layer_input", 256, least=0)
+    if not width:
+        return Embedding(**common)
+    own = dict(layers=config.layers(), width_per_layer=width, rows=rows, projection_norm=norm)
+    return PerLayerEmbedding(**common, **own)
 
 
 def full_layers(config, windows):
@@ -158,12 +229,42 @@ def positions(config, kind, head_dim):
     return RoPE(theta=theta, scaling=scaling)
 
 
-WEIGHTS = (Rename("[model.]layers.{i}.layer_scalar", "layers.{i}.scalar"), *GEMMA_WEIGHTS)
+PER_LAYER_WEIGHTS = (
+    IgnoreShared("[model.]layers.{i}.self_attn.k_proj.*"),
+    IgnoreShared("[model.]layers.{i}.self_attn.v_proj.*"),
+    IgnoreShared("[model.]layers.{i}.self_attn.k_norm.*"),
+    Rename("[model.]layers.{i}.per_layer_input_gate.*", "layers.{i}.per_layer.gate.*"),
+    Rename("[model.]layers.{i}.per_layer_projection.*", "layers.{i}.per_layer.output.*"),
+    Rename("[model.]layers.{i}.post_per_layer_input_norm.*", "layers.{i}.per_layer_norm.*"),
+    Rename("[model.]embed_tokens_per_layer.*", "embedding.layer_tokens.*"),
+    Rename("[model.]per_layer_model_projection.*", "embedding.projection.*"),
+    Rename("[model.]per_layer_projection_norm.*", "embedding.projection_norm.*"),
+)
+WEIGHTS = (
+    Rename("[model.]layers.{i}.layer_scalar", "layers.{i}.scalar"),
+    *PER_LAYER_WEIGHTS,
+    *GEMMA_WEIGHTS,
+)
 DENSE = dict(
     attention_k_eq_v=True,
     num_global_key_value_heads=1,
     hidden_size_per_layer_input=0,
     final_logit_softcapping=30.0,
+)
+# The models with inputs for each layer.
+E_TYPE = dict(
+    hidden_size_per_layer_input=256,
+    vocab_size_per_layer_input=262144,
+    final_logit_softcapping=30.0,
+    **dict(head_dim=256, global_head_dim=512, sliding_window=512),
+    **dict(vocab_size=262144, max_position_embeddings=131072),
+)
+TINY_E = dict(
+    num_hidden_layers=6,
+    attention_k_eq_v=False,
+    **dict(hidden_size_per_layer_input=8, vocab_size_per_layer_input=200),
+    **dict(num_kv_shared_layers=3, use_double_wide_mlp=True),
+    **dict(global_head_dim=32, sliding_window=6, layer_types=([WINDOW] * 2 + [FULL]) * 2),
 )
 
 
@@ -186,7 +287,7 @@ def zoo_blocks():
 @hookimpl
 def zoo_drawings():
     yield Drawing(ValueNormAttention, "zoo_gemma4.drawing:value_norm_attention")
-    yield Drawing(ScaledSandwichLayer, "zoo_gemma.drawing:sandwich")
+    yield Drawing(ScaledSandwichLayer, "zoo_gemma4.drawing:scaled_sandwich")
 
 
 @hookimpl
@@ -210,10 +311,31 @@ def zoo_architectures():
                 **dict(head_dim=256, global_head_dim=512, sliding_window=1024),
                 **dict(vocab_size=262144, max_position_embeddings=262144),
             ),
+            published(
+                "e2b",
+                "google/gemma-4-E2B-it",
+                "Apache-2.0",
+                **sized(layers=35, dim=1536, heads=8, kv_heads=1, hidden=6144),
+                **E_TYPE,
+                **dict(num_kv_shared_layers=20, use_double_wide_mlp=True),
+                layer_types=([WINDOW] * 4 + [FULL]) * 7,
+            ),
+            published(
+                "e4b",
+                "google/gemma-4-E4B-it",
+                "Apache-2.0",
+                **sized(layers=42, dim=2560, heads=8, kv_heads=2, hidden=10240),
+                **E_TYPE,
+                num_kv_shared_layers=18,
+            ),
             Preset("pocket", config=small(POCKET, global_head_dim=64, layer_types=[WINDOW, FULL] * 2)),
             Preset(
                 "tiny",
                 config=small(TINY, global_head_dim=32, sliding_window=6, layer_types=[WINDOW] * 2 + [FULL]),
+            ),
+            Preset(
+                "tiny-e",
+                config=small(TINY, **TINY_E),
             ),
         ),
         references=('Gemma Team, 2026, "Gemma 4"',),

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 
 import zoo_gemma4 as specs
 from zoo import runtime
-from zoo.blocks.attention import Attention
 from zoo.blocks.position import Scaling
+from zoo.blocks.shared import KeyValueSource
 from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles
 from zoo_gemma.block import SandwichLayer, step_of_sandwich
 
@@ -22,7 +23,7 @@ class ProportionalScaling(Scaling):
         return mx.array([1 / f if pair < self.spec.rotated else float("inf") for pair, f in enumerate(base)])
 
 
-class ValueNormAttention(Attention):
+class ValueNormAttention(KeyValueSource):
     """Attention with x / √(mean(x²) + eps) of its values, which may be its keys before their norm and rotation."""
 
     spec: specs.ValueNormAttention
@@ -46,16 +47,28 @@ class ValueNormAttention(Attention):
 
 
 class ScaledSandwichLayer(SandwichLayer):
-    """The output of a sandwich layer times a learned number."""
+    """The output of a sandwich layer, and of what its own input adds, times a learned number."""
 
-    def __init__(self, spec: specs.ScaledSandwichLayer, **parts: Any) -> None:
+    def __init__(
+        self,
+        spec: specs.ScaledSandwichLayer,
+        per_layer: nn.Module | None = None,
+        per_layer_norm: nn.Module | None = None,
+        **parts: Any,
+    ) -> None:
         super().__init__(spec, **parts)
+        self.per_layer, self.per_layer_norm = per_layer, per_layer_norm  # None is no part
         self.scalar = mx.ones((1,))
+        self._passes = bool(spec.mixer.gives or spec.mixer.takes)
 
-    def __call__(
-        self, x: mx.array, mask: Any = None, cache: Any = None
+    def __call__(  # type: ignore[override]
+        self, x: mx.array, mask: Any = None, cache: Any = None, passed: dict[str, Any] | None = None
     ) -> mx.array:  # (B, T, D) -> (B, T, D)
-        return super().__call__(x, mask, cache) * self.scalar
+        x = self.add("mixer", x, mask, cache, *((passed,) if self._passes else ()))
+        x = self.add("feedforward", x)
+        if "per_layer" in self:
+            x = x + self["per_layer_norm"](self["per_layer"](x, passed))
+        return x * self.scalar
 
 
 @compiles(ScaledSandwichLayer, "__call__", "add")

@@ -102,7 +102,6 @@ OF_FAMILIES = {
     **dict.fromkeys(
         (f"gemma4.{key}" for key in ("moe_intermediate_size", "num_experts", "top_k_experts")), UNUSED
     ),
-    **dict.fromkeys(("gemma4.use_double_wide_mlp", "gemma4.vocab_size_per_layer_input"), UNUSED),
     **dict.fromkeys(
         ("hunyuan-dense.rope_parameters", "hunyuan-moe.rope_parameters"), "rope_scaling stands before it"
     ),

@@ -1,6 +1,6 @@
 """The families of 2025 and 2026 whose checkpoints may hold images' and sounds' encoders beside the text model."""
 
-from .family import CHUNKS, FFN, FULL, TIED, Family, as_written, heads, rope, yarn
+from .family import CHUNKS, FFN, FULL, TIED, VOCAB, WINDOW, Family, as_written, heads, rope, yarn
 
 STATES = ["linear_attention", FULL] * 2
 DELTA = dict(num_hidden_layers=4, head_dim=16, linear_num_value_heads=4, linear_num_key_heads=2)
@@ -9,6 +9,9 @@ WIDE_DELTA = dict(linear_key_head_dim=32, linear_value_head_dim=32)
 SMALL_EXPERTS = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24)
 SECTIONS = rope(mrope_section=[2, 1, 1], mrope_interleaved=True, partial_rotary_factor=0.5)
 
+# Gemma 4 with inputs for each layer, and layers that share keys and values.
+E_TYPE = dict(num_hidden_layers=6, layer_types=[WINDOW, FULL] * 3, num_kv_shared_layers=2)
+E_TYPE |= dict(hidden_size_per_layer_input=8, vocab_size_per_layer_input=VOCAB, final_logit_softcapping=30.0)
 WINDOWS = ["sliding_attention", "sliding_attention", FULL]
 
 RECENT = {
@@ -18,6 +21,9 @@ RECENT = {
             dict(),
             dict(attention_k_eq_v=True, num_global_key_value_heads=1, final_logit_softcapping=30.0),
             TIED | dict(attention_k_eq_v=True, sliding_window=16, global_head_dim=24, rms_norm_eps=1e-3),
+            E_TYPE,
+            E_TYPE | dict(use_double_wide_mlp=True, vocab_size_per_layer_input=VOCAB + 5),
+            E_TYPE | dict(num_kv_shared_layers=4, attention_k_eq_v=True, num_global_key_value_heads=1),
         ),
         dict(
             hidden_size_per_layer_input=0,

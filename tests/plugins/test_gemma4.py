@@ -8,9 +8,11 @@ from zoo.assemble import assemble
 from zoo.config import Config
 from zoo.errors import ConfigError
 from zoo.host.registry import default_registry
+from zoo.weights.shared import IgnoreShared
 
 ARCHITECTURE = default_registry().architecture("gemma4")
 TINY = ARCHITECTURE.preset("tiny").config
+TINY_E = ARCHITECTURE.preset("tiny-e").config
 
 
 def recipe(**changes):
@@ -20,9 +22,8 @@ def recipe(**changes):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        (dict(hidden_size_per_layer_input=256), "hidden_size_per_layer_input 256"),
-        (dict(hidden_size_per_layer_input=None), "hidden_size_per_layer_input .* must be 0"),
-        (dict(num_kv_shared_layers=1), "num_kv_shared_layers 1"),
+        (dict(num_kv_shared_layers=1), "num_kv_shared_layers 1 leaves no layer of full_attention"),
+        (dict(num_kv_shared_layers=4), "num_kv_shared_layers 4 leaves no layer"),
         (dict(enable_moe_block=True), "enable_moe_block True"),
         (dict(use_bidirectional_attention="all"), "use_bidirectional_attention 'all'"),
         (dict(per_layer_config={"0": {"head_dim": 8}}), "per_layer_config"),
@@ -70,3 +71,56 @@ def test_a_layers_output_is_scaled():
     whole = layer(x, "causal", None)
     layer.scalar = mx.array([0.5])
     assert mx.allclose(layer(x, "causal", None), whole / 2)
+
+
+def filled(model, tokens):
+    cache = model.make_cache()
+    model(tokens, cache)
+    return cache
+
+
+def test_the_last_layers_read_the_keys_and_values_of_the_last_layer_before_them_of_their_kind():
+    model = assemble(ARCHITECTURE.recipe_of(Config(TINY_E)), default_registry())
+    tokens = mx.array([[3, 1, 4, 1, 5, 9, 2, 6]])
+    before = model(tokens)
+    local, full = (model.layers[index].mixer for index in (1, 2))
+    assert (
+        local.spec.gives
+        == model.layers[3].spec.mixer.takes
+        != full.spec.gives
+        == model.layers[5].mixer.spec.takes
+    )
+    assert "key" not in model.layers[3].mixer and sum(cache.rows for cache in filled(model, tokens)) == 3
+    local.value.weight = mx.zeros_like(local.value.weight)
+    x, passed = model.embed(tokens, 0)
+    for layer, window in zip(model.layers[:3], (6, 6, None), strict=True):
+        mask = model.mask(8, window, None, None, None)
+        more = (passed,) if layer.spec.gives or layer.spec.takes else ()
+        x = layer(x, mask, None, *more)
+    assert not passed["sliding_attention"][1].any() and passed["full_attention"][1].any()
+    assert mx.abs(model.layers[3].mixer(x, None, None, passed)).max() == 0
+    assert mx.abs(model(tokens) - before).max() > 1e-4
+
+
+def test_a_layers_own_input_is_its_part_of_a_second_table_and_of_a_projection():
+    model = assemble(ARCHITECTURE.recipe_of(Config(TINY_E)), default_registry())
+    tokens = np.array([[3, 250]])  # the second table has 200 rows: others have the row 0
+    x, passed = model.embed(mx.array(tokens), 0)
+    embedding, x = model.embedding, np.array(x)
+    rows = np.array(embedding.layer_tokens.weight)[[[3, 0]]] * 8**0.5
+    projected = (x @ np.array(embedding.projection.weight).T / 64**0.5).reshape(1, 2, 6, 8)
+    projected /= np.sqrt((projected**2).mean(-1, keepdims=True) + 1e-6)
+    expected = (projected + rows.reshape(1, 2, 6, 8)) / 2**0.5
+    assert np.abs(np.array(passed["per_layer_inputs"]) - expected).max() < 1e-5
+
+
+def test_tensors_of_shared_layers_that_published_files_hold_are_left_out():
+    recipe, left = ARCHITECTURE.recipe_of(Config(TINY_E)), {}
+    names = [
+        f"model.layers.{i}.self_attn.{part}.weight" for i in (2, 3) for part in ("k_proj", "v_proj", "k_norm")
+    ]
+    source = dict.fromkeys(names, 0)
+    for rule in ARCHITECTURE.weights:
+        if isinstance(rule, IgnoreShared):
+            rule.forward(source, left, recipe, None)
+    assert sorted(source) == sorted(names[:3])

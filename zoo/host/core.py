@@ -56,6 +56,12 @@ BLOCKS: dict[str, dict[type[recipe.Spec], str]] = {
         recipe.Attention: "multi-head and grouped-query attention",
         recipe.CrossAttention: "cross-attention over the encoder's output",
     },
+    "shared": {
+        recipe.KeyValueSource: "attention whose keys and values later layers read",
+        recipe.SharedKeyValueAttention: "attention to an earlier layer's keys and values",
+        recipe.PerLayerEmbedding: "token embedding with an input for each layer",
+        recipe.PerLayerInput: "what a layer's own input adds",
+    },
     "feedforward": {
         recipe.MLP: "feed-forward of two projections",
         recipe.GatedMLP: "gated feed-forward (SwiGLU with silu)",
@@ -244,6 +250,10 @@ def zoo_drawings() -> tuple[Drawing, ...]:
         Drawing(recipe.Embedding, f"{parts}:embedding"),
         Drawing(recipe.Attention, f"{parts}:attention"),
         Drawing(recipe.CrossAttention, f"{parts}:cross_attention"),
+        Drawing(recipe.KeyValueSource, f"{parts}:attention"),
+        Drawing(recipe.SharedKeyValueAttention, f"{parts}:shared_attention"),
+        Drawing(recipe.PerLayerEmbedding, f"{parts}:per_layer_embedding"),
+        Drawing(recipe.PerLayerInput, f"{parts}:per_layer_input"),
         Drawing(recipe.MLP, f"{parts}:mlp"),
         Drawing(recipe.GatedMLP, f"{parts}:gated_mlp"),
         Drawing(recipe.Router, f"{parts}:router"),

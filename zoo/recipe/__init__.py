@@ -45,6 +45,7 @@ from zoo.recipe.rope import (
     RoPE,
     YarnScaling,
 )
+from zoo.recipe.shared import KeyValueSource, PerLayerEmbedding, PerLayerInput, SharedKeyValueAttention
 from zoo.recipe.spec import Matrix, Spec
 from zoo.recipe.tensor_parallel import divided
 from zoo.recipe.vocabulary import Embedding, EmbeddingPart, Head, HeadPart
@@ -70,6 +71,7 @@ __all__ = [
     "HeadPart",
     "JointRMSNorm",
     "JointRMSNormPart",
+    "KeyValueSource",
     "Layer",
     "LayerNorm",
     "LearnedPositions",
@@ -79,12 +81,15 @@ __all__ = [
     "Matrix",
     "MoE",
     "Model",
+    "PerLayerEmbedding",
+    "PerLayerInput",
     "PlainRMSNorm",
     "QueryScale",
     "RMSNorm",
     "RoPE",
     "Router",
     "Share",
+    "SharedKeyValueAttention",
     "SinusoidalPositions",
     "Spec",
     "YarnScaling",

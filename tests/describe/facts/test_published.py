@@ -83,6 +83,9 @@ PUBLISHED = [
     ),
     # The file has 256 factors of rotations, too, which the zoo computes.
     ("gemma4:31b", 30_697_345_596, f"n_params of {GGUF_LOAD}; head tied", 256),
+    # Those and the layers that share keys and values have projections of their own there, which nothing reads.
+    ("gemma4:e2b", 4_647_450_147, f"n_params of {GGUF_LOAD}; head tied", 18_880_512 + 256),
+    ("gemma4:e4b", 7_518_069_290, f"n_params of {GGUF_LOAD}; head tied", 55_055_616 + 256),
     ("glm4:9b", 9_400_279_040, f"n_params of {GGUF_LOAD}; head not tied", 0),
     ("smollm3:3b", 3_075_098_624, f"{INDEX}; head tied", 0),
     ("phi3:mini-4k", 3_821_079_552, f"{COUNTED} a table of models; head not tied", 0),

@@ -130,6 +130,25 @@ def attention(subject: DrawnSpec) -> Box:
     return subject.box(title, *notes, rows=rows, role="attention")
 
 
+def shared_attention(subject: DrawnSpec) -> Box:
+    """Self-attention to the keys and values of an earlier layer."""
+    return attention(subject).with_notes(Note("keys and values of an earlier layer", "source"))
+
+
+def per_layer_embedding(subject: DrawnSpec) -> Box:
+    """The embedding, with the input that it gives each layer."""
+    spec = subject.spec
+    return embedding(subject).with_notes(
+        note("width_per_layer", "{n} numbers for each layer", n=spec.width_per_layer)
+    )
+
+
+def per_layer_input(subject: DrawnSpec) -> Box:
+    """Gate, its product with the layer's own input, output."""
+    rows = [("Gate", "gate"), activation(subject.spec.activation), "×", ("Output", "output")]
+    return subject.box("Per-layer input", rows=rows)
+
+
 def cross_attention(subject: DrawnSpec) -> Box:
     """Attention of the target to the encoder's output."""
     notes = heads_notes(subject.spec, subject.dim)
