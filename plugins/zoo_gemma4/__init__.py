@@ -62,14 +62,14 @@ class ValueNormAttention(KeyValueSource):
 class ScaledSandwichLayer(SandwichLayer):
     """A layer with norms on both sides of each part, whose output is multiplied by a learned number.
 
-    With `per_layer`, a third sum adds what the layer's own input says, normalised by `per_layer_norm`.
+    With `layer_input`, a third sum adds what the layer's own input says, normalised by `layer_input_norm`.
 
     Parameters: `scalar` (1,).
     """
 
     kind, name = "layer", "scaled-sandwich"
-    per_layer: Spec | None = None
-    per_layer_norm: Spec | None = None
+    layer_input: Spec | None = None
+    layer_input_norm: Spec | None = None
 
     @property
     def gives(self):
@@ -79,7 +79,7 @@ class ScaledSandwichLayer(SandwichLayer):
     @property
     def takes(self):
         """What its mixer and the third sum take."""
-        return self.mixer.takes + (self.per_layer.takes if self.per_layer else ())
+        return self.mixer.takes + (self.layer_input.takes if self.layer_input else ())
 
     def own_parameters(self, dim):
         return super().own_parameters(dim) + 1
@@ -147,8 +147,8 @@ def gemma4(config):
             feedforward_norm=norm,
             feedforward=GatedMLP(hidden=hidden * (2 if double and shared else 1), activation=activation),
             feedforward_output_norm=norm,
-            per_layer=PerLayerInput(embedding.width_per_layer, activation) if own_input else None,
-            per_layer_norm=norm if own_input else None,
+            layer_input=PerLayerInput(embedding.width_per_layer, activation) if own_input else None,
+            layer_input_norm=norm if own_input else None,
         )
 
     first_shared = len(kinds) - config.count("num_kv_shared_layers", 0, least=0)
@@ -233,9 +233,9 @@ PER_LAYER_WEIGHTS = (
     IgnoreShared("[model.]layers.{i}.self_attn.k_proj.*"),
     IgnoreShared("[model.]layers.{i}.self_attn.v_proj.*"),
     IgnoreShared("[model.]layers.{i}.self_attn.k_norm.*"),
-    Rename("[model.]layers.{i}.per_layer_input_gate.*", "layers.{i}.per_layer.gate.*"),
-    Rename("[model.]layers.{i}.per_layer_projection.*", "layers.{i}.per_layer.output.*"),
-    Rename("[model.]layers.{i}.post_per_layer_input_norm.*", "layers.{i}.per_layer_norm.*"),
+    Rename("[model.]layers.{i}.per_layer_input_gate.*", "layers.{i}.layer_input.gate.*"),
+    Rename("[model.]layers.{i}.per_layer_projection.*", "layers.{i}.layer_input.output.*"),
+    Rename("[model.]layers.{i}.post_per_layer_input_norm.*", "layers.{i}.layer_input_norm.*"),
     Rename("[model.]embed_tokens_per_layer.*", "embedding.layer_tokens.*"),
     Rename("[model.]per_layer_model_projection.*", "embedding.projection.*"),
     Rename("[model.]per_layer_projection_norm.*", "embedding.projection_norm.*"),

@@ -52,12 +52,12 @@ class ScaledSandwichLayer(SandwichLayer):
     def __init__(
         self,
         spec: specs.ScaledSandwichLayer,
-        per_layer: nn.Module | None = None,
-        per_layer_norm: nn.Module | None = None,
+        layer_input: nn.Module | None = None,
+        layer_input_norm: nn.Module | None = None,
         **parts: Any,
     ) -> None:
         super().__init__(spec, **parts)
-        self.per_layer, self.per_layer_norm = per_layer, per_layer_norm  # None is no part
+        self.layer_input, self.layer_input_norm = layer_input, layer_input_norm  # None is no part
         self.scalar = mx.ones((1,))
         self._passes = bool(spec.mixer.gives or spec.mixer.takes)
 
@@ -66,8 +66,8 @@ class ScaledSandwichLayer(SandwichLayer):
     ) -> mx.array:  # (B, T, D) -> (B, T, D)
         x = self.add("mixer", x, mask, cache, *((passed,) if self._passes else ()))
         x = self.add("feedforward", x)
-        if "per_layer" in self:
-            x = x + self["per_layer_norm"](self["per_layer"](x, passed))
+        if "layer_input" in self:
+            x = x + self["layer_input_norm"](self["layer_input"](x, passed))
         return x * self.scalar
 
 

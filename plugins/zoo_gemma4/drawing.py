@@ -13,6 +13,6 @@ def value_norm_attention(subject):
 def scaled_sandwich(subject):
     """A sandwich layer, and the sum of what its own input adds."""
     yield from sandwich(subject)
-    if subject.spec.per_layer is not None:
-        fields = ("per_layer", "per_layer_norm")
+    if subject.spec.layer_input is not None:
+        fields = ("layer_input", "layer_input_norm")
         yield Residual(tuple(item for field in fields for item in subject.part(field)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import field, replace
+from typing import Any
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
@@ -50,6 +52,10 @@ class SharedKeyValueAttention(Attention):
     @property
     def takes(self) -> tuple[str, ...]:
         return (self.source,)
+
+    def shown_fields(self) -> Iterator[tuple[str, Any]]:
+        """All but the name of the source, of which the title speaks."""
+        return ((name, value) for name, value in super().shown_fields() if name != "source")
 
     @property
     def title(self) -> str:

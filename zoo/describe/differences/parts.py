@@ -148,6 +148,8 @@ UNTOLD = (
     ("router", "experts"),  # as many as there are
     ("norm", "eps"),
     ("mixer", "eps"),
+    ("mixer", "shares"),  # the titles of the layers that read them say so
+    ("mixer", "source"),
 )
 
 
