@@ -16,6 +16,7 @@ EFFECTS = [
     ("llama", "per_layer_config", {"0": {"num_attention_heads": 2}}, "refused"),
     ("bart", "per_layer_config", {"0": {"d_model": 2}}, "refused"),
     ("gemma3", "use_bidirectional_attention", True, "changed"),
+    ("llama", "use_bidirectional_attention", True, "refused"),
     ("gemma2", "use_bidirectional_attention", True, "refused"),
     ("bert", "is_decoder", True, "refused"),
     ("gpt2", "add_cross_attention", True, "refused"),

@@ -68,7 +68,6 @@ def gemma2(config, rope=None, every=2, caps=(50.0, 30.0)):
     Of a family that differs in these: `rope` are its positions; without `layer_types` every `every`-th layer sees all
     tokens; `caps` are the defaults of the caps of scores and of logits, None for no cap.
     """
-    config.refuse("use_bidirectional_attention")
     # Published beside the keys that count: hidden_activation, nothing, sliding_window.
     config.ignore("hidden_act", "cache_implementation", "sliding_window_size")
     config.ignore("attention_dropout")

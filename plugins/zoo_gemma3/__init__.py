@@ -10,10 +10,9 @@ from zoo_llama import sized
 def gemma3(config):
     """Gemma 2 with norms on query and key heads in the place of caps, five windows to a layer without (Gemma Team, 2025).
 
-    Positions have two bases: one in the layers with a window, one in the others, where they may be scaled. With
-    `use_bidirectional_attention`, as EmbeddingGemma has it, it is an encoder whose windows reach half as far on each side.
+    With `use_bidirectional_attention` it is an encoder (EmbeddingGemma), whose tokens see `sliding_window` // 2 tokens on each
+    side. Positions have two bases: one in the layers with a window, one in the others, where they may be scaled.
     """
-    both_ways = config.flag("use_bidirectional_attention", False)
     config.refuse("attn_logit_softcapping")
     config.ignore("_sliding_window_pattern")  # transformers 5 writes it beside layer_types
     config = config.with_defaults(
@@ -33,16 +32,15 @@ def gemma3(config):
     config.note("rope_theta", rope.theta)
     config.note("rope_local_base_freq", local.theta)
     norm = OffsetRMSNorm(eps=config.number("rms_norm_eps", 1e-6))
-    causal = config.replaced(use_bidirectional_attention=False)
-    recipe = gemma2(causal, rope, every=config.count("sliding_window_pattern"), caps=(None, None))
-
-    def changes(index, layer):
-        window = layer.mixer.window
-        reach = window and window // 2 if both_ways else window
-        return dict(mixer=dict(query_norm=norm, key_norm=norm, rope=local if window else rope, window=reach))
-
-    recipe = recipe.change_layers(changes)
-    return two_sided(recipe) if both_ways else recipe
+    recipe = gemma2(config, rope, every=config.count("sliding_window_pattern"), caps=(None, None))
+    recipe = recipe.change_layers(
+        lambda index, layer: dict(
+            mixer=dict(query_norm=norm, key_norm=norm, rope=local if layer.mixer.window else rope)
+        )
+    )
+    if config.flag("use_bidirectional_attention", False):
+        return two_sided(recipe, halves=True)
+    return recipe
 
 
 GEMMA3_GGUF = (

@@ -75,10 +75,11 @@ def test_a_padded_row_has_the_logits_of_its_own_text(tmp_path, name):
 
 
 @pytest.mark.filterwarnings("error:config.json")
-@pytest.mark.parametrize("name", ["olmo2", "olmo3", "glm4-moe", "smollm3", "cohere2"])
+@pytest.mark.parametrize("name", ["olmo2", "olmo3", "glm4-moe", "smollm3", "cohere2", "gemma3"])
 def test_attention_that_is_not_causal_gives_transformers_vectors(tmp_path, name):
     family = FAMILIES[name]
-    model = family.make(family.variants[-1] | dict(is_causal=False))
+    both_ways = dict(use_bidirectional_attention=True) if name == "gemma3" else dict(is_causal=False)
+    model = family.make(family.variants[-1] | both_ways)
     model.save_pretrained(tmp_path)
     loaded = zoo.load(tmp_path)
     tokens = texts(VOCAB, 2, 24)

@@ -3,7 +3,9 @@
 import mlx.core as mx
 import pytest
 
+from zoo.assemble import assemble
 from zoo.config import Config
+from zoo.host.registry import default_registry
 from zoo.testing import subject
 from zoo_gemma import GEMMA2_2B, gemma2
 
@@ -28,3 +30,15 @@ def test_logits_never_pass_the_cap():
     cap = made.recipe.head.cap
     largest = mx.abs(made.model(made.tokens)).max().item()
     assert 0.9 * cap < largest <= cap
+
+
+def test_gemma_3_with_attention_in_both_directions_is_an_encoder_with_half_a_window_on_each_side():
+    gemma3 = default_registry().architecture("gemma3")
+    config = gemma3.preset("tiny").config | dict(use_bidirectional_attention=True, sliding_window=6)
+    recipe = gemma3.recipe_of(Config(config))
+    assert recipe.task == gemma3.with_causality(config).task == "encode"
+    assert {layer.mixer.window for layer in recipe.layers} == {6, None}
+    layer = assemble(recipe.change(layers=recipe.layers[:1]), default_registry())
+    tokens = mx.arange(9)[None]
+    before, after = layer.encode(tokens), layer.encode(mx.where(tokens == 4, 77, tokens))
+    assert (mx.abs(before - after).max(axis=-1)[0] > 0).tolist() == [1 <= place <= 7 for place in range(9)]

@@ -228,6 +228,8 @@ class Architecture(Record):
         recipe = self.recipe(config)
         if not config.was_read("per_layer_config"):
             config.refuse("per_layer_config")  # by which transformers gives layers settings of their own
+        if not config.was_read("use_bidirectional_attention"):
+            config.refuse("use_bidirectional_attention")
         if not isinstance(recipe, Spec):
             function = getattr(self.recipe, "__qualname__", type(self.recipe).__name__)
             hint = ": does it lack a `return`?" if recipe is None else ""

@@ -357,15 +357,16 @@ class EncoderDecoder(Model):
         return self.encoder.flops(dim, keys, True) + sources
 
 
-def two_sided(decoder: Decoder) -> Encoder:
+def two_sided(decoder: Decoder, halves: bool = False) -> Encoder:
     """The encoder that a decoder becomes where attention is not causal. It gives vectors, and has no head.
 
-    A window of W tokens reaches so far on both sides. RecipeError for layers that an encoder cannot have.
+    A window of W tokens reaches so far on both sides; `halves`: W // 2 on each. RecipeError for layers that an encoder
+    cannot have.
     """
 
     def reach(layer: Spec) -> Spec:
         window = getattr(getattr(layer, "mixer", None), "window", None)
-        return layer if window is None else layer.change(mixer={"window": 2 * window})
+        return layer if window is None or halves else layer.change(mixer={"window": 2 * window})
 
     layers = tuple(map(reach, decoder.layers))
     return Encoder(
