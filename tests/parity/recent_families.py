@@ -49,6 +49,33 @@ RECENT = {
         respelled=as_written,
         lengths=(1, 24, 63),
     ),
+    "gemma3n": Family(
+        "Gemma3n",
+        (
+            dict(),
+            dict(
+                altup_num_inputs=2,
+                activation_sparsity_pattern=[0.0] * 6,
+                vocab_size_per_layer_input=VOCAB - 5,
+            ),
+            dict(intermediate_size=[48, 64] * 3, num_kv_shared_layers=3, final_logit_softcapping=5.0),
+        ),
+        dict(
+            num_hidden_layers=6,
+            num_kv_shared_layers=2,
+            hidden_size_per_layer_input=8,
+            vocab_size_per_layer_input=VOCAB,
+            activation_sparsity_pattern=[0.9, 0.5, 0.0] * 2,
+            laurel_rank=8,
+            layer_types=[WINDOW, FULL] * 3,
+            sliding_window=5,
+            head_dim=8,
+        ),
+        shapes=(heads(4, 2), heads(4, 1)),
+        config="TextConfig",
+        respelled=as_written,
+        mlx=None,  # it reads the text model within one of images and sound alone
+    ),
     "qwen3.5": Family(
         "Qwen3_5",
         (
