@@ -3,7 +3,7 @@
 from dataclasses import field
 from functools import cache
 
-from zoo.architecture import Architecture, Block, Preset, Rename, hookimpl
+from zoo.architecture import Architecture, Block, Drawing, Preset, Rename, hookimpl
 from zoo.frozen import frozen
 from zoo.recipe import (
     Decoder,
@@ -34,7 +34,7 @@ STREAMS = "streams"  # (B, T, N − 1, D)
 
 @frozen(kw_only=True)
 class AltUpEmbedding(PerLayerEmbedding):
-    """A per-layer embedding that also gives the `inputs` − 1 further residual streams of AltUp.
+    """A per-layer embedding that also gives the other residual streams of AltUp, which has `inputs` streams.
 
     Each is a projection of the token's vector, scaled to the vector's magnitude (Baykal et al., 2023).
     """
@@ -57,7 +57,7 @@ class AltUpEmbedding(PerLayerEmbedding):
 class StreamMean(Spec):
     """The mean of `inputs` residual streams, the others but the first projected and scaled to the magnitude of the first."""
 
-    kind, name = "stream-mean", "stream-mean"
+    kind, name = "residual", "stream-mean"
     inputs: int
 
     def matrices(self, dim):
@@ -76,7 +76,7 @@ class AltUp(Spec):
     The coefficients are linear in tanh(router(norm(x) / D)) of the first stream (Baykal et al., 2023, "Alternating Updates").
     """
 
-    kind, name = "altup", "altup"
+    kind, name = "residual", "altup"
     inputs: int
     router_norm: Spec = field(metadata={"kind": "norm"})
 
@@ -91,9 +91,9 @@ class AltUp(Spec):
 
 @frozen()
 class Laurel(Spec):
-    """x + norm(right(left(x))), the product of two matrices of a small `rank` (Menghani et al., 2024)."""
+    """x + norm(right(left(x))), of rank `rank` (Menghani et al., 2024)."""
 
-    kind, name = "laurel", "laurel"
+    kind, name = "residual", "laurel"
     rank: int
     norm: Spec = field(metadata={"kind": "norm"})
 
@@ -103,7 +103,7 @@ class Laurel(Spec):
 
 @frozen(kw_only=True)
 class SparseGatedMLP(GatedMLP):
-    """A gated feed-forward of whose gate only the share 1 − `sparsity`, if it is normally distributed, is above zero."""
+    """A gated feed-forward that sets the lowest values of its gate to zero, a share of `sparsity` if they are normally distributed."""
 
     kind, name = "feedforward", "sparse-gated-mlp"
     sparsity: float = field(metadata={"above": 0})
@@ -299,6 +299,17 @@ def zoo_blocks():
     yield Block(Laurel, f"{home}:Laurel", "a residual sum with a product of small rank")
     yield Block(SparseGatedMLP, f"{home}:SparseGatedMLP", "gated feed-forward with a sparse gate")
     yield Block(AltUpLayer, f"{home}:AltUpLayer", "a sandwich layer on the first of several streams")
+
+
+@hookimpl
+def zoo_drawings():
+    home = "zoo_gemma3n.drawing"
+    yield Drawing(AltUpEmbedding, "zoo.describe.diagram.parts:per_layer_embedding")
+    yield Drawing(StreamMean, f"{home}:stream_mean")
+    yield Drawing(AltUp, f"{home}:altup")
+    yield Drawing(Laurel, f"{home}:laurel")
+    yield Drawing(SparseGatedMLP, f"{home}:sparse_gated_mlp")
+    yield Drawing(AltUpLayer, f"{home}:layer")
 
 
 @hookimpl

@@ -38,6 +38,7 @@ NAMES = frozenset(
             "Post-LN",
         ),
         *("MoE", "MLA", "KV", "LLaMA", "LLaMA-3", "MASK", "FLOPs", "logits", "Logits"),
+        *("AltUp", "LAuReL"),
         *("BPE", "Unigram", "WordPiece", "SentencePiece"),
         # units and formats
         *("kB", "MB", "GB", "TB", "bfloat", "float", "mxfp", "nvfp"),

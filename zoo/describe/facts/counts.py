@@ -74,6 +74,7 @@ PARTS = {
     "experts": "experts",
     "norm": "norms",
     "layer": "residual sums",
+    "residual": "residual sums",
     "head": "head",
 }
 
