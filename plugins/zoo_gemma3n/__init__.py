@@ -42,9 +42,7 @@ class AltUpEmbedding(PerLayerEmbedding):
     kind, name = "embedding", "altup"
     inputs: int
 
-    @property
-    def gives(self):
-        return (*PerLayerEmbedding.gives, STREAMS)
+    gives = (*PerLayerEmbedding.gives, STREAMS)
 
     def matrices(self, dim):
         return (*super().matrices(dim), *stream_matrices(self.inputs, dim))
@@ -82,7 +80,7 @@ class AltUp(Spec):
 
     def matrices(self, dim):
         count = self.inputs
-        router = Matrix("router", dim, count)
+        router = Matrix("router", dim, count, uses=2)
         return (router, Matrix("prediction", count, count**2), Matrix("correction", count, count))
 
     def own_parameters(self, dim):

@@ -33,10 +33,12 @@ PREPARED = (
     "lstm",
 )
 
+PASSES = ("gemma3n",)  # its layers pass values to each other: it runs without a compiled step
 DECODERS = [
     name
     for name, architecture in default_registry().architectures.items()
     if architecture.causality
+    and name not in PASSES
     and not (architecture.causality == "full" and architecture.task in ("fill-mask", "encode", "classify"))
 ]
 

@@ -403,6 +403,6 @@ def test_what_no_field_takes_of_rope_parameters_is_warned_of(tmp_path):
 
 def test_a_text_model_saved_alone_is_run_by_the_whole_models_module():
     known = default_registry()
-    assert resolve(known, {"model_type": "gemma3n_text"}).name == "mlx-lm::gemma3n"
+    assert resolve(known, {"model_type": "pixtral_text"}).name == "mlx-lm::pixtral"
     with pytest.raises(ConfigError, match="model_type 'olmo99_text' is of no architecture"):
         resolve(known, {"model_type": "olmo99_text"})
