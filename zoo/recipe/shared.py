@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
@@ -87,7 +87,7 @@ class PerLayerEmbedding(Embedding):
     """
 
     kind, name = "embedding", "per-layer"
-    gives = (PER_LAYER,)
+    gives: ClassVar[tuple[str, ...]] = (PER_LAYER,)
     layers: int
     width_per_layer: int
     rows: int
