@@ -6,7 +6,7 @@ import pytest
 
 from zoo.assemble import assemble
 from zoo.config import Config
-from zoo.errors import ConfigError
+from zoo.errors import ConfigError, RecipeError
 from zoo.host.registry import default_registry
 
 ARCHITECTURE = default_registry().architecture("gemma3n")
@@ -34,6 +34,12 @@ def recipe(**changes):
 def test_what_is_not_implemented_is_refused_by_its_key(changes, named):
     with pytest.raises(ConfigError, match=named):
         recipe(**changes)
+
+
+def test_positions_that_depend_on_the_length_of_the_text_are_refused():
+    scaling = dict(rope_type="dynamic", factor=4.0)
+    with pytest.raises(RecipeError, match="rope: angles that depend on the length"):
+        assemble(recipe(rope_scaling=scaling), default_registry())
 
 
 def test_each_layer_may_have_a_feed_forward_of_another_size():

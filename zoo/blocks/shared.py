@@ -15,6 +15,8 @@ from zoo.blocks.activation import activation
 from zoo.blocks.attention import Attention
 from zoo.blocks.embedding import Embedding
 from zoo.blocks.mask import Mask
+from zoo.blocks.position import RoPE
+from zoo.errors import RecipeError
 from zoo.recipe.shared import PER_LAYER
 
 
@@ -22,6 +24,13 @@ class KeyValueSource(Attention):
     """Attention that gives its keys and values, (B, G, S, K) each, its mask and the position of its first query."""
 
     spec: recipe.KeyValueSource
+
+    def __init__(self, spec: recipe.KeyValueSource, *, dim: int, index: int = 0, **parts: Any) -> None:
+        super().__init__(spec, dim=dim, index=index, **parts)
+        if spec.shares is not None and isinstance(self.rope, RoPE) and self.rope.depends_on_length:
+            raise RecipeError(
+                "rope: angles that depend on the length of the text are not implemented for shared keys"
+            )
 
     def __call__(
         self, x: mx.array, mask: Mask = None, cache: Any = None, passed: dict[str, Any] | None = None
