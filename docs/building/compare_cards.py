@@ -17,7 +17,7 @@ CODE = "code.js"
 SMALL = (
     "tiny",
     "pocket",
-)  # presets of conformance checks and to train, which say little where no checkpoint has them
+)  # begin the names of presets to check and to train, which say little where no checkpoint has them
 
 
 @cache
@@ -32,7 +32,7 @@ def models() -> dict[str, Any]:
         full = architecture.full_size
         presets = sorted(architecture.presets, key=lambda preset: preset is not full)
         for preset in presets:
-            if preset.config is not None and (preset.embedded or preset.name not in SMALL):
+            if preset.config is not None and (preset.embedded or not preset.name.startswith(SMALL)):
                 one = describe(f"{name}:{preset.name}", registry)
                 found[one.origin] = one
     return found

@@ -179,7 +179,8 @@ def step_of_attention(compiler: StepCompiler, block: LatentAttention) -> Functio
     projections = [compiler.compile(layer) for layer in layers]
     latent = None if "query" in block else compiler.compile(block.query_norm)
     more = None if "query" in block else compiler.compile(block.query_up)
-    norm, rotate = compiler.compile(block.kv_norm), rope and (compiler.compile_if_known(rope) or rope)
+    norm = compiler.compile(block.kv_norm)
+    rotate = None if rope is None else compiler.compile_if_known(rope) or rope
 
     def attend(x: mx.array, mask: Mask, cache: Any) -> mx.array:  # (B, D) -> (B, H·V)
         rows, offset = x.shape[0], positions.next

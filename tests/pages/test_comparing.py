@@ -83,8 +83,8 @@ def test_an_architecture_begins_with_its_full_size(every):
     registry = default_registry()
     for name, architecture in registry.architectures.items():
         full = architecture.full_size
-        if full.name in SMALL:  # no published model is known, and a page has none
+        if full.name.startswith(SMALL):  # no published model is known, and a page has none
             assert name not in first
             continue
         assert first[name] == f"{name}:{full.name}"
-    assert not any(name.endswith(":tiny") for name in every)
+    assert not any(":tiny" in name for name in every)

@@ -37,7 +37,14 @@ VARIANTS = [
     ("granite-hybrid", 1),
     ("gemma4", 4),
 ]  # compared with mlx-lm, too
-UNREADABLE = ("gpt-oss", "gpt2", "llama4", "nanochat", "qwen3.5-moe", "kimi-linear")  # by mlx-lm in transformers' layout
+UNREADABLE = (
+    "gpt-oss",
+    "gpt2",
+    "llama4",
+    "nanochat",
+    "qwen3.5-moe",
+    "kimi-linear",
+)  # by mlx-lm in transformers' layout
 PACKED = {
     "8": dict(quantize="8"),
     "4": dict(quantize="4", group_size=32),
