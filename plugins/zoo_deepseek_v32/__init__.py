@@ -113,7 +113,7 @@ def zoo_architectures():
             Preset("pocket", config=V3_POCKET | SMALL),
             Preset("tiny", config=V3_TINY | SMALL | dict(index_topk=4)),
         ),
-        references=("DeepSeek-AI, 2025, arXiv:2512.02556",),
+        references=('DeepSeek-AI, 2025, "DeepSeek-V3.2-Exp"', "DeepSeek-AI, 2025, arXiv:2512.02556"),
         published="2025-09",
     )
     yield Architecture(

@@ -13,6 +13,7 @@ DECODERS = [
     name
     for name, architecture in default_registry().architectures.items()
     if architecture.task in ("generate", "denoise") and not architecture.bridged
+    if name != "gemma3n"  # its inputs for each layer are made of tokens
 ]
 
 

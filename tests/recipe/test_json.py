@@ -31,8 +31,9 @@ def edited(name="llama:pocket"):
 
 @pytest.mark.parametrize(("name", "preset"), PRESETS)
 def test_every_recipe_survives_json(name, preset):
-    architecture = REGISTRY.architecture(name)
-    recipe = architecture.recipe(Config(architecture.preset(preset).config))
+    config = REGISTRY.architecture(name).preset(preset).config
+    architecture = REGISTRY.architecture(name).with_causality(config)
+    recipe = architecture.recipe(Config(config))
     text = json.dumps(recipe.to_json())
     back = recipe_from_json(json.loads(text), REGISTRY)
     assert back == recipe and type(back) is type(recipe)
