@@ -151,6 +151,41 @@ def corrected(arrays, config):
         yield key.replace("e_score_correction_bias", "e_score_correction.bias"), array
 
 
+def bloom_metadata(config):
+    return {
+        "context_length": config.get("seq_length", config["hidden_size"]),
+        "embedding_length": config["hidden_size"],
+        "feed_forward_length": 4 * config["hidden_size"],
+        "block_count": config["n_layer"],
+        "attention.head_count": config["n_head"],
+        "attention.head_count_kv": config["n_head"],
+        "attention.layer_norm_epsilon": config.get("layer_norm_epsilon", 1e-5),
+    }
+
+
+def unfused(arrays, config):
+    """All heads' queries, then keys, then values, of what has each head's one after the other."""
+    heads = config.get("num_attention_heads") or config["n_head"]
+    for key, array in arrays.items():
+        if "query_key_value" in key:
+            array = array.reshape(heads, 3, -1, *array.shape[1:]).swapaxes(0, 1).reshape(array.shape)
+        yield key.removeprefix("transformer."), array
+
+
+def neox(config):
+    return {
+        "rope.dimension_count": int(
+            config.get("rotary_pct", 0.25) * config["hidden_size"] // config["num_attention_heads"]
+        ),
+        "use_parallel_residual": config.get("use_parallel_residual", True),
+        "attention.layer_norm_epsilon": config.get("layer_norm_eps", 1e-5),
+    }
+
+
+def phi(config):
+    return turned(config) | {"attention.layer_norm_epsilon": config.get("layer_norm_eps", 1e-5)}
+
+
 # Further numbers of decoders, by the names that these have in config.json.
 NUMBERS = {
     "embedding_scale": "embedding_multiplier",
@@ -192,6 +227,8 @@ def glm_mixture(config):
 # What the converter writes of these besides.
 FURTHER = {
     "glm4": turned,
+    "gpt_neox": neox,
+    "phi": phi,
     "glm4_moe": glm_mixture,
     "granite": lambda config: {"logit_scale": config["logits_scaling"]},
     "olmo3": windowed,
@@ -207,12 +244,15 @@ METADATA = {
     "bert": bert_metadata,
     "t5": t5_metadata,
     "mamba": mamba_metadata,
+    "bloom": bloom_metadata,
     "deepseek_v3": deepseek_metadata,
 }
 TENSORS = {
     "bert": bert_tensors,
     "t5": t5_tensors,
     "mamba": mamba_tensors,
+    "bloom": unfused,
+    "gpt_neox": unfused,
     "deepseek_v3": deepseek_tensors,
     "glm4_moe": corrected,
     "minimax_m2": corrected,

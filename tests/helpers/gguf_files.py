@@ -46,6 +46,8 @@ NAMES = {
     "minimax_m2": "minimax-m2",
     "hunyuan_v1_dense": "hunyuan-dense",
     "cohere": "command-r",
+    "gpt_neox": "gptneox",
+    "phi": "phi2",
 }
 # Those whose queries and keys the converter interleaves, and those to whose norms it adds one.
 PAIRED = ("llama", "mistral", "mixtral", "granite", "smollm3")

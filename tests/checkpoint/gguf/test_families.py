@@ -56,6 +56,11 @@ DECODERS = [
     ("ernie4.5", {}),
     ("seed-oss", {}),
     ("hunyuan-dense", {"rope_scaling": None}),
+    ("gpt-neox", {"num_key_value_heads": 4}),
+    ("gpt-neox", {"num_key_value_heads": 4, "rotary_pct": 1.0, "use_parallel_residual": False}),
+    ("phi", {}),
+    ("phi", {"partial_rotary_factor": 1.0}),
+    ("bloom", {}),
 ]
 
 
