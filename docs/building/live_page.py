@@ -14,10 +14,12 @@ from urllib.parse import quote, urlencode
 from docutils import nodes
 from jinja2 import Environment, StrictUndefined
 
+from building.build_cache import cached_result
 from building.directive import ZooDirective, html
 from building.live import MODELS, PROMPTS
 
 ASSETS = Path(__file__).parent / "live_assets"
+RECORDED = ("choice", "layers", "lens")  # the parts of the recorded run
 FOLDER = "live"  # of the page, and of its files within _static
 # The sentences that explain a part of a model, as a trace's page has them.
 TEXTS = {"layers": ("layers", "attention", "feedforward", "experts"), "lens": ("lens",)}
@@ -54,7 +56,7 @@ class Live(ZooDirective):
             words=text,
             trace=trace,
             texts=TEXTS,
-            recorded=f"{top}tour/index.html",
+            tour=f"{top}tour/index.html",
             script=f"{english}_static/{FOLDER}/page.js",
             weights=f"{english}_static/{FOLDER}/models/",
             models=[
@@ -62,6 +64,7 @@ class Live(ZooDirective):
                 for name, (title, about) in text["models"].items()
             ],
             data=as_data({**text, "prompts": prompts(self.language), "sizes": sizes()}),
+            recorded=as_data(cached_result(lambda: recorded(self.language), "recorded", self.language)),
         )
         return [html(filled)]
 
@@ -82,6 +85,32 @@ def sizes() -> dict[str, float]:
     registry = default_registry()
     sheets = {name: describe(f"{name}:pocket", registry).sheet(registry) for name in MODELS}
     return {name: round(2 * sheet.value("parameters.total") / 1e6, 1) for name, sheet in sheets.items()}
+
+
+def recorded(language: str) -> dict[str, Any]:
+    """The run that the page shows before any of the reader's: the first model's, of its first example.
+
+    `data` is what a trace's script draws, `why` the sentences on its parts, `shapes` the numbers in the way of the text.
+    """
+    from zoo.describe.language import in_language
+    from zoo.inspect.trace_view.build_view import build_view
+    from zoo.inspect.trace_view.page import data_of
+    from zoo.inspect.tracing.traced_run import trace
+
+    from building.trace import CANDIDATES, loaded
+
+    model = loaded(next(iter(words(language)["models"])))
+    recipe = model.recipe
+    view = build_view(trace(model, PROMPTS[model.architecture.task][language][0], max_tokens=1), CANDIDATES)
+    return {
+        "data": data_of(view, RECORDED, language, whole=False),
+        "why": {part: in_language(text, language) for part, text in view.words.items()},
+        "shapes": {
+            "width": recipe.embedding.dim,
+            "heads": recipe.layers[0].mixer.heads,
+            "vocabulary": recipe.embedding.vocab,
+        },
+    }
 
 
 def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:

@@ -119,6 +119,27 @@ def test_the_page_is_accessible_after_a_run(model, language, width, theme, live)
     assert [(one["id"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found] == []
 
 
+@pytest.mark.parametrize(
+    ("language", "width", "theme"), [("en", 1440, "light"), ("zh", 390, "dark"), ("en", 390, "light")]
+)
+def test_a_recorded_run_is_shown_before_any_other(language, width, theme, visit, served):
+    page = visit(address(served, language), width=width, scheme=theme)
+    page.wait_for_selector("[data-part=choice] tbody tr")
+    text = page.input_value("textarea")
+    assert text == (PROMPT if language == "en" else "中国的首都是")
+    assert shown(page, "llama") == likeliest("llama", text)
+    assert "6 × 2048" in page.inner_text(".flow") or language == "zh"
+    page.locator("[data-part=layers] .map").first.focus()
+    page.keyboard.press("Enter")
+    assert page.locator(".open table").first.is_visible()
+    assert page.locator(".steps").is_hidden() and page.locator(".change").is_hidden()
+    recorded = page.inner_text(".flow")
+    page.click("button.run")
+    ran(page)
+    assert page.inner_text(".flow") == recorded
+    assert page.locator(".steps").is_visible() and page.locator(".change").is_visible()
+
+
 def test_nothing_is_fetched_before_a_run_and_nothing_from_elsewhere(served, browser):
     page, asked, answered = browser.new_page(), [], []
     page.on("request", lambda request: asked.append(request.url))

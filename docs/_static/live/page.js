@@ -8,7 +8,7 @@ const { el, start, stop, visible, words: TRACE } = globalThis.zooTrace;
 const root = document.querySelector(".zoo-live"), out = root.querySelector(".live"), form = root.querySelector("form");
 const find = (selector, inside = root) => inside.querySelector(selector);
 const all = (selector, inside = root) => [...inside.querySelectorAll(selector)];
-const words = JSON.parse(find("script.words").textContent), language = root.lang.startsWith("zh") ? "zh" : "en";
+const [words, recorded] = ["words", "recorded"].map((name) => JSON.parse(find(`script.${name}`).textContent)), language = root.lang.startsWith("zh") ? "zh" : "en";
 const say = (name, values = {}) => words[name].replace(/\{(\w+)\}/g, (_, key) => values[key]);
 
 const SAMPLING = { temperature: [0, 2], top_k: [0, 4096], top_p: [0.01, 1], min_p: [0, 1] };
@@ -188,21 +188,9 @@ const ENDS = { choice: "decisions", masks: "masks", uncovering: "unmasking" };
 const FIELDS = { ...ENDS, layers: "layers", lens: "lens", pieces: "tracks", vectors: "before", output: "after" };
 // Everything that a run shows.
 function show() {
-  const data = session.view(language), { model } = session, why = model.words[language];
-  out.hidden = false;
-  out.style.minHeight = `${out.offsetHeight}px`; // so that the page does not jump while its parts are drawn anew
-  for (const [name, field] of Object.entries({ ...FIELDS, work: "" })) {
-    const { length } = data[field] ?? session.steps;
-    const section = find(`[data-show=${name}]`), holder = find(".holder", section);
-    section.hidden = !length;
-    holder?.replaceChildren();
-    if (length) holder?.setAttribute("data-part", name);
-    else holder?.removeAttribute("data-part");
-  }
-  const routed = data.layers.some((layer) => layer.experts.length);
-  for (const text of all("[data-why]")) text.textContent = text.dataset.why === "experts" && !routed ? "" : why[text.dataset.why] ?? "";
-  drawTrace(data);
-  showFlow(data);
+  const data = session.view(language), { model } = session, last = model.recipe.decoder ?? model.recipe;
+  const shapes = { width: last.embedding.dim, heads: last.layers[0].mixer.heads, vocabulary: last.embedding.vocab };
+  showView(data, model.words[language], shapes);
   showSwitches();
   showVariant();
   showCompared();
@@ -212,21 +200,45 @@ function show() {
   out.style.minHeight = "";
   writeAddress();
 }
+// The run that the page holds, before any of the reader's own: what changes or continues a run is not shown yet.
+function showRecorded() {
+  showView(recorded.data, recorded.why, recorded.shapes);
+  out.style.minHeight = "";
+  tell(say("idle", { size: words.sizes[state.model] }));
+}
+// The parts of a view, and the sentences that explain them.
+function showView(data, why, shapes) {
+  root.classList.toggle("recorded", !session);
+  out.hidden = false;
+  out.style.minHeight = `${out.offsetHeight}px`; // so that the page does not jump while its parts are drawn anew
+  for (const [name, field] of Object.entries({ ...FIELDS, work: "" })) {
+    const { length } = data[field] ?? session?.steps ?? [];
+    const section = find(`[data-show=${name}]`), holder = find(".holder", section);
+    section.hidden = !length;
+    holder?.replaceChildren();
+    if (length) holder?.setAttribute("data-part", name);
+    else holder?.removeAttribute("data-part");
+  }
+  const routed = data.layers.some((layer) => layer.experts.length);
+  for (const text of all("[data-why]")) text.textContent = text.dataset.why === "experts" && !routed ? "" : why[text.dataset.why] ?? "";
+  drawTrace(data, shapes);
+  showFlow(data, shapes);
+}
 // The way of a text through the model, with shapes; each step leads to its part of the page.
-function showFlow(data) {
-  const { model, next } = session, last = model.recipe.decoder ?? model.recipe;
+function showFlow(data, { width, heads, vocabulary }) {
+  const next = data.decisions.at(-1)?.token, piece = data.vocabulary[next] ?? session?.model.tokenizer.piece(next);
   const count = data.tracks.reduce((sum, track) => sum + track.read, 0), end = Object.keys(ENDS).find((name) => data[ENDS[name]].length);
   const steps = {
     pieces: tokensOf(count),
-    vectors: say("flow_vectors", { rows: count, width: last.embedding.dim }),
-    layers: say("flow_layers", { layers: data.layers.length, heads: last.layers[0].mixer.heads }),
-    output: say("flow_logits", { rows: data.tracks.at(-1).read, vocabulary: last.embedding.vocab }),
-    ...(end && { [end]: say(`flow_${end}`, { token: next === undefined ? "" : visible(model.tokenizer.piece(next)) }) }),
+    vectors: say("flow_vectors", { rows: count, width }),
+    layers: say("flow_layers", { layers: data.layers.length, heads }),
+    output: say("flow_logits", { rows: data.tracks.at(-1).read, vocabulary }),
+    ...(end && { [end]: say(`flow_${end}`, { token: next === undefined ? "" : visible(piece) }) }),
   };
   const button = ([part, text]) => el("button", { type: "button", onclick: () => find(`[data-show=${part}]`).scrollIntoView() }, text);
   find(".flow").replaceChildren(...Object.entries(steps).map(button));
 }
-function drawTrace(data) {
+function drawTrace(data, shapes) {
   const pressed = all(".map").findIndex((map) => map.getAttribute("aria-pressed") === "true");
   const opened = all("details").filter((box) => box.open).map((box) => box.firstChild.textContent);
   if (trace) stop(trace);
@@ -235,10 +247,11 @@ function drawTrace(data) {
   trace = start(out, data, { ...TRACE, was_chosen: words.was_chosen, as_in_run: words.as_in_run });
   trace.onSettings = (chosen) => {
     for (const name of Object.keys(SAMPLING)) state[name] = chosen[name];
+    if (!session) return;
     session.settings = settings();
     session.choices[session.choices.length - 1] = data.decisions[data.decisions.length - 1] = session.choose(session.settings);
     showSteps();
-    showFlow(data);
+    showFlow(data, shapes);
     writeAddress();
   };
   const token = data.unmasking.at(-1)?.kept[0] ?? data.masks[0]?.position ?? data.tracks.at(-1).read - 1;
@@ -312,7 +325,7 @@ function begun() {
   const asked = readAddress();
   showForm();
   if (asked) run();
-  else tell(say("idle", { size: words.sizes[state.model] }));
+  else showRecorded();
 }
 addEventListener("hashchange", () => /\bmodel=/.test(location.hash) && begun()); // other addresses are headings
 form.hidden = false;
