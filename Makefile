@@ -56,9 +56,13 @@ nightly: $(VENV)/.test $(VENV)/.pages $(VENV)-parity/.installed docs/_build/html
 	$(BIN)/pytest -n auto --dist worksteal -m nightly tests/pages
 
 docs: $(VENV)/.docs  ## the site, in English and Chinese, with every example executed
-	$(BIN)/pytest -q -n auto --dist worksteal tests/docs/examples_of_the_interface.py
+	$(BIN)/pytest -q -n auto --dist worksteal tests/docs/examples_of_the_interface.py tests/docs/outputs_of_the_pages.py
 	$(BIN)/sphinx-build -W -E -q -j $(JOBS) -b html -d docs/_build/doctrees/en docs docs/_build/html
 	$(BIN)/sphinx-build -W -E -q -j $(JOBS) -b html -d docs/_build/doctrees/zh -c docs -t zh docs/zh docs/_build/html/zh
+
+# What code and commands print, written into the pages that have it between markers.
+outputs: $(VENV)/.docs  ## the outputs that stand in the pages, made anew
+	$(BIN)/python tools/page_outputs.py
 
 docs/_build/html/index.html:
 	$(MAKE) docs

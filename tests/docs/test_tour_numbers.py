@@ -9,7 +9,10 @@ from figures import tour_map
 import zoo
 
 DOCS = Path(__file__).parents[2] / "docs"
-PYTHON = re.compile(r"^```\{python\}\n(?::[a-z-]+:\n)*\n?(.*?)^```$", re.DOTALL | re.MULTILINE)
+PYTHON = re.compile(
+    r"^(?:```\{python\}\n(?::[a-z-]+:\n)*\n?|<!-- run python[^\n]* -->\n```python\n|<!-- run python[^\n>]*\n)(.*?)^(?:```|-->)$",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 def names(page, count):

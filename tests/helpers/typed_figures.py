@@ -29,6 +29,7 @@ NOT_PROSE = [
     for pattern in (
         r"\A---\n.*?\n---\n",  # front matter
         r"<!-- (?:architectures|models|measured) -->.*?<!-- end -->",  # tools/readme.py
+        r"<!-- (?:py|fact): [^\n]*?<!-- end -->|<!-- run [^>\n]*\n.*?^-->\n(?:(?!^<!-- run ).)*?^<!-- end -->",  # tools/page_outputs.py
         r"<!--.*?-->",
         r"\$\$.*?\$\$",
         r"\{[\w:-]+\}(`+)(?!`).*?(?<!`)\1(?!`)",  # a role
