@@ -92,12 +92,11 @@ def recorded(language: str) -> dict[str, Any]:
 
     `data` is what a trace's script draws, `why` the sentences on its parts, `shapes` the numbers in the way of the text.
     """
+    from building.trace import CANDIDATES, loaded
     from zoo.describe.language import in_language
     from zoo.inspect.trace_view.build_view import build_view
     from zoo.inspect.trace_view.page import data_of
     from zoo.inspect.tracing.traced_run import trace
-
-    from building.trace import CANDIDATES, loaded
 
     model = loaded(next(iter(words(language)["models"])))
     recipe = model.recipe
