@@ -33,6 +33,7 @@ class TraceDirective(ZooDirective):
         "max-tokens": directives.positive_int,
         "temperature": float,
         "seed": directives.nonnegative_int,
+        "ask": directives.flag,  # a place for the reader's own prompt instead of the link to it
     }
 
     def made(self) -> list[nodes.Node]:
@@ -47,7 +48,18 @@ class TraceDirective(ZooDirective):
         }
         key = json.dumps([name, prompt, parts, layers, settings])
         made = cached_result(lambda: embeddings(name, prompt, parts, layers, settings), "trace", key)
-        return [html(made[self.language] + self.live_link(name, prompt))]
+        below = self.live_form(name, prompt) if "ask" in self.options else self.live_link(name, prompt)
+        return [html(made[self.language] + below)]
+
+    def live_form(self, name: str, prompt: str) -> str:
+        """A place for a prompt, which the live page then runs."""
+        text, top = words(self.language), "../" * self.env.docname.count("/")
+        return (
+            f'<form class="zoo-ask" action="{top}{FOLDER}/index.html">'
+            f'<input type="hidden" name="model" value="{escape(name)}">'
+            f'<label>{text["ask"]} <input name="prompt" value="{escape(prompt)}" autocomplete="off"></label> '
+            f"<button>{text['run']}</button></form>"
+        )
 
     def live_link(self, name: str, prompt: str) -> str:
         """A link to the page that runs the model with this prompt and these settings; "" for a model that does not run there."""

@@ -140,6 +140,31 @@ def test_a_recorded_run_is_shown_before_any_other(language, width, theme, visit,
     assert page.locator(".steps").is_visible() and page.locator(".change").is_visible()
 
 
+@pytest.mark.parametrize(
+    ("language", "width", "theme"), [("en", 1440, "light"), ("zh", 390, "light"), ("en", 390, "dark")]
+)
+def test_the_start_page_shows_a_run_and_takes_a_prompt(language, width, theme, visit, served):
+    page = visit(f"{served}/{'zh/' if language == 'zh' else ''}index.html", width=width, scheme=theme)
+    assert page.locator("[data-part=layers] .map").count() == 4
+    page.fill("form.zoo-ask [name=prompt]", "One of + the & countries of")
+    page.press("form.zoo-ask [name=prompt]", "Enter")
+    page.wait_for_url("**/live/index.html?**")
+    ran(page)
+    assert page.input_value("textarea") == "One of + the & countries of"
+
+
+@pytest.mark.parametrize(("width", "theme"), [(700, "light"), (390, "dark")])
+def test_one_part_stands_within_another_page(width, theme, visit, served):
+    page = visit(f"{served}/live/index.html?embed=attention", width=width, scheme=theme)
+    page.wait_for_selector("[data-part=layers] .map")
+    hidden = (".flow", "[data-show=choice]", "[data-show=lens]", ".models", ".sidebar-drawer", "h1")
+    assert [name for name in hidden if page.locator(name).first.is_visible()] == []
+    page.click("button.run")
+    ran(page)
+    assert [name for name in (*hidden, ".change", ".work") if page.locator(name).first.is_visible()] == []
+    assert page.locator(".tokens").is_visible() and page.locator("[data-show=layers]").is_visible()
+
+
 def test_nothing_is_fetched_before_a_run_and_nothing_from_elsewhere(served, browser):
     page, asked, answered = browser.new_page(), [], []
     page.on("request", lambda request: asked.append(request.url))
@@ -159,7 +184,7 @@ def test_a_switch_changes_the_prediction_and_says_so(live):
     page = live(model="llama", prompt=PROMPT)
     assert page.inner_text(".told").startswith("Everything is on")
     page.get_by_label("layer 0, feed-forward").uncheck()
-    page.wait_for_function("document.querySelector('.told').textContent.includes('layers.0.feedforward')")
+    page.wait_for_function("document.querySelector('.told').textContent.includes('layer 0, feed-forward')")
     row = page.locator(".compared tr[data-token]").first
     assert float(row.locator("td.number >> nth=1").inner_text()) > 0
     assert "was ␣Bei (0.98)" in page.inner_text(".told")
@@ -385,7 +410,7 @@ def test_everything_works_by_keyboard(visit, served):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Space")
-    page.wait_for_function("document.querySelector('.told').textContent.includes('layers.1.mixer.head.1')")
+    page.wait_for_function("document.querySelector('.told').textContent.includes('layer 1, head 1')")
     assert page.evaluate("document.activeElement.dataset.address") == "layers.1.mixer.head.1"
 
 

@@ -18,7 +18,9 @@ function rowsOf(recipe, say) {
   });
   return rows;
 }
-export const addressesOf = (recipe, say) => rowsOf(recipe, say).flatMap((row) => [...row.heads, ...row.parts].map(([address]) => address));
+// What each part is called, by its address.
+export const namesOf = (recipe, say) => new Map(rowsOf(recipe, say).flatMap(({ about, heads, parts }) =>
+  [...heads, ...parts].map(([address, name]) => [address, `${about}, ${name}`])));
 
 // The table of checkboxes. `offNow` gives the set of addresses that are off, `changed` is called after each switch. Returns what
 // sets the boxes as that set says.

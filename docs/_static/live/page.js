@@ -1,6 +1,6 @@
 // The live page: what the reader chose, and the run that follows from it. Engine and weights are fetched for the first run.
 
-import { addressesOf, drawCompared, drawSwitches } from "./change.js";
+import { drawCompared, drawSwitches, namesOf } from "./change.js";
 import { room, sessionOf } from "./session.js";
 import { drawWork } from "./work.js";
 
@@ -20,9 +20,13 @@ const MOST = 64; // tokens that an address asks for
 let state, off, written, session, trace, engine, typing, ticket = 0;
 const models = new Map();
 
+// Within another page: `?embed=attention` leaves the prompt and the layers.
+const query = new URLSearchParams(location.search);
+document.documentElement.classList.toggle("zoo-embed", query.get("embed") === "attention");
+
 // The address keeps the text, what is changed in the model, how tokens are chosen, and what was written.
 function readAddress() {
-  const asked = new URLSearchParams(location.hash.slice(1).replace(/\+/g, "%2B"));
+  const own = new URLSearchParams(location.hash.slice(1).replace(/\+/g, "%2B")), asked = own.has("model") ? own : query;
   state = { ...FIRST };
   for (const name of ["model", "prompt", "variant", "cache", "task"]) state[name] = asked.get(name) ?? FIRST[name];
   for (const [name, [low, high]] of Object.entries({ ...SAMPLING, steps: [0, MOST] })) {
@@ -68,6 +72,7 @@ function showForm() {
   for (const input of form.elements.model) input.checked = input.value === state.model;
   const box = form.elements.prompt;
   if (box.value !== state.prompt) box.value = state.prompt;
+  find(".knows").textContent = say(KIND[state.model] === "source" ? "knows_source" : "knows");
   find(".asked label").textContent = say(KIND[state.model] ?? "prompt");
   const examples = find(".examples"), shown = examples.dataset.model === state.model;
   examples.dataset.model = state.model;
@@ -139,7 +144,7 @@ async function run() {
 function begin(model) {
   const { tokenizer } = model, limit = model.context - room(model), ids = tokenizer.encode(state.prompt, limit);
   if (!ids) throw new Error(say("too_long", { model: title(), limit }));
-  const variant = model.variants().find((one) => one.id === state.variant), known = new Set(addressesOf(model.recipe, say));
+  const variant = model.variants().find((one) => one.id === state.variant), known = namesOf(model.recipe, say);
   state.variant = variant?.id ?? "";
   for (const address of [...off]) if (!known.has(address)) off.delete(address);
   written = written.filter((id) => tokenizer.vocab[id] !== undefined);
@@ -190,24 +195,17 @@ const FIELDS = { ...ENDS, layers: "layers", lens: "lens", pieces: "tracks", vect
 function show() {
   const data = session.view(language), { model } = session, last = model.recipe.decoder ?? model.recipe;
   const shapes = { width: last.embedding.dim, heads: last.layers[0].mixer.heads, vocabulary: last.embedding.vocab };
-  showView(data, model.words[language], shapes);
+  showView({ data, why: model.words[language], shapes });
   showSwitches();
   showVariant();
   showCompared();
   showSteps();
   if (session.steps.length) drawWork(find(".strips"), find(".totals"), session.steps, state.cache === "1", say);
   for (const input of all("[name=cache]")) input.checked = input.value === state.cache;
-  out.style.minHeight = "";
   writeAddress();
 }
-// The run that the page holds, before any of the reader's own: what changes or continues a run is not shown yet.
-function showRecorded() {
-  showView(recorded.data, recorded.why, recorded.shapes);
-  out.style.minHeight = "";
-  tell(say("idle", { size: words.sizes[state.model] }));
-}
-// The parts of a view, and the sentences that explain them.
-function showView(data, why, shapes) {
+// The parts of a view, and the sentences that explain them: of a run of the reader's, or of the one that the page holds.
+function showView({ data, why, shapes }) {
   root.classList.toggle("recorded", !session);
   out.hidden = false;
   out.style.minHeight = `${out.offsetHeight}px`; // so that the page does not jump while its parts are drawn anew
@@ -223,6 +221,7 @@ function showView(data, why, shapes) {
   for (const text of all("[data-why]")) text.textContent = text.dataset.why === "experts" && !routed ? "" : why[text.dataset.why] ?? "";
   drawTrace(data, shapes);
   showFlow(data, shapes);
+  out.style.minHeight = "";
 }
 // The way of a text through the model, with shapes; each step leads to its part of the page.
 function showFlow(data, { width, heads, vocabulary }) {
@@ -278,7 +277,8 @@ function showCompared() {
   const told = find(".told"), place = find(".compared");
   place.replaceChildren();
   if (!session.isChanged) return (told.textContent = say("all_are_on"));
-  const names = [...(state.variant ? [words[state.variant] ?? state.variant] : []), ...off], more = names.length - SOME;
+  const parts = namesOf(session.model.recipe, say), variant = state.variant ? [words[state.variant] ?? state.variant] : [];
+  const names = [...variant, ...[...off].map((address) => parts.get(address))], more = names.length - SOME;
   const list = names.slice(0, SOME).join(TRACE.comma) + (more > 0 ? ` ${say("and_more", { count: more })}` : "");
   const { same, ...values } = drawCompared(place, session, say);
   told.textContent = say(same ? "changed_same" : "changed_other", { list, ...values });
@@ -325,7 +325,10 @@ function begun() {
   const asked = readAddress();
   showForm();
   if (asked) run();
-  else showRecorded();
+  else {
+    showView(recorded);
+    tell(say("idle", { size: words.sizes[state.model] }));
+  }
 }
 addEventListener("hashchange", () => /\bmodel=/.test(location.hash) && begun()); // other addresses are headings
 form.hidden = false;
