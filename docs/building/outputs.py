@@ -9,7 +9,8 @@
 
 Options follow the kind: `folder` and `package` as the directives `{python}` and `{console}` have them, `markdown` and
 `output-only` for hidden Python whose output is shown, `lines=N`, `exit=N`, `stderr`. An output may differ from the one
-in the page in times, rates and the peak of memory, in decimals by a hundredth, and with `varies` in all numbers.
+in the page in times, rates, the peak of memory and numbers as small as rounding errors (`3e-07`), in decimals by a hundredth, and
+with `varies` in all numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ MARKED = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 MEASURED = re.compile(
-    r"(?<=peak memory )\d[\d.,]* \w+|\d[\d.,]*(?=\s*(?:[mµn]?s\b|seconds?\b|tokens/s|tokens a second))"
+    r"(?<=peak memory )\d[\d.,]* \w+|\b\d[\d.]*e-\d+\b|\d[\d.,]*(?=\s*(?:[mµn]?s\b|seconds?\b|tokens/s|tokens a second))"
 )
 DECIMAL = re.compile(r"-?\d+\.\d+")
 NUMBER = re.compile(r"\b[0-9a-f]{8,}\b|\d[\d.,]*")

@@ -53,6 +53,8 @@ def test_code_that_fails_is_an_error():
         ("prompt 6 tokens, 88.1 tokens/s", "prompt 6 tokens,  9.25 tokens/s", False, True),
         ("prompt 6 tokens, 88.1 tokens/s", "prompt 7 tokens, 88.1 tokens/s", False, False),
         ("peak memory 5.4 MB", "peak memory 1.2 GB", False, True),
+        ("difference 7.6e-06, logit 23.0", "difference 1.1e-05, logit 23.0", False, True),
+        ("difference 7.6e-06, logit 23.0", "difference 7.6e-06, logit 24.0", False, False),
         ("weights 5.4 MB", "weights 5.5 MB", False, False),
         ("weights 5.4 MB", "weights 5.5 MB", True, True),
         ("loss 2.6312", "loss 2.6319", False, True),
