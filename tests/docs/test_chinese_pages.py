@@ -32,7 +32,7 @@ def as_directive(match):
         lines = [line for line in lines if line.startswith("$ ")]
     settings = [
         f":{name.replace('=', ': ')}:" if "=" not in name else f":{name.replace('=', ': ')}"
-        for name in options.split()
+        for name in options.replace(" varies", "").split()
     ]
     return "\n".join([f"```{{{kind}}}", *settings, *lines, "```"])
 
