@@ -29,6 +29,8 @@ class SplitHeads(Rule):
             if fill(self.key, values) in target:
                 del source[name]
                 continue
+            if int(values["i"]) >= len(recipe.layers):
+                continue  # of no layer: left over, and named as that
             mixer = recipe.layers[int(values["i"])].mixer
             expected = (mixer.heads * (mixer.nope_dim + mixer.value_dim), mixer.kv_rank)
             shape = tuple(source[name].shape)

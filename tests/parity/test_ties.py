@@ -11,10 +11,13 @@ from tests.checkpoint.test_ties import REGISTRY, TIED, written
 
 from .support import TOLERANCE, difference, texts
 
+# transformers has no class of Mistral 4's text alone, and reads other keys of sizes than Kimi Linear's released config has.
+OTHERS = ("mistral4", "kimi-linear")
 KNOWN = [
     name
     for name in TIED
-    if any(kind in tf.CONFIG_MAPPING for kind in REGISTRY.architecture(name).model_types)
+    if name not in OTHERS
+    and any(kind in tf.CONFIG_MAPPING for kind in REGISTRY.architecture(name).model_types)
 ]
 CLASSES = {
     "translate": tf.AutoModelForSeq2SeqLM,

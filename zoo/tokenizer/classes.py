@@ -110,7 +110,8 @@ CLASS_OF_MODEL_TYPE = {
     **dict.fromkeys(("cohere", "cohere2"), "CohereTokenizer"),
     **dict.fromkeys(("dbrx", "gpt2", "gptj", "phi", "starcoder2"), "GPT2Tokenizer"),
     **dict.fromkeys(
-        ("gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "recurrent_gemma"), "GemmaTokenizer"
+        ("gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text", "recurrent_gemma"),
+        "GemmaTokenizer",
     ),
     **dict.fromkeys(("gpt_neox", "mamba", "mamba2", "olmo", "olmoe"), "GPTNeoXTokenizer"),
     **dict.fromkeys(("mt5", "t5"), "T5Tokenizer"),
