@@ -75,5 +75,10 @@ class EmbeddingCall(Frozen):
 
 def vectors_of(loaded: Loaded, texts: Sequence[Any], dimensions: int | None) -> list[list[float]]:
     """The vectors of texts, given as ids; their first `dimensions` numbers, scaled to length 1, where that is given."""
-    vectors = embed(loaded, texts, dimensions=dimensions)  # (N, D)
+    try:
+        vectors = embed(loaded, texts, dimensions=dimensions)  # (N, D)
+    except PromptError as error:
+        if dimensions is None:
+            raise
+        raise RequestError(400, str(error), param="dimensions") from error
     return (vectors if dimensions is None else unit(vectors)).tolist()  # type: ignore[no-any-return]
