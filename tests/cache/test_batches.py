@@ -51,7 +51,8 @@ def test_rows_of_a_merged_batch_go_on_as_alone(name):
     for kept in batch:
         kept.select(mx.array([2, 1]))
         kept.compact()
-        assert kept.length == 7 and kept.offset.tolist() == [7, 4]
+        if kept.state:  # a layer that reads another's keys keeps none
+            assert kept.length == 7 and kept.offset.tolist() == [7, 4]
     late = read(made.model, tokens[:1, :4], prefix)[0]
     batch = merged_caches([batch, late])
     found = made.model(tokens[:, :1], batch)

@@ -16,6 +16,7 @@ from zoo.testing.subjects import (
     same_on_average,
     writes,
 )
+from zoo_deepseek.spec import Indexer
 
 PACKED = [False, pytest.param(True, marks=pytest.mark.slow)]
 
@@ -41,4 +42,6 @@ def test_an_architecture_runs_in_16_bits(name, dtype, packed):
         states = {mx.float32} if any(spec.recurrent for _, spec in made.recipe.walk()) else set()
         assert dtype in held and held <= {dtype, *states}, held
     made.model.set_dtype(mx.float32)
-    same_on_average(found, answer(made), "logits")
+    # Which few of the tokens an indexer chooses changes more than which experts a router does.
+    chooses = any(isinstance(spec, Indexer) for _, spec in made.recipe.walk())
+    same_on_average(found, answer(made), "logits", tolerance=0.05 if chooses else 0.02)

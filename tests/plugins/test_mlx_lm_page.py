@@ -15,7 +15,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "mlx-lm.md").read_text(e
 def test_its_code_runs(interpreted, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
-    for block in re.findall(r"```\{python\}\n(?::[\w-]+:[^\n]*\n)*(.*?)```", PAGE, re.DOTALL):
+    for block in re.findall(
+        r"^<!-- run python[^\n]*-->\n```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE
+    ):
         exec(block, names)
     assert "Beijing" in names["text"] and names["batch"].texts[0].strip() == "Paris."
     assert issubclass(names["Provider"], names["server"].ModelProvider)

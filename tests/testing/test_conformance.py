@@ -198,7 +198,7 @@ def without_a_feedforward(made):
 # The architecture, the check, what makes the fault, and a part of what the check must say.
 FAULTS = [
     ("llama", "model_runs", without_a_feedforward, "layers.1: KeyError: 'feedforward' ("),
-    ("mistral", "base_is_an_architecture", with_a_misspelled_base, "'lama' is unknown; did you mean llama?"),
+    ("mistral", "base_is_an_architecture", with_a_misspelled_base, "'lama' is unknown; did you mean llama"),
     ("llama", "parameters_equal_the_recipes", with_more_parameters, "the model holds 127,427 parameters"),
     ("llama", "cached_decode_equals_full_forward", model(moved_when_cached), "logits: largest difference"),
     ("llama", "chunked_prefill_equals_whole", sees_a_whole_chunk, "logits: largest difference"),

@@ -53,14 +53,20 @@ SILENT = {
     "rope.scaling.yarn_beta_fast": (ALL, "of YaRN alone"),
     "rope.scaling.yarn_beta_slow": (ALL, "of YaRN alone"),
     "rope.scaling.yarn_log_multiplier": (ALL, "of YaRN alone"),
-    "feed_forward_length": (("minimax-m2", "mamba", "qwen2-moe"), "of layers without experts, or of none"),
+    "feed_forward_length": (
+        ("minimax-m2", "mamba", "qwen2-moe", "bloom"),
+        "of layers without experts, of none, or always 4 x dim",
+    ),
     "context_length": (("mamba", "t5"), "they have no positions that end"),
-    "attention.head_count_kv": (("deepseek-v3",), "keys and values come from a latent vector"),
+    "attention.head_count_kv": (
+        ("deepseek-v3", "bloom", "gpt-neox"),
+        "keys and values come from a latent vector, or have as many heads as queries",
+    ),
     "attention.head_count": (("mamba",), "it has no attention"),
     "attention.key_length": (("deepseek-v3",), "key_length_mla stands beside it"),
     "attention.layer_norm_epsilon": (("t5",), "its norms have the other key"),
     "attention.layer_norm_rms_epsilon": (
-        ("starcoder2", "cohere", "cohere2"),
+        ("starcoder2", "cohere", "cohere2", "phi", "gpt-neox"),
         "their norms have the other key",
     ),
     "rope.dimension_count": (("mamba", "gpt2", "t5"), "they turn nothing"),
