@@ -9,7 +9,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "guides" / "trace.md"
 def test_the_pages_examples_run_and_show_what_they_say(capsys):
     known = {}
     for code in re.findall(
-        r"^```\{python\}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        r"^<!-- run python[^\n]*-->\n```python\n(.*?)^```",
+        PAGE.read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
     ):
         exec(code, known)
     assert known["about"].axes == "B H T S" and known["pattern"].ndim == 3
