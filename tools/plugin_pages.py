@@ -108,11 +108,7 @@ and a rule before those of a base replaces one of them. What is open on one side
 `Stack` aside; a rule that breaks this is refused where it is made. `zoo show NAME --rules` lists the rules of a family.
 """
 
-REFERENCE_HEAD = """---
-tocdepth: 2
----
-
-# Reference
+REFERENCE_HEAD = """# Reference
 
 All that a plugin may import, with its signature: what [upgrading](upgrading.md) promises, made from the code. Records
 stand on [hooks](hooks.md); specs, weight rules and the config's getters on [parts](parts.md), and here only what these
