@@ -69,9 +69,11 @@ def stream_matrices(inputs, dim):
 
 @frozen()
 class AltUp(Spec):
-    """Predicts `inputs` residual streams from themselves, and corrects them by what the layer makes of the first.
+    """Predicts each of the `inputs` residual streams from all of them. The layer then reads the first predicted stream.
 
-    The coefficients are linear in tanh(router(norm(x) / D)) of the first stream (Baykal et al., 2023, "Alternating Updates").
+    The difference that the layer makes to this stream corrects all predictions. The coefficients of both steps are linear in
+    tanh(router(norm(x) / D)), where x is the first stream before the layer, for the prediction, or the layer's output, for the
+    correction (Baykal et al., 2023, "Alternating Updates").
     """
 
     kind, name = "residual", "altup"

@@ -1,4 +1,4 @@
-"""Kimi Linear: Kimi Delta Attention in three layers of four, latent attention without positions in the fourth. Imports no mlx."""
+"""Kimi Linear: three of four layers have Kimi Delta Attention, the fourth has latent attention without RoPE. Imports no mlx."""
 
 from zoo.architecture import Architecture, Block, Depthwise, Drawing, ModuleProbe, Preset, Rename, hookimpl
 from zoo.weights.experts import expert_rules

@@ -36,23 +36,23 @@ class KimiDeltaNet(GatedDeltaNet):
         self.dt_bias = step_bias(self.dt_bias.size, key)
 
     def select(self, x: mx.array) -> tuple[mx.array, mx.array]:
-        """log α, (B, T, H·K), and β, (B, T, H), in float32: (B, T, D) ->."""
+        """Return the log of the state's decay α (B, T, H·K) and the write strength β (B, T, H) in float32, for x (B, T, D)."""
         dt = mx.logaddexp(self.alpha(self.alpha_down(x)).astype(mx.float32) + self.dt_bias, 0.0)  # softplus
         A = mx.repeat(-mx.exp(self.A_log.astype(mx.float32)), self.spec.key_dim)
         return A * dt, mx.sigmoid(self.beta(x).astype(mx.float32))
 
     def scan(self, *arrays: Any) -> tuple[mx.array, mx.array]:
-        """What is read from the state of each head, (B, H, T, V), and the last state, (B, H, K, V)."""
+        """Return the output of each head (B, H, T, V) and the last state (B, H, K, V)."""
         q, k, v, rate, beta, state = arrays
         rate = mx.unflatten(rate, 1, k.shape[1::2]).swapaxes(2, 3)  # (B, H·K, T) -> (B, H, T, K)
         return delta_rule(q, k, v, rate, beta, state)
 
     def gate(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, H·V)
-        """The gate, before its activation."""
+        """Return the output gate before its activation."""
         return self.z(self.z_down(x))
 
     def activate_gate(self, gate: mx.array) -> mx.array:  # (B, T, H·V) -> (B, T, H·V)
-        """The gate of what is read."""
+        """Return the sigmoid of the output gate."""
         return mx.sigmoid(gate)
 
 

@@ -41,7 +41,7 @@ def llama4(config):
         mixer = dict(
             output_bias=bias,
             rope=layer.mixer.rope.change(interleaved=True) if turns else None,
-            # Rotation keeps lengths: these norms may stand before it, as here, or after.
+            # RoPE does not change the length of a vector. These norms may come before it, as here, or after.
             query_norm=norm if turns else None,
             key_norm=norm if turns else None,
             query_scale=None if turns else scale,

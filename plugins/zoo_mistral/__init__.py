@@ -28,7 +28,7 @@ def positions(config, width):
 
 
 def ministral3(config):
-    """LLaMA with YaRN, whose queries grow with the logarithm of their position (Mistral AI, 2025)."""
+    """LLaMA with YaRN. Each query is multiplied by a factor that grows with the logarithm of its position (Mistral AI, 2025)."""
     config = config.with_defaults(rms_norm_eps=1e-5, num_key_value_heads=8, head_dim=128)
     rope, scale = positions(config, config.count("head_dim"))
     window = config.count("sliding_window", None)

@@ -31,7 +31,7 @@ def nanochat(config):
         cap(config, "final_logit_softcapping", 15.0),
     )
     recipe = llama(config, rope.change(scaling=BackwardTurns()))
-    # Rotation keeps lengths: norms of queries and keys may stand before it, as here, or after.
+    # RoPE does not change the length of a vector. The norms of queries and keys may come before it, as here, or after.
     return recipe.change_layers(
         lambda index, layer: dict(
             mixer=dict(query_norm=norm, key_norm=norm),

@@ -101,7 +101,7 @@ class GatedDeltaNet(nn.Module):
         return self.activation(x), before
 
     def select(self, x: mx.array) -> tuple[mx.array, mx.array]:
-        """log α, how the state fades, and β, how much is written, (B, T, H) each in float32: (B, T, D) ->."""
+        """Return the log of the state's decay α and the write strength β, (B, T, H) each in float32, for x (B, T, D)."""
         dt = mx.logaddexp(self.alpha(x).astype(mx.float32) + self.dt_bias, 0.0)  # softplus
         return -mx.exp(self.A_log.astype(mx.float32)) * dt, mx.sigmoid(self.beta(x).astype(mx.float32))
 
@@ -117,15 +117,15 @@ class GatedDeltaNet(nn.Module):
         return mx.repeat(unit(q) * spec.key_dim**-0.5, each, axis=1), mx.repeat(unit(k), each, axis=1), v
 
     def scan(self, *arrays: Any) -> tuple[mx.array, mx.array]:
-        """What is read from the state of each head, (B, H, T, V), and the last state, (B, H, K, V)."""
+        """Return the output of each head (B, H, T, V) and the last state (B, H, K, V)."""
         return delta_rule(*arrays)
 
     def gate(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, H·V)
-        """The gate, before its activation."""
+        """Return the output gate before its activation."""
         return self.z(x)
 
     def activate_gate(self, gate: mx.array) -> mx.array:  # (B, T, H·V) -> (B, T, H·V)
-        """The gate of what is read."""
+        """Return the SiLU of the output gate."""
         return self.silu(gate)
 
 

@@ -226,10 +226,10 @@ class Architecture(Record):
         Keys that transformers reads for every family are followed or refused here.
         """
         recipe = self.recipe(config)
-        if not config.was_read("per_layer_config"):
-            config.refuse("per_layer_config")  # by which transformers gives layers settings of their own
-        if not config.was_read("use_bidirectional_attention"):
-            config.refuse("use_bidirectional_attention")
+        # The first gives layers settings of their own, the second removes the causal mask.
+        for key in ("per_layer_config", "use_bidirectional_attention"):
+            if not config.was_read(key):
+                config.refuse(key)
         if not isinstance(recipe, Spec):
             function = getattr(self.recipe, "__qualname__", type(self.recipe).__name__)
             hint = ": does it lack a `return`?" if recipe is None else ""

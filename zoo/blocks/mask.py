@@ -29,7 +29,8 @@ def attention_mask(
     """None when everything is seen, "causal", or an array of booleans, (T, S) or (B, 1, T, S).
 
     `length` tokens are cached, `start` is the oldest that still is. A query sees itself and the `window` − 1
-    keys before it, or, `chunked`, what of these is in its own chunk of `window` tokens of its row; under "prefix" also the first `prefix` of its row, an integer or (B,). `padding` (B,) counts the
+    keys before it. If `chunked`, each row is divided into chunks of `window` tokens, and a query sees the keys of its own chunk
+    up to itself. Under "prefix" it also sees the first `prefix` of its row, an integer or (B,). `padding` (B,) counts the
     columns on the left of each row that are no tokens.
 
     `bound`, (keep, recent): of earlier keys a query sees the first `keep` of its row, and the newest `recent` with itself

@@ -62,7 +62,7 @@ class SharedKeyValueAttention(Attention):
     def __call__(  # type: ignore[override]
         self, x: mx.array, mask: Mask, cache: Any, passed: dict[str, Any]
     ) -> mx.array:  # (B, T, D) -> (B, T, D)
-        """The mask is the source's; `mask` and `cache` are not read."""
+        """Attend with the mask of the layer that gives the keys. `mask` and `cache` are ignored."""
         keys, values, mask, offset = passed[self.spec.source]
         queries = self.split(self.query(x), self.heads)  # (B, H, T, K)
         if "query_norm" in self:

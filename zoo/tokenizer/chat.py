@@ -24,9 +24,9 @@ def render_chat(
     Messages have the form of OpenAI's interface, as `checked_message` has it, and may have more keys. They are rendered in
     the form that the template writes (`ChatForms`). The template sees the `special_tokens` by their names ("bos_token",
     ...) and the `variables` by theirs (such as `tools` or `enable_thinking`). The text ends where the model's answer begins,
-    unless the variable `add_generation_prompt` is False; with the variable `continue_final_message`, it ends where the text of
-    the last message, an assistant's, does, so that the model goes on with it. The template writes its own special tokens: encode the result with
-    `special_tokens=False`. A role whose texts the template leaves out is warned of.
+    unless the variable `add_generation_prompt` is False. With the variable `continue_final_message` it ends with the text of
+    the last message, which must be an assistant's, and the model continues that text. The template writes its own special
+    tokens: encode the result with `special_tokens=False`. A role whose texts the template leaves out is warned of.
 
     TokenizerError, starting with "chat template:", for malformed messages and those that the template refuses, for tool
     calls that it would leave out, for a last message that cannot be continued, for an error in it, for one that uses too much time or memory (`render_all`), and for more

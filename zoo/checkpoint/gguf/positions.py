@@ -1,4 +1,4 @@
-"""RoPE scaling: a GGUF file's keys and tensors of factors, translated to the `rope_scaling` of a config.json."""
+"""Translates the RoPE scaling of a GGUF file, by its keys or its tensors of factors, to the `rope_scaling` of a config.json."""
 
 from __future__ import annotations
 
