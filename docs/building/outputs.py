@@ -24,8 +24,8 @@ from typing import Any
 
 from figures.numbers import sheet
 
+from building.page_code import run
 from building.page_package import files_of
-from building.python import run
 from building.shell import Shell
 
 MARKED = re.compile(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import io
-import re
 import tempfile
 from typing import Any
 
@@ -13,30 +10,14 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 
-from building.build_cache import ROOT
 from building.directive import ZooDirective, ZooRole, boxed, literal, page_data
-
-ESCAPES = re.compile(r"\x1b\[[\d;]*m")  # colours of a terminal
+from building.page_code import run
 
 
 def namespace(env: Any) -> dict[str, Any]:
     """The names that the code of a page shares."""
     found: dict[str, Any] = page_data(env, "zoo-names", lambda: {"__name__": "page"})
     return found
-
-
-def run(code: str, names: dict[str, Any]) -> str:
-    """Run code as at a prompt: what it prints, and the value of its last line where that is an expression."""
-    tree = ast.parse(code)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(tree, "<page>", "exec"), names)
-        if last is not None:
-            value = eval(compile(ast.Expression(last.value), "<page>", "eval"), names)
-            if value is not None:
-                print(repr(value))
-    return ESCAPES.sub("", printed.getvalue()).replace(f"{ROOT}/", "")
 
 
 class Python(ZooDirective):
