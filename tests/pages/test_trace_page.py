@@ -1,6 +1,7 @@
 """The page of a trace in a browser: sliders, heads, passes, by mouse and by keyboard."""
 
 import math
+import re
 
 import mlx.core as mx
 import numpy as np
@@ -131,11 +132,51 @@ def test_head_is_picked_and_its_numbers_read(visit, paths, trace):
     assert page.locator("[data-address='layers.2'] .map").nth(2).get_attribute("aria-pressed") == "true"
     assert page.inner_text("[data-address='layers.2'] .open .address") == "layers.2.mixer.pattern.2"
     cells = page.eval_on_selector_all(
-        "[data-address='layers.2'] .open tbody tr:not([hidden])",
+        "[data-address='layers.2'] .open .cells tbody tr:not([hidden])",
         "rows => rows.map(r => [...r.querySelectorAll('td:not([hidden])')].map(c => +c.textContent))",
     )
     count = len(trace.prompt)
     assert np.abs(np.array(cells) - trace["layers.2.mixer.pattern.2"][:count, :count]).max() <= 0.0006
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_cell_opens_to_the_steps_of_its_weight(visit, paths, trace, width, scheme):
+    page = visit(paths["llama"], width=width, scheme=scheme)
+    layer = page.locator("[data-address='layers.1']")
+    layer.locator(".map").nth(3).press("Enter")
+    layer.locator(".cells tbody td").first.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    queries, keys, values = (trace[f"layers.1.mixer.{name}"] for name in ("queries", "keys", "values"))
+    total = float(queries[3, 4] @ keys[1, 2])
+    weights = trace["layers.1.mixer.pattern.3"][4, :5]
+    assert layer.locator(".cell h4").inner_text() == f"␣China looks at ␣city: weight {weights[2]:.3f}"
+    told = layer.locator(".cell > p").first.inner_text()
+    assert "which is 1/√32" in told
+    found = [float(number) for number in re.findall(r"-?[\d.]+\d", told)]
+    assert (found[0], found[-1]) == (pytest.approx(total, rel=0.01), pytest.approx(total / 32**0.5, rel=0.01))
+    shown = layer.locator(".row-of tbody td:last-child").all_inner_texts()
+    assert [float(weight) for weight in shown] == pytest.approx(weights.tolist(), abs=2e-3)
+    assert layer.locator(".row-of .lit td").first.inner_text() == "␣city"
+    # The row and the column of the cell are lit, and its numbers can be read.
+    lit = "cells => cells.filter(cell => cell.checkVisibility()).length"
+    assert layer.locator(".cells td.lit").evaluate_all(lit) == 2 * len(trace.prompt) - 1
+    layer.locator(".cell summary").click()
+    rows = layer.locator(".cell details table").nth(1).locator("tbody tr")
+    rows.first.wait_for()
+    weighted = [float(row.split()[2]) for row in rows.all_inner_texts()]
+    assert weighted == pytest.approx((weights[2] * values[1, 2]).tolist(), abs=5e-3)
+    layer.locator(".cells td[tabindex='0']").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    assert "the mask sets the score to −∞" in layer.locator(".cell").inner_text()
+
+
+def test_a_head_of_another_formula_has_no_steps(visit, paths):
+    page = visit(paths["deepseek-v3"])
+    page.locator(".map").first.click()
+    assert page.locator(".open .cells").count() == 1 and page.locator(".cell").count() == 0
 
 
 def test_arrow_keys_move_the_token_that_is_followed(visit, paths):

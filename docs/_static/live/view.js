@@ -24,7 +24,7 @@ export function view(model, runs, options = {}) {
   const found = {
     architecture: model.architecture, task: model.task, prompt: textOf(tracks[0], "prompt"), text: textOf(tracks.at(-1), "generated"),
     finish_reason: null, settings: { temperature: 0, top_k: 0, top_p: 1, min_p: 0, ...settings }, tracks,
-    before: outside.filter(({ address }) => address.includes("embedding")), layers: layersOf(values, summaries, tracks),
+    before: outside.filter(({ address }) => address.includes("embedding")), layers: layersOf(model, values, summaries, tracks),
     after: outside.filter(({ address }) => !address.includes("embedding")),
     lens: lens && joined[0].reader.spec.head ? lensOf(joined, lens) : [], decisions: choices, masks, unmasking, notes: [],
     passes: passes.map((run) => ({ kind: run.kind, track: run.kind === "encode" ? "source" : name, start: run.start, tokens: run.T,
@@ -94,7 +94,7 @@ function summaryOf(model, address, value, tracks, language) {
   };
 }
 
-function layersOf(values, summaries, tracks) {
+function layersOf(model, values, summaries, tracks) {
   const layers = new Map();
   for (const address of values.keys()) {
     const [, layer] = LAYER.exec(address) ?? [];
@@ -105,16 +105,27 @@ function layersOf(values, summaries, tracks) {
     const stages = [...inner.filter((each) => !each.endsWith(".pattern") && each !== address), ...inner.filter((each) => each === address)];
     return {
       address, track, stages: stages.map((each) => summaries.get(each)),
-      patterns: ending(".pattern").map((each) => patternOf(each, values.get(each), track)),
+      patterns: ending(".pattern").map((each) => patternOf(model, each, values, track)),
       experts: ending(".indices").map((each) => expertsOf(each.replace(/\.indices$/, ""), values, track)),
     };
   });
 }
-function patternOf(address, { shape: [heads, count, length], data }, track) {
+function patternOf(model, address, values, track) {
+  const { shape: [heads, count, length], data } = values.get(address);
   const across = address.endsWith(".cross.pattern"), size = count * length;
   const rows = (head) => rowsOf(tensor([count, length], data.subarray(head * size, (head + 1) * size)));
   const maps = Array.from({ length: heads }, (_, head) => headOf(rows(head), across));
-  return { address, rows: track, columns: across ? "source" : track, first_row: 0, heads: maps };
+  return { address, rows: track, columns: across ? "source" : track, first_row: 0, heads: maps, operands: operandsOf(model, address, values) };
+}
+// What a pattern is computed from. A row sees the columns whose weight is not 0: those up to one, in every model here.
+function operandsOf(model, address, values) {
+  const owner = address.replace(/\.pattern$/, ""), spec = owner.split(".").reduce((part, name) => part[name], model.recipe), pattern = values.get(address);
+  const [heads, count, length] = pattern.shape, matrices = ({ shape: [groups, rows, width], data }) => Array.from({ length: groups }, (_, head) =>
+    Array.from({ length: rows }, (_, row) => [...data.subarray((head * rows + row) * width, (head * rows + row + 1) * width)]));
+  const [queries, keys, kept] = ["queries", "keys", "values"].map((name) => matrices(values.get(`${owner}.${name}`)));
+  const last = (row) => pattern.data.subarray(row * length, (row + 1) * length).findLastIndex((weight) => weight > 0);
+  const seen = Array.from({ length: count }, (_, row) => [0, 1 + Math.max(...Array.from({ length: heads }, (_, head) => last(head * count + row)))]);
+  return { queries, keys, values: kept, scale: spec.scale ?? queries[0][0].length ** -0.5, seen };
 }
 // One head's weights, and its mean weights of the first token, the one before and the token itself.
 function headOf(rows, across) {

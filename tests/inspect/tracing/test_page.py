@@ -14,6 +14,7 @@ from zoo.errors import PromptError, ZooError
 from zoo.host.registry import default_registry
 from zoo.inspect.trace_view.build_view import build_view
 from zoo.inspect.trace_view.page import embedded, page, script, table
+from zoo.inspect.trace_view.summaries import attention_operands
 from zoo.loading import Loaded
 from zoo.testing import subject
 
@@ -59,6 +60,59 @@ def test_weights_of_heads_are_those_of_the_trace(view, trace):
     weights = np.array([head.weights for head in pattern.heads])
     assert np.abs(weights - trace[pattern.address]).max() <= 0.0005 + 1e-6
     assert pattern.heads[1].attends_to == tuple(trace[pattern.address][1].argmax(axis=1))
+
+
+def test_operands_of_a_pattern_give_its_weights_and_its_heads(view, trace):
+    pattern = view.layers[1].patterns[0]
+    operands = pattern.operands
+    queries, keys, values = (np.array(each) for each in (operands.queries, operands.keys, operands.values))
+    shared = len(queries) // len(keys)
+    assert (len(queries), shared) == (4, 2)
+    for head, query in enumerate(queries):
+        for row, (first, end) in enumerate(operands.seen):
+            assert (first, end) == (0, row + 1)
+            scores = np.exp(keys[head // shared, first:end] @ query[row] * operands.scale)
+            weights = scores / scores.sum()
+            assert weights == pytest.approx(trace[pattern.address][head, row, first:end], abs=2e-3)
+            output = weights @ values[head // shared, first:end]
+            assert output == pytest.approx(trace["layers.1.mixer.heads"][head, row], abs=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [
+        ("bert", (0, 9)),  # in both directions
+        ("transformer", (0, 1)),
+        ("gpt-oss", None),  # attention sinks
+        ("gemma2", None),  # capped scores
+        ("deepseek-v3", None),  # low-rank keys and values
+    ],
+)
+def test_operands_are_those_of_plain_attention_alone(name, seen):
+    text = "The capital of China is [MASK]." if name == "bert" else PROMPT
+    view = build_view(zoo.trace(zoo.load(name), text, **({} if name == "bert" else {"max_tokens": 1})), 5)
+    told = [pattern.operands for layer in view.layers for pattern in layer.patterns]
+    if seen is None:
+        assert told and not any(told)
+    else:
+        assert all(told) and told[-2 if name == "transformer" else -1].seen[0] == seen
+
+
+def test_a_window_bounds_what_a_row_sees():
+    values = np.random.default_rng(0).normal(size=(3, 1, 5, 8))  # queries, keys, values
+    scores = values[0] @ values[1].swapaxes(1, 2)
+    near = np.tril(np.ones((5, 5), bool)) & ~np.tril(np.ones((5, 5), bool), -2)
+    weights = np.where(near, np.exp(scores), 0)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    operands = attention_operands(weights, *values, 1.0)
+    assert operands.seen == ((0, 1), (0, 2), (1, 3), (2, 4), (3, 5))
+    assert attention_operands(weights, *values, 2.0) is None  # another formula
+
+
+def test_a_long_text_has_no_operands(llama, monkeypatch):
+    monkeypatch.setattr("zoo.inspect.trace_view.build_view.OPERAND_NUMBERS", 100)
+    view = build_view(zoo.trace(llama, PROMPT, max_tokens=1), 5)
+    assert not any(pattern.operands for layer in view.layers for pattern in layer.patterns)
 
 
 def test_bins_of_a_strip_are_means(view, trace):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from zoo.architecture.settings import CONSTRAINTS, GUIDANCE, PENALTIES, SAMPLING
+from zoo.blocks.attention import MultiHeadAttention
 from zoo.describe.language import message
 from zoo.errors import NothingToPredict
 from zoo.generation.loop.prompt import mask_id
@@ -21,6 +23,7 @@ from zoo.inspect.trace_view.summaries import (
     BINS,
     FEWER,
     MOST_ROWS,
+    attention_operands,
     head_attention,
     mask_predictions,
     mean_norm,
@@ -29,6 +32,7 @@ from zoo.inspect.trace_view.summaries import (
     unmasking_passes,
 )
 from zoo.inspect.trace_view.view import (
+    AttentionOperands,
     AttentionPattern,
     ExpertRouting,
     LayerView,
@@ -46,6 +50,8 @@ LAYER = re.compile(r"^(.*?\blayers\.\d+)(?:\.(.+))?$")
 ALL = 4096  # tokens of a vocabulary whose logits are all shown; of a larger one the most likely are
 LIKELIEST = 512
 PATTERN_NUMBERS = 400_000  # of all patterns together; a longer text has its last rows only
+OPERANDS = ("queries", "keys", "values")
+OPERAND_NUMBERS = 200_000  # of all patterns together; a longer text has none
 LENS = 5  # tokens read at each layer
 SHOWN = 50  # of the model's most likely tokens, the ones with a probability after each stage
 SHOWN_LAST = 12  # of the most likely tokens of the last stage
@@ -145,6 +151,8 @@ class ViewBuilder:
         patterns = [self.shapes[a] for a in trace.patterns]
         each = sum(shape[0] * shape[-1] for shape in patterns)
         self.rows = max(PATTERN_NUMBERS // each, 1) if each else 1
+        operands = (a for a in self.shapes if a.rpartition(".")[2] in OPERANDS)
+        self.has_operands = sum(math.prod(self.shapes[a]) for a in operands) <= OPERAND_NUMBERS
 
     def _tracks(self) -> Iterable[Track]:
         passes, steps = self.trace.passes, self.trace.tokens
@@ -248,7 +256,22 @@ class ViewBuilder:
         across = self._across(address)
         first = max(value.shape[1] - self.rows, 0)
         heads = tuple(head_attention(weights, first, across) for weights in value.astype(np.float64))
-        return AttentionPattern(address, track, "source" if across else track, first, heads)
+        operands = self._operands(address) if self.has_operands else None
+        return AttentionPattern(address, track, "source" if across else track, first, heads, operands)
+
+    def _operands(self, address: str) -> AttentionOperands | None:
+        """The operands of a pattern, where the block mixes as `MultiHeadAttention` does."""
+        owner = address.rpartition(".")[0]
+        block, names = self.modules.get(owner), [f"{owner}.{name}" for name in OPERANDS]
+        if not isinstance(block, MultiHeadAttention) or type(block).mix is not MultiHeadAttention.mix:
+            return None
+        if not all(name in self.shapes for name in names):  # a trace of some values
+            return None
+        queries, keys, values = (self.trace[name].astype(np.float64) for name in names)
+        pattern = self.trace[address]
+        if (queries.shape[1], keys.shape[1]) != pattern.shape[1:]:
+            return None
+        return attention_operands(pattern, queries, keys, values, block.scale)
 
     def _across(self, address: str) -> bool:
         """Whether the columns of a pattern are the source's tokens, and its rows the target's."""

@@ -14,7 +14,7 @@ from zoo.describe.pages.template import page as page_of
 from zoo.errors import ZooError
 from zoo.inspect.trace_view.view import TraceView, ValueSummary
 
-SCRIPTS = ("trace_base.js", "trace_layers.js", "trace_choice.js", "trace_mount.js")
+SCRIPTS = ("trace_base.js", "trace_cell.js", "trace_layers.js", "trace_choice.js", "trace_mount.js")
 PARTS = ("pieces", "vectors", "layers", "lens", "output", "choice", "masks", "uncovering", "cache")
 ALONE = ("experts",)  # a part of the layers that can also stand without the rest
 

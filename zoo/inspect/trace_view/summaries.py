@@ -13,13 +13,22 @@ import mlx.core as mx
 import numpy as np
 
 from zoo.generation.loop.prompt import mask_id
-from zoo.inspect.trace_view.view import HeadAttention, MaskPrediction, Numbers, Rows, Strip, UnmaskingPass
+from zoo.inspect.trace_view.view import (
+    AttentionOperands,
+    HeadAttention,
+    MaskPrediction,
+    Numbers,
+    Rows,
+    Strip,
+    UnmaskingPass,
+)
 from zoo.inspect.tracing.traced_run import Trace
 
 BINS = 64  # of the residual stream
 FEWER = 32  # of other values
 MOST_ROWS = 128
 COUNT = 5  # tokens of a prediction
+OPERANDS_TOLERANCE = 5e-3  # between weights and those recomputed from operands of 16 bits
 
 
 def rounded(values: np.ndarray, digits: int = 4) -> Numbers:
@@ -73,6 +82,33 @@ def head_attention(weights: np.ndarray, first_row: int, across: bool) -> HeadAtt
         rounded(np.abs(entropy[first_row:]), 4),
         *(round(float(mean), 4) for mean in (weights[:, 0].mean(), before.mean(), own.mean())),
     )
+
+
+def attention_operands(
+    pattern: np.ndarray, queries: np.ndarray, keys: np.ndarray, values: np.ndarray, scale: float
+) -> AttentionOperands | None:  # (H, T, S), (H, T, K), (G, S, K), (G, S, V)
+    """The operands of a pattern; None if softmax(Q Kᵀ · scale) over neighbouring columns does not give it.
+
+    Added biases and masks with gaps are such other formulas.
+    """
+    seen = (pattern != 0).max(axis=0)  # (T, S)
+    first, end = seen.argmax(axis=1), seen.shape[1] - seen[:, ::-1].argmax(axis=1)
+    column = np.arange(seen.shape[1])
+    masked = (column < first[:, None]) | (column >= end[:, None])  # (T, S)
+    shared = np.repeat(keys, len(queries) // len(keys), axis=0)  # (H, S, K)
+    scores = np.where(masked, -np.inf, queries @ shared.swapaxes(1, 2) * scale)  # (H, T, S)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    if not np.abs(weights - pattern).max(initial=0) < OPERANDS_TOLERANCE:
+        return None
+    spans = tuple(zip(first.tolist(), end.tolist(), strict=True))
+    rounded_operands = (rounded_matrices(queries), rounded_matrices(keys), rounded_matrices(values))
+    return AttentionOperands(*rounded_operands, scale, spans)
+
+
+def rounded_matrices(values: np.ndarray) -> tuple[Rows, ...]:
+    """Matrices (N, T, K) with numbers of 4 digits."""
+    return tuple(tuple(rounded(row) for row in matrix) for matrix in values)
 
 
 def mask_predictions(trace: Trace) -> tuple[MaskPrediction, ...]:

@@ -106,14 +106,33 @@ class HeadAttention(Frozen):
 
 
 @frozen()
+class AttentionOperands(Frozen):
+    """What a pattern is computed from: softmax(queries keysᵀ · scale), row t over the columns `seen[t]` alone.
+
+    `queries` (H, T, K), `keys` (G, S, K) and `values` (G, S, V) to 4 digits: H/G heads share the keys and values of one
+    group. `seen` has the first column that a row sees and the one after the last.
+    """
+
+    queries: tuple[Rows, ...]
+    keys: tuple[Rows, ...]
+    values: tuple[Rows, ...]
+    scale: float
+    seen: tuple[tuple[int, int], ...]
+
+
+@frozen()
 class AttentionPattern(Frozen):
-    """The attention of a layer. Its rows are tokens of the track `rows`, its columns tokens of the track `columns`."""
+    """The attention of a layer. Its rows are tokens of the track `rows`, its columns tokens of the track `columns`.
+
+    `operands` is None if the text is long, or if the weights are computed by another formula.
+    """
 
     address: str
     rows: str
     columns: str
     first_row: int
     heads: tuple[HeadAttention, ...]
+    operands: AttentionOperands | None
 
 
 @frozen()

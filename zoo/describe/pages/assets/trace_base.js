@@ -18,16 +18,22 @@ class Trace {
   say(name, values = {}) {
     return this.words[name].replace(/\{(\w+)\}/g, (_, key) => values[key]);
   }
-  onChange(listener) {
+  // A listener of an `owner` is dropped when that is released, and so are its pictures.
+  onChange(listener, owner) {
+    listener.owner = owner;
     this.listeners.push(listener);
     listener();
+  }
+  release(owner) {
+    for (const name of ["listeners", "redraws"]) this[name] = this[name].filter((one) => one.owner !== owner);
   }
   change(values) {
     if (Object.entries(values).every(([name, value]) => this.state[name] === value)) return;
     Object.assign(this.state, values);
     for (const listener of this.listeners) listener();
   }
-  redrawn(draw) {
+  redrawn(draw, owner) {
+    draw.owner = owner;
     this.redraws.push(draw);
     draw();
   }
@@ -157,9 +163,10 @@ function arrows(container, items) {
   });
 }
 
-// A table of coloured cells with arrow keys in both directions; `tell` is called with the row and column of the focus.
+// A table of coloured cells with arrow keys in both directions; `tell` is called with the row and column of the focus or of
+// the pointer, `choose` with those of the focus alone.
 // Rows that are `later` than the pass that is looked at are hidden, and so are the columns of a `square`.
-function cells({ label, columns, rows, tall, square, cell, tell, chosen, later }) {
+function cells({ label, columns, rows, tall, square, cell, tell, chosen, later, choose }) {
   const head = el("tr", {}, el("td"), ...columns.map((name) => el("th", { scope: "col" }, el("span", {}, name))));
   const table = el("table", { class: tall ? "cells tall" : "cells", "aria-label": label, role: "grid" }, el("thead", {}, head));
   const body = el("tbody"), grid = [];
@@ -169,6 +176,7 @@ function cells({ label, columns, rows, tall, square, cell, tell, chosen, later }
       const box = el("td", { role: "gridcell", tabindex: x || y ? -1 : 0 });
       cell(box, y, x);
       for (const event of ["focus", "mouseenter"]) box.addEventListener(event, () => tell(y, x));
+      if (choose) box.addEventListener("focus", () => choose(y, x));
       line.append(box);
       return box;
     }));

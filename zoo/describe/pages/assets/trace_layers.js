@@ -197,21 +197,32 @@ function openHead(t, pattern, index, open) {
     const best = row.map((x, at) => [x, at]).sort((a, b) => b[0] - a[0]).slice(0, 4).filter(([x]) => x > 0);
     readout.textContent = t.say("looks_at", { token: rows[y], list: best.map(([x, at]) => `${columns[at]} ${x.toFixed(3)}`).join(t.say("comma")) });
   };
-  t.listeners.splice(0, t.listeners.length, ...t.listeners.filter((listener) => listener.head !== open));
-  tellRow.head = open;
-  t.onChange(tellRow);
+  t.release(open);
+  t.onChange(tellRow, open);
   if (rows.length * columns.length > MOST_CELLS) return open.append(el("p", { class: "quiet" }, t.say("too_large")));
-  const label = t.say("weights_of", { index });
+  const label = t.say("weights_of", { index }), steps = el("div", { class: "cell" });
+  let cell;
+  const showCell = (y, x) => {
+    cell = [y, x];
+    steps.replaceChildren(...cellSteps(t, pattern, index, cell, rows, columns));
+    [...table.table.tBodies[0].rows].forEach((line, row) => [...line.cells].slice(1).forEach((box, column) => {
+      box.classList.toggle("lit", row === y || column === x);
+      box.setAttribute("aria-selected", row === y && column === x);
+    }));
+  };
   const table = cells({ label, columns, rows, tall: columns.length > 8, square: pattern.columns === pattern.rows && !pattern.first_row, cell: (box, y, x) => {
     const weight = head.weights[y][x];
     box.textContent = weight >= 0.0005 ? weight.toFixed(weight >= 0.9995 ? 2 : 3).replace(/^0/, "") : "0";
     paint(box, t.sequential(weight));
   }, tell: (y) => t.select(pattern.rows, y + pattern.first_row), chosen: (y) => t.isChosen(pattern.rows, y + pattern.first_row),
-  later: (y) => y + pattern.first_row >= t.readTokens(pattern.rows) });
+  later: (y) => y + pattern.first_row >= t.readTokens(pattern.rows), choose: pattern.operands && showCell });
   open.append(scroll(label, table.table));
-  table.mark.head = open;
-  t.onChange(table.mark);
-  t.redraws.push(table.recolour);
+  t.onChange(table.mark, open);
+  t.redrawn(table.recolour, open);
+  if (!pattern.operands) return;
+  open.append(el("p", { class: "quiet" }, t.say("cell_hint")), steps);
+  const chosen = t.state.track === pattern.rows ? Math.min(t.state.token, t.readTokens(pattern.rows) - 1) : 0;
+  t.redrawn(() => showCell(...(cell ?? [chosen, head.attends_to[chosen]])), open);
 }
 
 // A layer without attention: the values that its probe notes, token by token.
