@@ -194,7 +194,13 @@ class Matrix(ZooDirective):
         return [html(matrix(members(), self.language, "architectures/"))]
 
 
+def add_script(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Give the page of the table its script."""
+    if app.builder.format == "html" and "zoo-matrix" in context.get("body", ""):
+        app.add_js_file("matrix.js", loading_method="defer")
+
+
 def setup(app: Any) -> None:
-    """Add the directive."""
+    """Add the directive, and what its page needs."""
     app.add_directive("matrix", Matrix)
-    app.add_js_file("matrix.js", loading_method="defer")
+    app.connect("html-page-context", add_script)

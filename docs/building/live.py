@@ -1,6 +1,6 @@
 """The models of the live pages: eight pockets as files that a script in a page can read.
 
-Of each model a folder has `model.json` (recipe, special tokens, prompts, texts), `tokenizer.json` (the tokens, the merges and
+Of each model a folder has `model.json` (recipe, special tokens, texts), `tokenizer.json` (the tokens, the merges and
 the patterns alone) and `weights.safetensors` (float16, by the paths of the zoo's own parameters). They are written once, at the
 end of the English build; the Chinese site reads the same files.
 """
@@ -19,22 +19,38 @@ MODELS = ("gpt2", "gpt2-postln", "llama", "qwen3", "mixtral", "bert", "transform
 SCRIPTS = Path(__file__).parent.parent / "_static" / "live"
 # Of a translator from English, in every language of the site.
 ENGLISH = ["My mother drinks tea.", "The doctor is reading a book.", "I love NLP because it is interesting."]
-PROMPTS = {
+# By task and language of the site: topics, each with the prompts that show what a model knows of it. The first is the default.
+PROMPTS: dict[str, dict[str, dict[str, list[str]]]] = {
     "generate": {
-        "en": ["The capital city of China is", "The currency of Japan is the", "One of the countries of"],
-        "zh": ["中国的首都是", "日本的货币是", "法国位于"],
+        "en": {
+            "Capitals": ["The capital city of China is", "The capital of Kenya is called"],
+            "Languages": ["An official language of Brazil is"],
+            "Currencies": ["The currency of Japan is the"],
+            "Continents": ["Egypt lies in", "One of the countries of"],
+        },
+        "zh": {
+            "首都": ["中国的首都是", "说到肯尼亚，它的首都是"],
+            "语言": ["巴西的官方语言有"],
+            "货币": ["日本的货币是"],
+            "大洲": ["法国位于"],
+        },
     },
     "fill-mask": {
-        "en": ["The capital city of Japan is [MASK].", "The currency of China is the [MASK]."],
-        "zh": ["日本的首都是[MASK]。", "法国位于[MASK]。"],
+        "en": {
+            "Capitals": ["The capital city of Japan is [MASK].", "[MASK] is the capital of Kenya."],
+            "Currencies": ["The currency of China is the [MASK]."],
+        },
+        "zh": {"首都": ["日本的首都是[MASK]。"], "大洲": ["法国位于[MASK]。"]},
     },
     "denoise": {
-        "en": ["The capital city of China is", "The capital of Japan is"],
-        "zh": ["中国的首都是", "法国位于"],
+        "en": {
+            "Capitals": ["The capital city of China is", "The capital of Japan is"],
+            "Continents": ["Egypt lies in"],
+        },
+        "zh": {"首都": ["中国的首都是"], "大洲": ["法国位于"]},
     },
-    "translate": {"en": ENGLISH, "zh": ENGLISH},
+    "translate": {"en": {"Everyday life": ENGLISH}, "zh": {"日常生活": ENGLISH}},
 }
-COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # of GPT-2
 
 
@@ -43,11 +59,13 @@ def export(folder: Path, names: tuple[str, ...] = MODELS) -> None:
 
     Lines that are a comment are left out of the scripts: their readers find them in the sources.
     """
+    from zoo.inspect.trace_view.page import COMMENT_LINE
+
     folder.mkdir(parents=True, exist_ok=True)
     for script in SCRIPTS.iterdir():
         text = script.read_text(encoding="utf-8")
         (folder / script.name).write_text(
-            COMMENT.sub("", text) if script.suffix == ".js" else text, encoding="utf-8"
+            COMMENT_LINE.sub("", text) if script.suffix == ".js" else text, encoding="utf-8"
         )
     for name in names:
         made = cached_folder(lambda target, name=name: write_model(name, target), f"live-{name}")
@@ -90,13 +108,17 @@ def description(loaded: Any) -> dict[str, Any]:
         "task": task,
         "recipe": loaded.recipe.to_json(),
         "special": special(loaded),
-        "prompts": PROMPTS[task],
         "words": {
             language: {part: in_language(text, language) for part, text in texts.items()}
             for language in LANGUAGES
         },
         "values": values(loaded),
     }
+
+
+def examples(task: str, language: str) -> list[str]:
+    """The example prompts of a task, of all topics."""
+    return [prompt for prompts in PROMPTS[task][language].values() for prompt in prompts]
 
 
 def special(loaded: Any) -> dict[str, Any]:

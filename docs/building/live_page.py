@@ -16,7 +16,7 @@ from jinja2 import Environment, StrictUndefined
 
 from building.build_cache import cached_result
 from building.directive import ZooDirective, html
-from building.live import MODELS, PROMPTS
+from building.live import MODELS, PROMPTS, examples
 
 ASSETS = Path(__file__).parent / "live_assets"
 RECORDED = ("choice", "layers", "lens")  # the parts of the recorded run
@@ -69,8 +69,8 @@ class Live(ZooDirective):
         return [html(filled)]
 
 
-def prompts(language: str) -> dict[str, list[str]]:
-    """The example prompts of each model: those of its task."""
+def prompts(language: str) -> dict[str, dict[str, list[str]]]:
+    """The example prompts of each model by topic: those of its task."""
     from zoo.host.registry import default_registry
 
     found = default_registry().architectures
@@ -100,7 +100,7 @@ def recorded(language: str) -> dict[str, Any]:
 
     model = loaded(next(iter(words(language)["models"])))
     recipe = model.recipe
-    view = build_view(trace(model, PROMPTS[model.architecture.task][language][0], max_tokens=1), CANDIDATES)
+    view = build_view(trace(model, examples(model.architecture.task, language)[0], max_tokens=1), CANDIDATES)
     return {
         "data": data_of(view, RECORDED, language, whole=False),
         "why": {part: in_language(text, language) for part, text in view.words.items()},

@@ -248,7 +248,7 @@ def test_a_model_that_does_not_load_is_told_in_one_line(live_site, live_run):
 def test_progress_ends_with_all_bytes_and_models_name_what_they_are(live_site, live_run):
     body = """const told = [], {loadModel} = engine;
     await loadModel("models/llama", {progress: (done, total) => told.push([done, total])});
-    return {told, kind: model.kind, context: model.context, prompts: model.prompts}"""
+    return {told, kind: model.kind, context: model.context}"""
     found = live_run("llama", body)
     size = (live_site[0] / "models" / "llama" / "weights.safetensors").stat().st_size
     assert found["told"][-1] == [size, size]

@@ -35,11 +35,12 @@ function readAddress() {
   }
   if (state.cache !== "0") state.cache = FIRST.cache;
   if (!Object.hasOwn(words.models, state.model)) state.model = FIRST.model;
-  if (!asked.has("prompt")) state.prompt = words.prompts[state.model][0];
+  if (!asked.has("prompt")) [state.prompt] = promptsOf(state.model);
   off = new Set((asked.get("off") ?? "").split(",").filter(Boolean));
   written = idsOf(asked.get("written"));
   return asked.has("model");
 }
+const promptsOf = (model) => Object.values(words.prompts[model]).flat(); // of all topics
 const idsOf = (text) => (text ?? "").split(".").filter(Boolean).map(Number);
 function writeAddress() {
   const kept = { model: state.model, prompt: state.prompt };
@@ -77,7 +78,8 @@ function showForm() {
   const examples = find(".examples"), shown = examples.dataset.model === state.model;
   examples.dataset.model = state.model;
   const example = (text) => el("button", { type: "button", onclick: () => { box.value = text; typed(0); } }, text);
-  if (!shown) examples.replaceChildren(...words.prompts[state.model].map(example));
+  const topic = ([name, prompts]) => el("div", { role: "group", "aria-label": name }, el("span", { class: "label" }, name), ...prompts.map(example));
+  if (!shown) examples.replaceChildren(...Object.entries(words.prompts[state.model]).map(topic));
   showTask(words.task_list.find((one) => one.name === state.task));
 }
 function showTask(task) {
@@ -182,10 +184,10 @@ function typed(wait = WAIT) {
 function promptFor(model) {
   const { prompt } = state, from = KIND[state.model], to = KIND[model];
   if (from === to) return prompt;
-  const isExample = words.prompts[state.model].includes(prompt), [start] = prompt.split(MASK), chinese = /[一-鿿]\s*$/.test(start);
-  if (to === "source" || (from === "source" && isExample)) return isExample ? words.prompts[model][0] : prompt;
+  const isExample = promptsOf(state.model).includes(prompt), [start] = prompt.split(MASK), chinese = /[一-鿿]\s*$/.test(start);
+  if (to === "source" || (from === "source" && isExample)) return isExample ? promptsOf(model)[0] : prompt;
   if (to === "masked") return prompt.includes(MASK) ? prompt : `${start}${chinese ? "" : " "}${MASK}${chinese ? "。" : "."}`;
-  return start.trimEnd() || words.prompts[model][0];
+  return start.trimEnd() || promptsOf(model)[0];
 }
 
 // The parts of a trace, and the field of the view that each draws.

@@ -111,22 +111,19 @@ function layersOf(model, values, summaries, tracks) {
   });
 }
 function patternOf(model, address, values, track) {
-  const { shape: [heads, count, length], data } = values.get(address);
-  const across = address.endsWith(".cross.pattern"), size = count * length;
-  const rows = (head) => rowsOf(tensor([count, length], data.subarray(head * size, (head + 1) * size)));
-  const maps = Array.from({ length: heads }, (_, head) => headOf(rows(head), across));
-  return { address, rows: track, columns: across ? "source" : track, first_row: 0, heads: maps, operands: operandsOf(model, address, values) };
+  const across = address.endsWith(".cross.pattern"), heads = matricesOf(values.get(address));
+  return { address, rows: track, columns: across ? "source" : track, first_row: 0, heads: heads.map((rows) => headOf(rows, across)),
+    operands: operandsOf(model, address.replace(/\.pattern$/, ""), values, heads) };
 }
-// What a pattern is computed from. A row sees the columns whose weight is not 0: those up to one, in every model here.
-function operandsOf(model, address, values) {
-  const owner = address.replace(/\.pattern$/, ""), spec = owner.split(".").reduce((part, name) => part[name], model.recipe), pattern = values.get(address);
-  const [heads, count, length] = pattern.shape, matrices = ({ shape: [groups, rows, width], data }) => Array.from({ length: groups }, (_, head) =>
-    Array.from({ length: rows }, (_, row) => [...data.subarray((head * rows + row) * width, (head * rows + row + 1) * width)]));
-  const [queries, keys, kept] = ["queries", "keys", "values"].map((name) => matrices(values.get(`${owner}.${name}`)));
-  const last = (row) => pattern.data.subarray(row * length, (row + 1) * length).findLastIndex((weight) => weight > 0);
-  const seen = Array.from({ length: count }, (_, row) => [0, 1 + Math.max(...Array.from({ length: heads }, (_, head) => last(head * count + row)))]);
+// What a pattern is computed from. A row sees the columns up to the last whose weight is not 0 in some head.
+function operandsOf(model, owner, values, heads) {
+  const spec = owner.split(".").reduce((part, name) => part[name], model.recipe), seen = heads[0].map((_, row) =>
+    [0, 1 + Math.max(...heads.map((rows) => rows[row].findLastIndex((weight) => weight > 0)))]);
+  const [queries, keys, kept] = ["queries", "keys", "values"].map((name) => matricesOf(values.get(`${owner}.${name}`)).map((rows) => rows.map((row) => [...row])));
   return { queries, keys, values: kept, scale: spec.scale ?? queries[0][0].length ** -0.5, seen };
 }
+const matricesOf = ({ shape: [count, rows, columns], data }) => Array.from({ length: count }, (_, at) =>
+  rowsOf(tensor([rows, columns], data.subarray(at * rows * columns, (at + 1) * rows * columns))));
 // One head's weights, and its mean weights of the first token, the one before and the token itself.
 function headOf(rows, across) {
   const entropy = (row) => Math.abs(row.reduce((sum, x) => sum - (x > 0 ? x * Math.log2(x) : 0), 0));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -16,6 +17,7 @@ from zoo.inspect.trace_view.view import TraceView, ValueSummary
 
 SCRIPTS = ("trace_base.js", "trace_cell.js", "trace_layers.js", "trace_choice.js", "trace_mount.js")
 PARTS = ("pieces", "vectors", "layers", "lens", "output", "choice", "masks", "uncovering", "cache")
+COMMENT_LINE = re.compile(r"^ *//.*\n", re.MULTILINE)
 ALONE = ("experts",)  # a part of the layers that can also stand without the rest
 
 
@@ -68,8 +70,19 @@ def script(language: str = "en") -> str:
     """The script that fills every trace of a document, with the texts of a language."""
     words = json.dumps(table(language), ensure_ascii=False, separators=(",", ":"))
     return "\n".join(
-        ('"use strict";', "(() => {", f"const WORDS = {words};", *map(asset, SCRIPTS), "})();\n")
+        (
+            '"use strict";',
+            "(() => {",
+            f"const WORDS = {words};",
+            *map(asset_without_comments, SCRIPTS),
+            "})();\n",
+        )
     )
+
+
+def asset_without_comments(name: str) -> str:
+    """The text of a script without the lines that are comments: their readers find them in the source."""
+    return COMMENT_LINE.sub("", asset(name))
 
 
 def style() -> str:
@@ -80,7 +93,8 @@ def style() -> str:
 def data_of(view: TraceView, parts: Sequence[str], language: str, *, whole: bool) -> dict[str, Any]:
     """What the script is given of a view: with `whole` all, else no more than the parts need.
 
-    Of the values of a layer only those that are drawn then keep their pictures.
+    Of the values of a layer only those that are drawn then keep their pictures, and of a layer with attention only what its
+    own parts give is told.
     """
     if not whole:
         view = _without(view, parts)
@@ -88,6 +102,8 @@ def data_of(view: TraceView, parts: Sequence[str], language: str, *, whole: bool
     data = replace(view, vocabulary={id: view.vocabulary[id] for id in view.named_ids()}).to_json()
     del data["words"], data["notes"]
     for layer in data["layers"] if not whole else ():
+        if layer["patterns"]:
+            layer["stages"] = [stage for stage in layer["stages"] if "." not in stage["name"]]
         for stage in layer["stages"]:
             if layer["patterns"] or not stage["track"]:
                 stage["strip"] = None
