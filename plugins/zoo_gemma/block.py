@@ -111,15 +111,15 @@ class CappedHead(Head):
 @compiles(SandwichLayer, "__call__", "add")
 def step_of_sandwich(compiler: StepCompiler, block: SandwichLayer) -> Function:
     """One token of a layer with norms before and after each part: (B, D), mask, cache -> (B, D)."""
-
-    def compile_sum(name: str) -> Function:
-        norm, part, output_norm = (
-            compiler.compile(block[key]) for key in (f"{name}_norm", name, f"{name}_output_norm")
-        )
-        return lambda x, *inputs: x + output_norm(part(norm(x), *inputs))
-
-    mixer, feedforward = compile_sum("mixer"), compile_sum("feedforward")
+    mixer, feedforward = (step_of_sum(compiler, block, name) for name in ("mixer", "feedforward"))
     return lambda x, mask, cache: feedforward(mixer(x, mask, cache))
+
+
+def step_of_sum(compiler: StepCompiler, block: SandwichLayer, name: str) -> Function:
+    """One token of the residual sum of the part of that name: (B, D), the part's inputs -> (B, D)."""
+    names = (f"{name}_norm", name, f"{name}_output_norm")
+    norm, part, output_norm = (compiler.compile(block[each]) for each in names)
+    return lambda x, *inputs: x + output_norm(part(norm(x), *inputs))
 
 
 @compiles(CappedHead, "__call__")

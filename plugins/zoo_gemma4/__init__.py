@@ -1,7 +1,7 @@
-"""Gemma 4's dense models, as a difference from Gemma 3, and the blocks that only they have. Imports no mlx."""
+"""Gemma 4, as a difference from Gemma 3, and the blocks that only it has. Imports no mlx."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cache
 
 from zoo.architecture import Architecture, Block, Drawing, Preset, Rename, hookimpl
@@ -9,16 +9,20 @@ from zoo.frozen import frozen
 from zoo.recipe import (
     Decoder,
     Embedding,
+    Experts,
     GatedMLP,
     Head,
     KeyValueSource,
+    MoE,
     PerLayerEmbedding,
     PerLayerInput,
     RMSNorm,
     RoPE,
+    Router,
     SharedKeyValueAttention,
     Spec,
 )
+from zoo.weights.experts import stacked_expert_rules
 from zoo.weights.shared import IgnoreShared
 from zoo_gemma import POCKET, TINY, CappedHead, SandwichLayer, cap
 from zoo_gemma import WEIGHTS as GEMMA_WEIGHTS
@@ -58,11 +62,35 @@ class ValueNormAttention(KeyValueSource):
         return replace(division, cuts=cuts)
 
 
+@frozen(kw_only=True)
+class ScaledRouter(Router):
+    """A router that normalises what it reads, and multiplies the weights of experts by learned numbers.
+
+    It scores x / √(mean(x²) + eps) · gain / √D. Parameters beside the scores': `gain` (D,), `expert_scale` (E,).
+    """
+
+    kind, name = "router", "scaled-softmax"
+    eps: float = 1e-6
+
+    def own_parameters(self, dim):
+        return super().own_parameters(dim) + dim + self.experts
+
+
+@frozen(kw_only=True)
+class NormedMoE(MoE):
+    """A mixture whose experts read the normalised input, and whose router reads it as it is."""
+
+    kind, name = "feedforward", "normed-moe"
+    experts_norm: Spec = field(metadata={"kind": "norm"})
+
+
 @frozen()
 class ScaledSandwichLayer(SandwichLayer):
     """A layer with norms on both sides of each part, whose output is multiplied by a learned number.
 
-    With `layer_input`, a third sum adds what the layer's own input says, normalised by `layer_input_norm`.
+    With a `mixture`, the second sum adds outer(output(feedforward(norm(x))) + mixture_output(mixture(x))), where outer is
+    `feedforward_output_norm`, output `dense_output_norm` and mixture_output `mixture_output_norm`. With `layer_input`,
+    a third sum adds what the layer's own input says, normalised by `layer_input_norm`.
 
     Parameters: `scalar` (1,).
     """
@@ -70,6 +98,9 @@ class ScaledSandwichLayer(SandwichLayer):
     kind, name = "layer", "scaled-sandwich"
     layer_input: Spec | None = None
     layer_input_norm: Spec | None = None
+    mixture: Spec | None = field(default=None, metadata={"kind": "feedforward"})
+    dense_output_norm: Spec | None = None
+    mixture_output_norm: Spec | None = None
 
     @property
     def gives(self):
@@ -90,12 +121,9 @@ FULL, WINDOW = "full_attention", "sliding_attention"
 
 def gemma4(config):
     """Gemma 3 without offsets of norms and scales of scores; wider heads in layers that see all (Gemma Team, 2026)."""
-    config.refuse("enable_moe_block")
     config.refuse("attention_bias")
     if config.get("use_bidirectional_attention") not in (None, "vision"):  # which is about images
         raise config.error("use_bidirectional_attention", "is not implemented")
-    # Of models with experts.
-    config.ignore("num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size")
     config.ignore("attention_dropout")
     config = config.with_defaults(sliding_window=512)
     heads = config.count("num_attention_heads")
@@ -137,6 +165,7 @@ def gemma4(config):
     hidden, double = config.count("intermediate_size"), config.flag("use_double_wide_mlp", False)
     embedding = per_layer_embedding(config, norm)
     own_input = isinstance(embedding, PerLayerEmbedding)
+    sparse = mixture(config, activation, norm)
 
     @cache  # equal layers are one object
     def layer(window, shared, shares):
@@ -149,6 +178,9 @@ def gemma4(config):
             feedforward_output_norm=norm,
             layer_input=PerLayerInput(embedding.width_per_layer, activation) if own_input else None,
             layer_input_norm=norm if own_input else None,
+            mixture=sparse,
+            dense_output_norm=norm if sparse else None,
+            mixture_output_norm=norm if sparse else None,
         )
 
     first_shared = len(kinds) - config.count("num_kv_shared_layers", 0, least=0)
@@ -161,6 +193,21 @@ def gemma4(config):
         norm=norm,
         head=CappedHead(tied=tied, cap=limit) if limit else Head(tied=tied),
         context=config.count("max_position_embeddings", 131072),
+    )
+
+
+def mixture(config, activation, norm):
+    """The experts beside each layer's dense feed-forward; None without `enable_moe_block`."""
+    if not config.flag("enable_moe_block", False):
+        config.ignore("num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size")
+        return None
+    count, top_k = config.count("num_experts"), config.count("top_k_experts")
+    if top_k > count:
+        raise config.error("top_k_experts", f"is more than the {count} experts")
+    return NormedMoE(
+        router=ScaledRouter(count, top_k, eps=norm.eps),
+        experts=Experts(count, config.count("moe_intermediate_size"), activation),
+        experts_norm=norm,
     )
 
 
@@ -240,11 +287,21 @@ PER_LAYER_WEIGHTS = (
     Rename("[model.]per_layer_model_projection.*", "embedding.projection.*"),
     Rename("[model.]per_layer_projection_norm.*", "embedding.projection_norm.*"),
 )
-WEIGHTS = (
-    Rename("[model.]layers.{i}.layer_scalar", "layers.{i}.scalar"),
+LAYER, MIXTURE = "[model.]layers.{i}.", "layers.{i}.mixture."
+COMMON = (
+    Rename(LAYER + "layer_scalar", "layers.{i}.scalar"),
+    Rename(LAYER + "router.proj.*", MIXTURE + "router.scores.*"),
+    Rename(LAYER + "router.scale", MIXTURE + "router.gain"),
+    Rename(LAYER + "router.per_expert_scale", MIXTURE + "router.expert_scale"),
+    Rename(LAYER + "pre_feedforward_layernorm_2.*", MIXTURE + "experts_norm.*"),
+    Rename(LAYER + "post_feedforward_layernorm_1.*", "layers.{i}.dense_output_norm.*"),
+    Rename(LAYER + "post_feedforward_layernorm_2.*", "layers.{i}.mixture_output_norm.*"),
     *PER_LAYER_WEIGHTS,
     *GEMMA_WEIGHTS,
 )
+STACKED = (LAYER + "experts.gate_up_proj", LAYER + "experts.down_proj")
+WEIGHTS = (*stacked_expert_rules(*STACKED, MIXTURE + "experts."), *COMMON)
+MLX_WEIGHTS = (Rename(LAYER + "experts.switch_glu.{p}_proj.*", MIXTURE + "experts.{p}.*"), *COMMON)
 DENSE = dict(
     attention_k_eq_v=True,
     num_global_key_value_heads=1,
@@ -259,6 +316,8 @@ E_TYPE = dict(
     **dict(head_dim=256, global_head_dim=512, sliding_window=512),
     **dict(vocab_size=262144, max_position_embeddings=131072),
 )
+# The model with experts beside the dense feed-forward.
+EXPERTS = dict(enable_moe_block=True, num_experts=128, top_k_experts=8, moe_intermediate_size=704)
 TINY_E = dict(
     num_hidden_layers=6,
     attention_k_eq_v=False,
@@ -266,6 +325,9 @@ TINY_E = dict(
     **dict(num_kv_shared_layers=3, use_double_wide_mlp=True),
     **dict(global_head_dim=32, sliding_window=6, layer_types=([WINDOW] * 2 + [FULL]) * 2),
 )
+
+TINY_LAYERS = dict(global_head_dim=32, sliding_window=6, layer_types=[WINDOW] * 2 + [FULL])
+TINY_MOE = TINY_LAYERS | EXPERTS | dict(num_experts=6, top_k_experts=2, moe_intermediate_size=32)
 
 
 def small(config, **numbers):
@@ -279,6 +341,8 @@ def zoo_blocks():
         ProportionalScaling, "zoo_gemma4.block:ProportionalScaling", "RoPE on the first pairs of a head"
     )
     yield Block(ValueNormAttention, "zoo_gemma4.block:ValueNormAttention", "attention with normalised values")
+    yield Block(ScaledRouter, "zoo_gemma4.block:ScaledRouter", "a router with a norm and a factor an expert")
+    yield Block(NormedMoE, "zoo_gemma4.block:NormedMoE", "a mixture whose experts alone read a norm")
     yield Block(
         ScaledSandwichLayer, "zoo_gemma4.block:ScaledSandwichLayer", "a sandwich layer times a learned number"
     )
@@ -287,12 +351,14 @@ def zoo_blocks():
 @hookimpl
 def zoo_drawings():
     yield Drawing(ValueNormAttention, "zoo_gemma4.drawing:value_norm_attention")
+    yield Drawing(ScaledRouter, "zoo.describe.diagram.parts:router")
+    yield Drawing(NormedMoE, "zoo.describe.diagram.parts:moe")
     yield Drawing(ScaledSandwichLayer, "zoo_gemma4.drawing:scaled_sandwich")
 
 
 @hookimpl
 def zoo_architectures():
-    """Gemma 4's dense models."""
+    """Gemma 4."""
     yield Architecture(
         name="gemma4",
         base="gemma3",
@@ -301,7 +367,18 @@ def zoo_architectures():
         text_of=("gemma4",),
         recipe=gemma4,
         weights=WEIGHTS,
+        mlx_weights=MLX_WEIGHTS,
         presets=(
+            published(
+                "26b",
+                "google/gemma-4-26B-A4B-it",
+                "Apache-2.0",
+                **sized(layers=30, dim=2816, heads=16, kv_heads=8, hidden=2112),
+                **DENSE | dict(num_global_key_value_heads=2),
+                **EXPERTS,
+                **dict(head_dim=256, global_head_dim=512, sliding_window=1024),
+                **dict(vocab_size=262144, max_position_embeddings=262144),
+            ),
             published(
                 "31b",
                 "google/gemma-4-31B-it",
@@ -329,14 +406,9 @@ def zoo_architectures():
                 num_kv_shared_layers=18,
             ),
             Preset("pocket", config=small(POCKET, global_head_dim=64, layer_types=[WINDOW, FULL] * 2)),
-            Preset(
-                "tiny",
-                config=small(TINY, global_head_dim=32, sliding_window=6, layer_types=[WINDOW] * 2 + [FULL]),
-            ),
-            Preset(
-                "tiny-e",
-                config=small(TINY, **TINY_E),
-            ),
+            Preset("tiny", config=small(TINY, **TINY_LAYERS)),
+            Preset("tiny-e", config=small(TINY, **TINY_E)),
+            Preset("tiny-moe", config=small(TINY, **TINY_MOE)),
         ),
         references=('Gemma Team, 2026, "Gemma 4"',),
         published="2026-04",

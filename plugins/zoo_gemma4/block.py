@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -10,10 +11,12 @@ import mlx.nn as nn
 
 import zoo_gemma4 as specs
 from zoo import runtime
+from zoo.blocks.feedforward import MoE, Router
 from zoo.blocks.position import Scaling
 from zoo.blocks.shared import KeyValueSource
+from zoo.compiled_step.blocks import router
 from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles
-from zoo_gemma.block import SandwichLayer, step_of_sandwich
+from zoo_gemma.block import SandwichLayer, step_of_sum
 
 
 class ProportionalScaling(Scaling):
@@ -46,18 +49,45 @@ class ValueNormAttention(KeyValueSource):
         return self.query_norm(queries), self.key_norm(keys), runtime.rms_norm(values, gain, self.spec.eps)
 
 
+class ScaledRouter(Router):
+    """The router of normalised vectors, whose weights are multiplied by a number of each expert."""
+
+    spec: specs.ScaledRouter
+
+    def __init__(self, spec: specs.ScaledRouter, *, dim: int, index: int = 0) -> None:
+        super().__init__(spec, dim=dim, index=index)
+        self.gain, self.expert_scale = mx.ones((dim,)), mx.ones((spec.experts,))
+
+    def __call__(self, x: mx.array) -> tuple[mx.array, mx.array]:  # (B, T, D) -> (B, T, k), (B, T, k)
+        return super().__call__(runtime.rms_norm(x, self.gain * x.shape[-1] ** -0.5, self.spec.eps))
+
+    def weigh(self, logits: mx.array, indices: mx.array) -> mx.array:  # (B, T, E), (B, T, k) -> (B, T, k)
+        """The weights of the chosen experts' outputs."""
+        return super().weigh(logits, indices) * self.expert_scale[indices]
+
+
+class NormedMoE(MoE):
+    """Σ_k weights_k · experts(norm(x))_k, with the weights and the choice of x."""
+
+    def __init__(self, spec: specs.NormedMoE, *, experts_norm: nn.Module, **parts: Any) -> None:
+        super().__init__(spec, **parts)
+        self.experts_norm = experts_norm
+
+    def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, D)
+        indices, weights = self.router(x)  # (B, T, k) each
+        return (self.experts(self.experts_norm(x), indices) * weights[..., None]).sum(axis=-2)
+
+
+EXTRA = ("layer_input", "layer_input_norm", "mixture", "dense_output_norm", "mixture_output_norm")
+
+
 class ScaledSandwichLayer(SandwichLayer):
     """The output of a sandwich layer, and of what its own input adds, times a learned number."""
 
-    def __init__(
-        self,
-        spec: specs.ScaledSandwichLayer,
-        layer_input: nn.Module | None = None,
-        layer_input_norm: nn.Module | None = None,
-        **parts: Any,
-    ) -> None:
-        super().__init__(spec, **parts)
-        self.layer_input, self.layer_input_norm = layer_input, layer_input_norm  # None is no part
+    def __init__(self, spec: specs.ScaledSandwichLayer, **parts: Any) -> None:
+        super().__init__(spec, **{name: part for name, part in parts.items() if name not in EXTRA})
+        for name in EXTRA:
+            setattr(self, name, parts.get(name))  # None is no part
         self.scalar = mx.ones((1,))
         self._passes = bool(spec.mixer.gives or spec.mixer.takes)
 
@@ -70,9 +100,52 @@ class ScaledSandwichLayer(SandwichLayer):
             x = x + self["layer_input_norm"](self["layer_input"](x, passed))
         return x * self.scalar
 
+    def add(self, name: str, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
+        """One residual sum; that of the feed-forward takes the mixture, too."""
+        if name != "feedforward" or "mixture" not in self:
+            return super().add(name, x, *inputs)
+        dense = self["dense_output_norm"](self.feedforward(self.feedforward_norm(x)))
+        both = dense + self["mixture_output_norm"](self["mixture"](x))
+        return x + self.feedforward_output_norm(both)
+
+
+@compiles(ScaledRouter, "__call__", "weigh")
+def step_of_router(compiler: StepCompiler, block: ScaledRouter) -> Function | None:
+    """(B, D) -> (B, k), (B, k)."""
+    gain, choose = compiler.take(block, "gain") * block.gain.size**-0.5, router(compiler, block)
+    compiler.take(block, "expert_scale")
+    return None if choose is None else chained(runtime.step.rms_norm(gain, block.spec.eps), choose)
+
+
+@compiles(NormedMoE, "__call__")
+def step_of_mixture(compiler: StepCompiler, block: NormedMoE) -> Function | None:
+    """(B, D) -> (B, D)."""
+    choose, experts = (compiler.compile_if_known(part) for part in (block.router, block.experts))
+    norm = compiler.compile(block.experts_norm)
+    if choose is None or experts is None:
+        return None
+
+    def mix(x: mx.array) -> mx.array:
+        indices, weights = choose(x)  # (B, k) each
+        y: mx.array = (experts(norm(x), indices) * weights[..., None]).sum(axis=-2)
+        return y
+
+    return mix
+
 
 @compiles(ScaledSandwichLayer, "__call__", "add")
-def step_of_scaled(compiler: StepCompiler, block: ScaledSandwichLayer) -> Function | None:
+def step_of_scaled(compiler: StepCompiler, block: ScaledSandwichLayer) -> Function:
     """One token of such a layer: (B, D), mask, cache -> (B, D)."""
-    layer, scalar = step_of_sandwich(compiler, block), compiler.take(block, "scalar")
-    return None if layer is None else chained(layer, lambda x: x * scalar)
+    scalar, mixer = compiler.take(block, "scalar"), step_of_sum(compiler, block, "mixer")
+    both = step_of_both if "mixture" in block else partial(step_of_sum, name="feedforward")
+    feedforward = both(compiler, block)
+    return lambda x, mask, cache: feedforward(mixer(x, mask, cache)) * scalar
+
+
+def step_of_both(compiler: StepCompiler, block: ScaledSandwichLayer) -> Function:
+    """One token of a dense feed-forward and a mixture beside it: (B, D) -> (B, D)."""
+    names = ("feedforward_norm", "feedforward", "dense_output_norm")
+    norm, part, dense_norm = (compiler.compile(block[name]) for name in names)
+    names = ("mixture", "mixture_output_norm", "feedforward_output_norm")
+    mixture, mixture_norm, output_norm = (compiler.compile(block[name]) for name in names)
+    return lambda x: x + output_norm(dense_norm(part(norm(x))) + mixture_norm(mixture(x)))

@@ -12,6 +12,8 @@ SECTIONS = rope(mrope_section=[2, 1, 1], mrope_interleaved=True, partial_rotary_
 # Gemma 4 with inputs for each layer, and layers that share keys and values.
 E_TYPE = dict(num_hidden_layers=6, layer_types=[WINDOW, FULL] * 3, num_kv_shared_layers=2)
 E_TYPE |= dict(hidden_size_per_layer_input=8, vocab_size_per_layer_input=VOCAB, final_logit_softcapping=30.0)
+# Gemma 4 with experts beside each layer's dense feed-forward.
+BESIDE = dict(enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=24)
 WINDOWS = ["sliding_attention", "sliding_attention", FULL]
 
 RECENT = {
@@ -24,6 +26,8 @@ RECENT = {
             E_TYPE,
             E_TYPE | dict(use_double_wide_mlp=True, vocab_size_per_layer_input=VOCAB + 5),
             E_TYPE | dict(num_kv_shared_layers=4, attention_k_eq_v=True, num_global_key_value_heads=1),
+            BESIDE,
+            TIED | BESIDE | dict(attention_k_eq_v=True, top_k_experts=5, hidden_activation="silu"),
         ),
         dict(
             hidden_size_per_layer_input=0,
@@ -35,7 +39,7 @@ RECENT = {
         shapes=(heads(4, 2),),
         config="TextConfig",
         respelled=as_written,
-        wide=dict(global_head_dim=64),
+        wide=FFN | dict(global_head_dim=64),
     ),
     "ministral3": Family(
         "Ministral3",

@@ -36,6 +36,7 @@ VARIANTS = [
     ("deepseek-v3", 7),
     ("granite-hybrid", 1),
     ("gemma4", 4),
+    ("gemma4", 6),
 ]  # compared with mlx-lm, too
 UNREADABLE = (
     "gpt-oss",

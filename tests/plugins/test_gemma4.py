@@ -4,15 +4,19 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from tests.helpers.decoded import both
 from zoo.assemble import assemble
 from zoo.config import Config
+from zoo.describe import describe
 from zoo.errors import ConfigError
 from zoo.host.registry import default_registry
+from zoo.testing import same
 from zoo.weights.shared import IgnoreShared
 
 ARCHITECTURE = default_registry().architecture("gemma4")
 TINY = ARCHITECTURE.preset("tiny").config
 TINY_E = ARCHITECTURE.preset("tiny-e").config
+TINY_MOE = ARCHITECTURE.preset("tiny-moe").config
 
 
 def recipe(**changes):
@@ -24,7 +28,8 @@ def recipe(**changes):
     [
         (dict(num_kv_shared_layers=1), "num_kv_shared_layers 1 leaves no layer of full_attention"),
         (dict(num_kv_shared_layers=4), "num_kv_shared_layers 4 leaves no layer"),
-        (dict(enable_moe_block=True), "enable_moe_block True"),
+        (dict(enable_moe_block=True), "num_experts"),
+        (dict(TINY_MOE, top_k_experts=9), "top_k_experts 9 is more than the 6 experts"),
         (dict(use_bidirectional_attention="all"), "use_bidirectional_attention 'all'"),
         (dict(per_layer_config={"0": {"head_dim": 8}}), "per_layer_config"),
         (dict(per_layer_config={"2": {"sliding_window": 8}}), "per_layer_config"),
@@ -124,3 +129,38 @@ def test_tensors_of_shared_layers_that_published_files_hold_are_left_out():
         if isinstance(rule, IgnoreShared):
             rule.forward(source, left, recipe, None)
     assert sorted(source) == sorted(names[:3])
+
+
+def test_experts_read_a_norm_of_what_the_router_reads_and_are_weighed_by_a_factor_each():
+    model = assemble(ARCHITECTURE.recipe_of(Config(TINY_MOE)), default_registry())
+    mixture, x = model.layers[0].mixture, mx.random.normal((1, 3, 64))
+    router = mixture.router
+    router.gain, router.expert_scale = mx.random.normal((64,)), mx.arange(1, 7) / 4
+    mixture.experts_norm.weight = mx.random.normal((64,))
+    raw = np.array(x, np.float64)
+    raw /= np.sqrt((raw**2).mean(-1, keepdims=True) + 1e-6)
+    logits = (raw * np.array(router.gain) / 8) @ np.array(router.scores.weight).T
+    chosen = np.argsort(-logits)[..., :2]
+    weights = np.exp(np.take_along_axis(logits, chosen, -1))
+    weights = weights / weights.sum(-1, keepdims=True) * np.array(router.expert_scale)[chosen]
+    outputs = mixture.experts(
+        mx.array(raw * np.array(mixture.experts_norm.weight), mx.float32), mx.array(chosen)
+    )
+    expected = (np.array(outputs) * weights[..., None]).sum(-2)
+    assert np.abs(np.array(mixture(x)) - expected).max() < 1e-5
+
+
+def test_the_compiled_step_of_layers_with_a_mixture_gives_the_models_logits():
+    model = assemble(ARCHITECTURE.recipe_of(Config(TINY_MOE)), default_registry())
+    for layer in model.layers:
+        layer.mixture.router.gain = mx.random.uniform(0.5, 2, (64,))
+        layer.mixture.router.expert_scale = mx.random.uniform(0.5, 2, (6,))
+    expected, found = both(model, mx.random.randint(0, 256, (2, 9)))
+    same(found, expected, "logits")
+
+
+def test_facts_have_the_mixture_beside_the_dense_feed_forward():
+    sheet = describe("gemma4:tiny-moe", default_registry()).sheet(default_registry())
+    names = ("feedforward", "hidden", "experts", "experts_used", "expert_width")
+    values = [sheet.value(f"decoder.{name}") for name in names]
+    assert values == ["GEGLU and mixture of GEGLU experts", 128, 6, 2, 32]

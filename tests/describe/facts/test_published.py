@@ -82,6 +82,7 @@ PUBLISHED = [
         0,
     ),
     # The file has 256 factors of rotations, too, which the zoo computes.
+    ("gemma4:26b", 25_233_142_046, f"n_params of {GGUF_LOAD}; head tied", 256),
     ("gemma4:31b", 30_697_345_596, f"n_params of {GGUF_LOAD}; head tied", 256),
     # Those and the layers that share keys and values have projections of their own there, which nothing reads.
     ("gemma4:e2b", 4_647_450_147, f"n_params of {GGUF_LOAD}; head tied", 18_880_512 + 256),

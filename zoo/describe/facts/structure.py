@@ -42,16 +42,17 @@ def _layer_facts(layer: Spec, dim: int) -> list[tuple[str, str, Scalar]]:
     """The facts of a layer, each with its name, label and value; None for what it does not have.
 
     A layer usually has one mixer; of several, the first that has a value gives it. `dense` is the feed-forward that every
-    token goes through, `shared` the one beside the experts.
+    token goes through, `shared` the one that its `mixture` has beside the experts.
     """
     mixers, norms = _of_kind(layer, "mixer"), _of_kind(layer, "norm")
-    cross, feedforward = (next(iter(_of_kind(layer, kind)), None) for kind in ("cross", "feedforward"))
-    parts = [] if feedforward is None else [part for _, part in feedforward.walk()]
+    cross, feedforwards = next(iter(_of_kind(layer, "cross")), None), _of_kind(layer, "feedforward")
+    mixture = next((each for each in feedforwards if any(p.kind == "experts" for _, p in each.walk())), None)
+    parts = [part for _, part in mixture.walk()] if mixture else []
     experts, router = (
         next((part for part in parts if part.kind == kind), None) for kind in ("experts", "router")
     )
-    dense = feedforward if experts is None else None
-    shared = None if experts is None else getattr(feedforward, "shared", None)
+    dense = next((each for each in feedforwards[:1] if each is not mixture), None)
+    shared = getattr(mixture, "shared", None)
     names = (getattr(part, "activation", None) for part in (experts, dense, *mixers))
     activation = next((name for name in names if name is not None), None)
     scale: float = vars(layer).get("residual_scale", 1.0)
@@ -75,7 +76,11 @@ def _layer_facts(layer: Spec, dim: int) -> list[tuple[str, str, Scalar]]:
         ("state", "state numbers a layer", sum(mixer.state_size(dim) for mixer in mixers) or None),
         ("window", "window", first(lambda mixer: mixer.attention_window or None)),
         ("cross", "cross-attention", getattr(cross, "title", None)),
-        ("feedforward", "feed-forward", getattr(feedforward, "title", None)),
+        (
+            "feedforward",
+            "feed-forward",
+            joined(" and ", (part.title for part in (dense, mixture) if part)) or None,
+        ),
         ("hidden", "feed-forward width", getattr(dense, "hidden", None)),
         ("experts", "experts", getattr(experts, "count", None)),
         ("experts_used", "experts a token uses", getattr(router, "top_k", None)),
