@@ -175,25 +175,35 @@ def router_numbers(config, experts):
     return groups, kept, top_k
 
 
-def prediction_recipe(config):
-    """The layer after the last, which predicts one token further, where the checkpoint has it."""
-    model = deepseek_v3(config)
-    index = len(model.layers)
-    if config.count("num_nextn_predict_layers", 0, least=0) < 1:
-        raise config.error(
-            "num_nextn_predict_layers", "says that there is no layer for the token after the next"
-        )
-    if not config.has_tensor(f"layers.{index}.eh_proj.", default=True):
-        raise config.error(
-            "num_nextn_predict_layers", f"is more than the files hold: they have no layers.{index}.eh_proj"
-        )
+def prediction(name, recipe, weights):
+    """The record of the layer after the last of a family with this `recipe`, which predicts one token further.
+
+    The first of the family's `weights` is for models that leave the layer out.
+    """
+
+    def layer(config):
+        model = recipe(config)
+        index, key = len(model.layers), "num_nextn_predict_layers"
+        if config.count(key, 0, least=0) < 1:
+            raise config.error(key, "says that there is no layer for the token after the next")
+        if not config.has_tensor(f"layers.{index}.eh_proj.", default=True):
+            raise config.error(key, f"is more than the files hold: they have no layers.{index}.eh_proj")
+        return prediction_layer(model, model.layers[-1])
+
+    rules = (*PREDICTION_WEIGHTS, *weights[1:])
+    summary = f"the layer of {name} for the token after the next"
+    return Architecture(name=f"{name}-prediction", summary=summary, recipe=layer, weights=rules)
+
+
+def prediction_layer(model, layer):
+    """A layer like `layer`, one of the model's, that predicts one token further than these."""
     return PredictionLayer(
         dim=model.dim,
         vocab=model.vocab,
-        index=index,
+        index=len(model.layers),
         embedding_norm=model.norm,
         hidden_norm=model.norm,
-        layers=(layers_of(config, moe(config, config.activation("hidden_act", "silu")))(index),),
+        layers=(layer,),
         norm=model.norm,
         context=model.context,
     )
@@ -342,12 +352,7 @@ def zoo_architectures():
             "Kimi Team, 2025, arXiv:2507.20534",
         ),
         published="2024-12",
-        prediction=Architecture(
-            name="deepseek-v3-prediction",
-            summary="the layer of DeepSeek-V3 for the token after the next",
-            recipe=prediction_recipe,
-            weights=PREDICTION_WEIGHTS,
-        ),
+        prediction=prediction("deepseek-v3", deepseek_v3, WEIGHTS),
     )
 
 

@@ -202,6 +202,7 @@ class OnlyPredictionLayer(Rule):
 
 
 FIRST = "[model.]layers.0."
+# What such a layer has beside a layer's own.
 PREDICTION_WEIGHTS = (
     OnlyPredictionLayer(LAYER),
     Rename(FIRST + "enorm.*", "embedding_norm.*"),
@@ -211,5 +212,4 @@ PREDICTION_WEIGHTS = (
     # Copies of the model's own embedding and head, which it shares.
     Ignore(FIRST + "embed_tokens.weight"),
     Ignore(FIRST + "shared_head.head.weight"),
-    *WEIGHTS[1:],
 )

@@ -4,7 +4,7 @@ from zoo.architecture import Architecture, Block, ModuleProbe, Preset, Rename, h
 from zoo.recipe import LayerNorm
 from zoo_deepseek import POCKET as V3_POCKET
 from zoo_deepseek import TINY as V3_TINY
-from zoo_deepseek import V3, decoder, dense_first, moe
+from zoo_deepseek import V3, decoder, dense_first, moe, prediction
 from zoo_deepseek.rules import LAYER
 from zoo_deepseek.rules import MLX_WEIGHTS as V3_MLX_WEIGHTS
 from zoo_deepseek.rules import WEIGHTS as V3_WEIGHTS
@@ -115,6 +115,7 @@ def zoo_architectures():
         ),
         references=('DeepSeek-AI, 2025, "DeepSeek-V3.2-Exp"', "DeepSeek-AI, 2025, arXiv:2512.02556"),
         published="2025-09",
+        prediction=prediction("deepseek-v3.2", deepseek_v32, WEIGHTS),
     )
     yield Architecture(
         name="glm-moe-dsa",
@@ -132,4 +133,5 @@ def zoo_architectures():
         ),
         references=('Z.ai, 2026, "GLM-5"',),
         published="2026-02",
+        prediction=prediction("glm-moe-dsa", glm_moe_dsa, WEIGHTS),
     )

@@ -5,7 +5,7 @@ from zoo.gguf import DECODER
 from zoo.recipe import RMSNorm
 from zoo_deepseek import POCKET as DEEPSEEK_POCKET
 from zoo_deepseek import TINY as DEEPSEEK_TINY
-from zoo_deepseek import decoder, dense_first, moe
+from zoo_deepseek import decoder, dense_first, moe, prediction
 from zoo_deepseek.rules import (
     EXPERTS,
     GGUF_MIXTURE,
@@ -233,6 +233,7 @@ def zoo_architectures():
         ),
         references=("GLM Team, 2025, arXiv:2508.06471",),
         published="2025-08",
+        prediction=prediction("glm4-moe", glm4_moe, MOE_WEIGHTS),
     )
     yield Architecture(
         name="glm4-moe-lite",
@@ -249,4 +250,5 @@ def zoo_architectures():
         ),
         references=('Z.ai, 2026, "GLM-4.7-Flash"', "GLM Team, 2025, arXiv:2508.06471"),
         published="2026-01",
+        prediction=prediction("glm4-moe-lite", glm4_moe_lite, DEEPSEEK_WEIGHTS),
     )

@@ -3,7 +3,7 @@
 from zoo.architecture import Architecture, OfBlock, Preset, Rename, Split, behind, hookimpl
 from zoo_llama import published, sized
 from zoo_mixtral import QWEN_MLX_WEIGHTS, QWEN_WEIGHTS
-from zoo_qwen3_next import DELTA, MIXER, MLX_NORMS, POCKET, TINY, common, qwen3_next
+from zoo_qwen3_next import DELTA, MIXER, MLX_NORMS, POCKET, TINY, common, prediction, qwen3_next
 from zoo_qwen3_next.specs import GatedDeltaNet
 
 
@@ -21,7 +21,6 @@ def qwen3_5_moe(config):
 
 def read(config, **defaults):
     """The config with the family's defaults."""
-    config.ignore("mtp_num_hidden_layers", "mtp_use_dedicated_embeddings")  # of a layer that drafts
     config.ignore("mamba_ssm_dtype")  # states are float32
     if not config.flag("attn_output_gate", True):
         raise config.error("attn_output_gate", "is not implemented")
@@ -96,6 +95,7 @@ def zoo_architectures():
         ),
         references=REFERENCES,
         published="2026-02",
+        prediction=prediction("qwen3.5", qwen3_5, WEIGHTS),
     )
     yield Architecture(
         name="qwen3.5-moe",
@@ -122,4 +122,5 @@ def zoo_architectures():
         ),
         references=REFERENCES,
         published="2026-02",
+        prediction=prediction("qwen3.5-moe", qwen3_5_moe, WEIGHTS),
     )

@@ -13,8 +13,11 @@ from zoo.architecture import (
     Split,
     hookimpl,
 )
+from zoo.frozen import frozen
 from zoo.gguf import Added
 from zoo.recipe import GatedMLP
+from zoo.weights import Rule
+from zoo_deepseek import prediction_layer
 from zoo_gemma import OffsetRMSNorm
 from zoo_llama import TINY as LLAMA_TINY
 from zoo_llama import llama, published, sized
@@ -32,6 +35,7 @@ def qwen3_next(config):
         norm_topk_prob=True,
     )
     config.refuse("use_sliding_window")
+    config.ignore("mtp_num_hidden_layers", "mtp_use_dedicated_embeddings")  # of a layer that drafts
     config.ignore(
         "decoder_sparse_step", "mlp_only_layers", "num_experts_per_tok"
     )  # where there are no experts
@@ -112,6 +116,48 @@ def common(axis):
     )
 
 
+@frozen()
+class OnlyPredictionLayer(Rule):
+    """The tensors below `prefix` by the rest of their names; all others are left out."""
+
+    prefix: str
+
+    def forward(self, source, target, recipe, join):
+        layer = {
+            name.removeprefix(self.prefix): source[name] for name in source if name.startswith(self.prefix)
+        }
+        source.clear()
+        source.update(layer)
+
+    def backward(self, source, target, recipe, join):
+        pass
+
+
+def prediction(name, recipe, weights):
+    """The record of the layer below `mtp.` of a family with this `recipe`, which predicts one token further.
+
+    The formula is DeepSeek-V3's, as vLLM and SGLang run it for Qwen3-Next: the layer attends whatever layers of the model
+    do, and hidden states are read after the model's final norm, or, of the layer's own, after its norm.
+    """
+
+    def layer(config):
+        model, key = recipe(config), "mtp_num_hidden_layers"
+        config.refuse("mtp_use_dedicated_embeddings")
+        if config.count(key, 1, least=0) != 1:
+            raise config.error(key, "is not implemented: one layer drafts")
+        if not config.has_tensor("mtp.fc.", default=True):
+            raise config.error(key, "is more than the files hold: they have no mtp.fc")
+        attending = [layer for layer in model.layers if isinstance(layer.mixer, GatedAttention)]
+        if not attending:
+            raise config.error("layer_types", "has no full_attention, of which the layer that drafts is one")
+        return prediction_layer(model, attending[-1])
+
+    own = {"fc": "projection", "pre_fc_norm_embedding": "embedding_norm", "pre_fc_norm_hidden": "hidden_norm"}
+    rules = (OnlyPredictionLayer("mtp."), *(Rename(f"{a}.*", f"{b}.*") for a, b in own.items()), *weights)
+    summary = f"the layer of {name} for the token after the next"
+    return Architecture(name=f"{name}-prediction", summary=summary, recipe=layer, weights=rules)
+
+
 # MLX conversions hold 1 + w of each norm.
 NORMS = {"input_layernorm": "mixer_norm", "post_attention_layernorm": "feedforward_norm"}
 NORMS |= {f"self_attn.{part}_norm": f"mixer.{name}_norm" for part, name in (("q", "query"), ("k", "key"))}
@@ -120,6 +166,7 @@ MLX_NORMS = (
     *(Added(f"{LAYER}{theirs}.weight", f"layers.{{i}}.{ours}.weight") for theirs, ours in NORMS.items()),
 )
 
+WEIGHTS = (*rules(1), *QWEN_WEIGHTS)
 TINY = (
     LLAMA_TINY
     | SMALL_EXPERTS
@@ -162,7 +209,7 @@ def zoo_architectures():
         summary="a gated delta rule in three layers of four, gated attention in the fourth, 512 small experts",
         model_types=("qwen3_next",),
         recipe=qwen3_next,
-        weights=(*rules(1), *QWEN_WEIGHTS),
+        weights=WEIGHTS,
         mlx_weights=(*rules(2), *MLX_NORMS, *QWEN_MLX_WEIGHTS),
         presets=(
             published(
@@ -186,4 +233,5 @@ def zoo_architectures():
             "Qiu et al., 2025, arXiv:2505.06708",
         ),
         published="2025-09",
+        prediction=prediction("qwen3-next", qwen3_next, WEIGHTS),
     )

@@ -17,7 +17,6 @@ from zoo.testing import same, subject
 from zoo.testing.generation_checks import same_text
 from zoo.testing.subjects import randomise
 from zoo_deepseek import POCKET
-from zoo_deepseek.rules import PREDICTION_WEIGHTS
 
 NUMBERS = POCKET | dict(num_nextn_predict_layers=1, model_type="deepseek_v3")
 PROMPT = [5, 6, 7, 8] * 6
@@ -34,7 +33,7 @@ def checkpoint(tmp_path_factory):
     recipe = make_recipe(record, NUMBERS, made.registry)
     layer = assemble(recipe, made.registry)
     randomise(layer, 1)
-    own, left = weights.invert(PREDICTION_WEIGHTS, parameters_of(layer), recipe, join)
+    own, left = weights.invert(record.weights, parameters_of(layer), recipe, join)
     assert not left
     own["model.layers.0.embed_tokens.weight"] = own["model.layers.0.shared_head.head.weight"] = tensors[
         "model.embed_tokens.weight"

@@ -197,8 +197,8 @@ class MTPDrafter(Drafter):
     """Drafts with one layer that reads the target's last hidden states and the embeddings of the tokens after them.
 
     `layer(vectors, hidden, caches)`, (1, T, D) twice -> (1, T, D), gives states; `layer.norm` and the target's head make
-    logits of them. It was trained to predict one token more; further ones are drafted by giving it its own state in
-    place of the target's. Where the beginning of a prompt comes from a prompt cache, the layer reads only the rest.
+    logits of them. It was trained to predict one token more; further ones are drafted by giving it its own normalised
+    state in place of the target's. Where the beginning of a prompt comes from a prompt cache, the layer reads only the rest.
     """
 
     needs_hidden = True
@@ -241,7 +241,7 @@ class MTPDrafter(Drafter):
         return self.sampler.draft(count, self._logits(state), following)
 
     def _read(self, count: int) -> mx.array:
-        """Drop the last drafts and read the next `count` states; returns the layer's states (1, T, D)."""
+        """Drop the last drafts and read the next `count` states; returns the layer's normalised states (1, T, D)."""
         assert self.unread is not None
         states = self.unread
         self._rollback.keep(0, self.cached_drafts)
@@ -253,10 +253,10 @@ class MTPDrafter(Drafter):
         return layer_states
 
     def _pass(self, tokens: mx.array, hidden: mx.array) -> mx.array:  # (1, T), (1, T, D) -> (1, T, D)
-        return self.layer(self.target.embedding.vectors(tokens), hidden, self.caches)
+        return self.layer.norm(self.layer(self.target.embedding.vectors(tokens), hidden, self.caches))
 
     def _logits(self, state: mx.array) -> mx.array:  # (1, 1, D) -> (1, V)
-        return self.target.head(self.layer.norm(state))[:, 0]
+        return self.target.head(state)[:, 0]
 
 
 def mtp_layer(loaded: Loaded) -> Any:
