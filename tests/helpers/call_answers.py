@@ -82,6 +82,15 @@ ANSWERS = {
     ],
     "hermes-3": [(HERMES_CALL, "", "", [PARIS])],
     "granite-4": [(f"{HERMES_CALL}\n<tool_call>\n{SUM_JSON}\n</tool_call>", "", "", [PARIS, SUM])],
+    "ernie-4-5-thinking": [
+        ("Hm.\n</think>\n\n<response>\nHello.\n</response>\n", "Hello.", "Hm.", []),
+        (f"Hm.\n</think>\n\n{HERMES_CALL}\n", "", "Hm.", [PARIS]),
+    ],
+    "hunyuan-a13b": [
+        ("<think>\nHm.\n</think>\n<answer>\nHello.\n</answer>", "Hello.", "Hm.", []),
+        (f"<think>\n\n</think>\n<answer>\nI look.\n<tool_calls>[{PARIS_JSON}, {SUM_JSON}]</tool_calls>\n</answer>", "I look.", "", [PARIS, SUM]),
+    ],
+    "exaone-4": [(f"Yes.<tool_call>{SUM_JSON}</tool_call>", "Yes.", "", [SUM])],
     "reka-edge": [(f"Well.{HERMES_CALL}<tool_call>{PING_JSON}</tool_call>\n\n", "Well.", "", [PARIS, PING])],
     "qwen-3-coder": [
         (qwen("weather", city="Rome", days=3), "", "", [ROME]),
@@ -236,7 +245,10 @@ ANSWERS = {
         (f"I look.\n<tool_calls>[{PARIS_JSON}, {SUM_JSON}]</tool_calls>", "I look.", "", [PARIS, SUM]),
         ("<tool_calls>[]</tool_calls>Hello.", "Hello.", "", []),
     ],
-    "apertus": [('Yes.<|tools_prefix|>[{"weather": {"city": "Paris"}}, {"ping": {}}]<|tools_suffix|>', "Yes.", "", [PARIS, PING])],
+    "apertus": [
+        ("<|inner_prefix|>Hm.<|inner_suffix|>Hello.", "Hello.", "Hm.", []),
+        ('Yes.<|tools_prefix|>[{"weather": {"city": "Paris"}}, {"ping": {}}]<|tools_suffix|>', "Yes.", "", [PARIS, PING]),
+    ],
     "solar-open": [
         (f"<|think|>Hm.<|end|><|begin|>assistant{SOLAR.format('{}')}".replace("weather", "ping"), "", "Hm.", [PING]),
         (SOLAR.format('{"city": "Paris"}'), "", "", [PARIS]),

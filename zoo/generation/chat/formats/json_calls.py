@@ -61,7 +61,9 @@ def _listed(opening: str, closing: str | None, **more: Any) -> TaggedCalls:
 
 
 HERMES = _listed("<tool_call>", "</tool_call>")
+ERNIE = _listed("<tool_call>", "</tool_call>", layout_tags=("<response>", "</response>"))
 TOOL_CALLS = _listed("<tool_calls>", "</tool_calls>")
+HUNYUAN_A13B = _listed("<tool_calls>", "</tool_calls>", layout_tags=("<answer>", "</answer>"))
 NEMOTRON = _listed("<TOOLCALL>", "</TOOLCALL>")
 GRANITE = TaggedCalls(
     (("<|tool_call|>", None), ("<tool_call>", "</tool_call>")),
@@ -83,7 +85,12 @@ COMMAND_A = _listed(
 FIREFUNCTION = TaggedCalls(
     (("functools[", None),), lambda text, tools: json_calls(text.removeprefix("functools")), keeps_tags=True
 )
-APERTUS = TaggedCalls((("<|tools_prefix|>", "<|tools_suffix|>"),), name_keyed, in_json_string)
+APERTUS = TaggedCalls(
+    (("<|tools_prefix|>", "<|tools_suffix|>"),),
+    name_keyed,
+    in_json_string,
+    thinking=("<|inner_prefix|>", "<|inner_suffix|>"),
+)
 INTERNLM = _listed("<|action_start|><|plugin|>", "<|action_end|>")
 GIGACHAT = TaggedCalls(
     (("function call<|role_sep|>\n", None), ("<|function_call|>", None)),
