@@ -12,6 +12,8 @@ import zoo_gemma3n as specs
 from zoo.blocks.feedforward import GatedMLP
 from zoo.blocks.layer import CachedLayer
 from zoo.blocks.shared import PerLayerEmbedding
+from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles
+from zoo_gemma.block import step_of_sum
 from zoo_gemma3n import STREAMS
 
 
@@ -104,9 +106,12 @@ class SparseGatedMLP(GatedMLP):
         self.deviations = NormalDist().inv_cdf(spec.sparsity)
 
     def __call__(self, x: mx.array) -> mx.array:  # (B, T, D) -> (B, T, D)
-        gate = self.gate(x)  # (B, T, F)
+        return self.down(self.cut_gate(self.gate(x)) * self.up(x))
+
+    def cut_gate(self, gate: mx.array) -> mx.array:  # (…, F) -> (…, F)
+        """activation(relu(gate − cut))."""
         cut = gate.mean(axis=-1, keepdims=True) + self.deviations * mx.sqrt(gate.var(axis=-1, keepdims=True))
-        return self.down(self.activation(mx.maximum(gate - cut, 0)) * self.up(x))
+        return self.activation(mx.maximum(gate - cut, 0))
 
 
 class AltUpLayer(CachedLayer):
@@ -136,3 +141,35 @@ class AltUpLayer(CachedLayer):
         added = self.layer_input_norm(self.layer_input(first * self.altup.scale, passed))  # (B, T, D)
         passed[STREAMS] = others = others + added[:, :, None]
         return self.merge(mx.concatenate([first[:, :, None], others], axis=2)) if "merge" in self else first
+
+
+@compiles(SparseGatedMLP, "__call__")
+def step_of_feedforward(compiler: StepCompiler, block: SparseGatedMLP) -> Function:
+    """(B, D) -> (B, D)."""
+    gate, up, down = (compiler.compile(part) for part in (block.gate, block.up, block.down))
+    return chained(lambda x: block.cut_gate(gate(x)) * up(x), down)
+
+
+@compiles(AltUpLayer, "__call__")
+def step_of_layer(compiler: StepCompiler, block: AltUpLayer) -> Function:
+    """One token of such a layer: (B, D), mask, cache, values handed on -> (B, D)."""
+    mixer, feedforward = (step_of_sum(compiler, block, name) for name in ("mixer", "feedforward"))
+    altup, laurel, merge = block.altup, compiler.compile(block.laurel), block.get("merge")
+    names = ("mixer_norm", "layer_input", "layer_input_norm")
+    norm, layer_input, layer_input_norm = (compiler.compile(block[name]) for name in names)
+    passes = block._passes
+
+    def step(x: mx.array, mask: Any, cache: Any, passed: dict[str, Any]) -> mx.array:
+        predictions = altup.predict(
+            mx.concatenate([x[:, None, None], passed[STREAMS]], axis=2)
+        )  # (B, 1, N, D)
+        x = predictions[:, 0, 0]
+        mixed = mixer(x, mask, cache, *((passed,) if passes else ()))
+        x = feedforward((mixed + laurel(norm(x))) * 2**-0.5)
+        corrected = altup.correct(predictions, x[:, None])
+        first, others = corrected[:, :, 0], corrected[:, :, 1:]  # (B, 1, D), (B, 1, N − 1, D)
+        added = layer_input_norm(layer_input(first[:, 0] * altup.scale, passed))
+        passed[STREAMS] = others = others + added[:, None, None]
+        return (first if merge is None else merge(mx.concatenate([first[:, :, None], others], axis=2)))[:, 0]
+
+    return step

@@ -14,6 +14,7 @@ from zoo import runtime
 from zoo.blocks.feedforward import MoE, Router
 from zoo.blocks.position import Scaling
 from zoo.blocks.shared import KeyValueSource
+from zoo.compiled_step.attention import attend_of
 from zoo.compiled_step.blocks import router
 from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles
 from zoo_gemma.block import SandwichLayer, step_of_sum
@@ -133,13 +134,47 @@ def step_of_mixture(compiler: StepCompiler, block: NormedMoE) -> Function | None
     return mix
 
 
+@compiles(ValueNormAttention, "__call__", "attend", "mix_cached", "project", "split", "merge", "rotate")
+def step_of_attention(compiler: StepCompiler, block: ValueNormAttention) -> Function | None:
+    """(B, D), mask, cache, values handed on -> (B, D)."""
+    if block.rope is None or "query_norm" not in block or "key_norm" not in block:
+        return None
+    same, heads, groups, width = block.spec.keys_as_values, block.heads, block.kv_heads, block.head_dim
+    layers = [block[name] for name in block.joins]
+    joined, apart = compiler.joined(*layers), [compiler.compile(layer) for layer in layers]
+    query_norm, key_norm = compiler.compile(block.query_norm), compiler.compile(block.key_norm)
+    rotate = compiler.compile_if_known(block.rope) or block.rope
+    value_norm = runtime.step.rms_norm(mx.ones((width,), block.key_norm.weight.dtype), block.spec.eps)
+
+    def heads_of(x: mx.array, offset: Any) -> tuple[mx.array, mx.array, mx.array]:
+        if joined is None:
+            parts = [layer(x).reshape(x.shape[0], -1, 1, width) for layer in apart]
+        else:
+            parts = mx.split(
+                joined(x).reshape(x.shape[0], -1, 1, width), [heads, heads + groups][: len(apart) - 1], 1
+            )
+        queries, keys, values = (*parts, parts[1]) if same else parts
+        return rotate(query_norm(queries), offset), rotate(key_norm(keys), offset), value_norm(values)
+
+    attend = attend_of(compiler, block, heads_of, block.spec.shares)
+    return None if attend is None else chained(attend, compiler.compile(block.output))
+
+
 @compiles(ScaledSandwichLayer, "__call__", "add")
 def step_of_scaled(compiler: StepCompiler, block: ScaledSandwichLayer) -> Function:
-    """One token of such a layer: (B, D), mask, cache -> (B, D)."""
+    """One token of such a layer: (B, D), mask, cache, values handed on -> (B, D)."""
     scalar, mixer = compiler.take(block, "scalar"), step_of_sum(compiler, block, "mixer")
     both = step_of_both if "mixture" in block else partial(step_of_sum, name="feedforward")
     feedforward = both(compiler, block)
-    return lambda x, mask, cache: feedforward(mixer(x, mask, cache)) * scalar
+    if "layer_input" not in block:
+        return lambda x, mask, cache, *passed: feedforward(mixer(x, mask, cache, *passed)) * scalar
+    own, norm = (compiler.compile(block[name]) for name in EXTRA[:2])
+
+    def step(x: mx.array, mask: Any, cache: Any, passed: dict[str, Any]) -> mx.array:
+        x = feedforward(mixer(x, mask, cache, passed))
+        return (x + norm(own(x, passed))) * scalar
+
+    return step
 
 
 def step_of_both(compiler: StepCompiler, block: ScaledSandwichLayer) -> Function:

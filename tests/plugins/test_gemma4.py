@@ -150,11 +150,14 @@ def test_experts_read_a_norm_of_what_the_router_reads_and_are_weighed_by_a_facto
     assert np.abs(np.array(mixture(x)) - expected).max() < 1e-5
 
 
-def test_the_compiled_step_of_layers_with_a_mixture_gives_the_models_logits():
-    model = assemble(ARCHITECTURE.recipe_of(Config(TINY_MOE)), default_registry())
+@pytest.mark.parametrize("config", [TINY_MOE, TINY_E, TINY_E | dict(attention_k_eq_v=True)])
+def test_the_compiled_step_gives_the_models_logits(config):
+    model = assemble(ARCHITECTURE.recipe_of(Config(config)), default_registry())
     for layer in model.layers:
-        layer.mixture.router.gain = mx.random.uniform(0.5, 2, (64,))
-        layer.mixture.router.expert_scale = mx.random.uniform(0.5, 2, (6,))
+        layer.scalar = mx.random.uniform(0.5, 2, (1,))
+        if "mixture" in layer:
+            layer.mixture.router.gain = mx.random.uniform(0.5, 2, (64,))
+            layer.mixture.router.expert_scale = mx.random.uniform(0.5, 2, (6,))
     expected, found = both(model, mx.random.randint(0, 256, (2, 9)))
     same(found, expected, "logits")
 

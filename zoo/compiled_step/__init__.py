@@ -22,7 +22,7 @@ from zoo.blocks.joined import joins_projections
 from zoo.blocks.model import Model
 from zoo.blocks.ranked import Elsewhere
 from zoo.compiled_step import attention, blocks  # noqa: F401 (their forms are registered)
-from zoo.compiled_step.compiler import StepCompiler, has_methods_of
+from zoo.compiled_step.compiler import Function, StepCompiler, has_methods_of
 from zoo.recipe.models import Memory, Needs
 
 NO_CACHE = "no cache"  # the kind of a layer that another rank has
@@ -40,8 +40,9 @@ class CompiledStep:
         self._decoder, self._head = decoder, made.compile(decoder.head)
         # (B, 1), the position of each row -> (B, D)
         self._embedding = made.compile_if_known(decoder.embedding) or (
-            lambda tokens, offset: mx.squeeze(decoder.embedding(tokens, offset), 1)
+            lambda tokens, *inputs: mx.squeeze(decoder.embedding(tokens, *inputs), 1)
         )
+        self._gives = bool(decoder.spec.embedding.gives)
         self._norm = made.compile(decoder.norm) if "norm" in decoder else None
         # For each layer the kind of its mask, or, if its parts have masks of their own, pairs (part, kind of its mask).
         kinds = [
@@ -57,9 +58,20 @@ class CompiledStep:
             for part, one in kind if isinstance(kind, tuple) else [(None, kind)]:
                 if one != NO_CACHE:
                     self._masks.setdefault(one, (index, part))
+        # Each layer's function, the kind of its mask, and whether values are handed to it.
         self._layers = [
-            (made.compile(layer), kind) for layer, kind in zip(decoder.layers, kinds, strict=True)
+            (self._compile(layer, passes), kind, passes)
+            for layer, kind, passes in zip(decoder.layers, kinds, map(_passes, decoder.needs), strict=True)
         ]
+
+    def _compile(self, layer: nn.Module, passes: bool) -> Function:
+        """The function of a layer: (B, D), mask, cache -> (B, D); a fourth argument are the values handed on, if it passes any."""
+        known = self._made.compile_if_known(layer) if passes else self._made.compile(layer)
+        return known or (
+            lambda x, mask, cache, passed: mx.squeeze(
+                layer(mx.expand_dims(x, 1), mask, cache, passed=passed), 1
+            )
+        )
 
     @property
     def current(self) -> bool:
@@ -69,15 +81,16 @@ class CompiledStep:
     def __call__(self, tokens: mx.array, cache: list[Any]) -> mx.array:  # (B, 1) -> (B, V)
         decoder = self._decoder
         offset = self._made.positions.next = decoder.offset(cache, None)
-        x = self._embedding(tokens, offset)  # (B, D)
+        passed: dict[str, Any] = {}  # with an axis of one token, as in the blocks
+        x = self._embedding(tokens, offset, *((passed,) if self._gives else ()))  # (B, D)
         masks = {
             kind: decoder.mask(1, kind, cache[index] if part is None else cache[index][part], None, None)
             for kind, (index, part) in self._masks.items()
         }
         for parts in self._by_part:
             masks[parts] = {part: masks[kind] for part, kind in parts}
-        for (layer, kind), kept in zip(self._layers, cache, strict=True):
-            x = layer(x, masks.get(kind), kept)
+        for (layer, kind, passes), kept in zip(self._layers, cache, strict=True):
+            x = layer(x, masks.get(kind), kept, *((passed,) if passes else ()))
         return self._head(x if self._norm is None else self._norm(x))  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -89,15 +102,13 @@ def compiled_step(model: Model) -> CompiledStep | None:
     """The compiled decode step of a decoder or encoder-decoder; None for a model that cannot be compiled.
 
     The step is made once. The caches of an encoder-decoder must hold the source. A model cannot be compiled if it
-    overrides a method of the decoder, or if its layers pass values to each other or have no cache.
+    overrides a method of the decoder, or if its layers have no cache and read no values that others give.
     """
     decoder = model.decoder if has_methods_of(model, EncoderDecoder, "decode") else model
     if not has_methods_of(decoder, Decoder, "__call__", "backbone", "embed", "offset", "mask"):
         return None
     layers = zip(decoder.layers, decoder.needs, strict=True)
-    if decoder.spec.embedding.gives or not all(
-        isinstance(layer, Elsewhere) or _compilable(need) for layer, need in layers
-    ):
+    if not all(isinstance(layer, Elsewhere) or _compilable(need) for layer, need in layers):
         return None
     kept: CompiledStep | None = vars(model).get(_KEPT)
     if kept is None or not kept.current:
@@ -111,12 +122,13 @@ def _kind(need: Needs, memory: Memory) -> Any:
     return memory.mask_kind if need.caches else NO_CACHE
 
 
+def _passes(need: Needs) -> bool:
+    """Whether a layer gives or takes values."""
+    return bool(need.gives or need.takes)
+
+
 def _compilable(need: Needs) -> bool:
-    """Whether a layer is called with the masks and caches of its parts, or of its one mixer, and nothing else."""
-    cached = bool(need.caches) or any(memory.recurrent for memory in need.memories)
+    """Whether a layer is called with the masks and caches of its parts, or of its one mixer, or reads what others give."""
+    cached = bool(need.caches or need.takes) or any(memory.recurrent for memory in need.memories)
     several = need.by_part and len(need.caches) == len(need.memories)
-    return (
-        cached
-        and (several or (len(need.memories) == 1 and not need.by_part))
-        and not (need.gives or need.takes)
-    )
+    return cached and (several or (len(need.memories) == 1 and not need.by_part))

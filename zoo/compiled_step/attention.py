@@ -14,6 +14,7 @@ from zoo.blocks.attention import Attention, CrossAttention, MultiHeadAttention
 from zoo.blocks.mask import Mask
 from zoo.blocks.norm import RMSNorm
 from zoo.blocks.position import RoPE
+from zoo.blocks.shared import KeyValueSource, SharedKeyValueAttention
 from zoo.cache import CrossCache
 from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles, has_methods_of
 
@@ -25,27 +26,59 @@ def attention(compiler: StepCompiler, block: Attention) -> Function | None:
     return None if attend is None else chained(attend, compiler.compile(block.output))
 
 
-def attend_of(compiler: StepCompiler, block: Attention) -> Function | None:
+@compiles(KeyValueSource, "__call__", "attend", "mix_cached", "project", "split", "merge", "rotate")
+def key_value_source(compiler: StepCompiler, block: KeyValueSource) -> Function | None:
+    """(B, D), mask, cache, values handed on -> (B, D)."""
+    attend = attend_of(compiler, block, shares=block.spec.shares)
+    return None if attend is None else chained(attend, compiler.compile(block.output))
+
+
+@compiles(SharedKeyValueAttention, "__call__", "split", "merge", "rotate")
+def shared_attention(compiler: StepCompiler, block: SharedKeyValueAttention) -> Function:
+    """(B, D), mask, cache, values handed on -> (B, D), by the mask of the layer that gave the keys."""
+    query, mix, heads, width = compiler.compile(block.query), mix_of(block), block.heads, block.head_dim
+    norm = compiler.compile(block.query_norm) if "query_norm" in block else None
+    rotate = None if block.rope is None else compiler.compile_if_known(block.rope) or block.rope
+    source = block.spec.source
+
+    def attend(x: mx.array, _: Mask, cache: Any, passed: dict[str, Any]) -> mx.array:  # (B, D) -> (B, H·K)
+        keys, values, mask, offset = passed[source]
+        queries = query(x).reshape(x.shape[0], heads, 1, width)
+        queries = queries if norm is None else norm(queries)
+        queries = queries if rotate is None else rotate(queries, offset)
+        return mix(queries, keys, values, mask).reshape(x.shape[0], heads * width)
+
+    return chained(attend, compiler.compile(block.output))
+
+
+def attend_of(
+    compiler: StepCompiler, block: Attention, heads_of: Function | None = None, shares: str | None = None
+) -> Function | None:
     """(B, D), mask, cache -> (B, H·K), which the output projection reads.
 
     The heads of one token need no transposition: (B, H·K) is (B, H, 1, K). Queries and keys are rotated together where
-    nothing is done to either before. A subclass may have a `mix` of its own.
+    nothing is done to either before. A subclass may have a `mix` of its own. `heads_of` makes its queries, keys and values
+    in another way: (B, D), position -> (B, H, 1, K), two of (B, G, 1, K), rotated. Under the name `shares` keys and values
+    are handed on in a fourth argument.
     """
     if isinstance(block.rope, RoPE) and block.rope.depends_on_length:
         return None
-    mix, heads_of = mix_of(block), _heads_of(compiler, block)
+    mix, heads_of = mix_of(block), heads_of or _heads_of(compiler, block)
     positions, width, scale = compiler.positions, block.heads * block.head_dim, block.scale
     plain = has_methods_of(block, MultiHeadAttention, "mix")
     grow = block.query_scale if "query_scale" in block else None
 
-    def attend(x: mx.array, mask: Mask, cache: Any) -> mx.array:  # (B, D) -> (B, H·K)
+    def attend(x: mx.array, mask: Mask, cache: Any, passed: Any = None) -> mx.array:  # (B, D) -> (B, H·K)
         queries, keys, values = heads_of(x, positions.next)  # (B, H, 1, K), two of (B, G, 1, K)
         if grow is not None:
             queries = grow(queries, positions.next)
-        if plain and getattr(cache, "attends_packed", False):
+        if plain and shares is None and getattr(cache, "attends_packed", False):
             mixed = cache.attend(queries, keys, values, scale, mask)
         else:
-            mixed = mix(queries, *cache.update_and_fetch(keys, values), mask)  # of two (B, G, S, K)
+            keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
+            if shares is not None:
+                passed[shares] = keys, values, mask, positions.next
+            mixed = mix(queries, keys, values, mask)
         # No −1 in the shape: with it MLX adds an operation even to an array that has the shape.
         return mixed.reshape(x.shape[0], width)
 

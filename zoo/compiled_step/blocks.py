@@ -20,6 +20,7 @@ from zoo.blocks.norm import LayerNorm, PlainRMSNorm, RMSNorm
 from zoo.blocks.position import RoPE, SinusoidalPositions
 from zoo.blocks.quantized import QuantizedEmbedding
 from zoo.blocks.ranked import Elsewhere
+from zoo.blocks.shared import PER_LAYER, PerLayerInput
 from zoo.cache import CrossCache
 from zoo.compiled_step.compiler import Function, StepCompiler, adding, chained, compiles, has_methods_of
 
@@ -149,6 +150,15 @@ def stacked_linear(compiler: StepCompiler, layer: StackedLinear) -> Function:
         return lambda x, indices: multiply(x, matrices, indices)
     bias = compiler.take(layer, "bias")
     return lambda x, indices: multiply(x, matrices, indices) + bias[indices][..., None, :]
+
+
+@compiles(PerLayerInput, "__call__")
+def per_layer_input(compiler: StepCompiler, block: PerLayerInput) -> Function:
+    """(B, D), values handed on -> (B, D)."""
+    gate, activation, index = compiler.compile(block.gate), block.activation, block.index
+    return chained(
+        lambda x, passed: activation(gate(x)) * passed[PER_LAYER][:, 0, index], compiler.compile(block.output)
+    )
 
 
 METHODS = ("__call__", "add", "normed", "scaled", "run")
