@@ -160,8 +160,8 @@ def run(one: Member, language: str) -> str:
     small = architecture.preset("pocket")
     if small is not None and small.embedded:
         bound = f" --max-tokens {FOLLOWED}" if one.task == "generate" else ""
-        line = f'$ zoo {command} {one.name} "{prompt}"{bound}'
-        parts.append(f"{words['run pocket']}\n\n```{{console}}\n{line}\n```\n")
+        line = f'zoo {command} {one.name} "{prompt}"{bound}'
+        parts.append(f"{words['run pocket']}\n\n<!-- console: {line} -->\n<!-- end -->\n")
     published = [preset.hub for preset in architecture.presets if preset.hub]
     if published:
         lines = "\n".join(f"$ zoo {command} {hub} TEXT" for hub in published)

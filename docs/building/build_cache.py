@@ -54,7 +54,7 @@ def digest() -> str:
     made_from = ("building", "figures", "pictures", "records")
     for folder in (ROOT / "zoo", ROOT / "plugins", *(DOCS / name for name in made_from)):
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and path.suffix != ".pyc":
+            if path.is_file() and path.suffix != ".pyc" and "drawn" not in path.parts:
                 status = path.stat()
                 found.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     return found.hexdigest()

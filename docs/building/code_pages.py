@@ -1,4 +1,4 @@
-"""The code behind what is shown: `{code-of}`, and a page for each file that a diagram or a page of the docs leads to.
+"""The code behind what is shown: a page for each file that a diagram or a page of the docs leads to.
 
 The pages are those of the English build; Chinese ones lead there.
 """
@@ -6,22 +6,15 @@ The pages are those of the English build; Chinese ones lead there.
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 from collections.abc import Iterator
-from functools import cache
 from html import escape
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from docutils import nodes
-from docutils.parsers.rst import directives
-
 from building.build_cache import ROOT
+from building.code_of import place_of
 from building.compare_cards import code_behind
-from building.directive import ZooDirective, boxed, html, literal
-from building.language_switch import SAID
 
 # Files that get a page: what a box of a diagram may lead to, and what the tour shows.
 SHOWN = (
@@ -44,48 +37,11 @@ def files() -> Iterator[Path]:
                 yield found.relative_to(ROOT)
 
 
-@cache
-def place_of(target: Any) -> tuple[Path, int]:
-    """Where a class or function is: its file from the root, and its first line. ValueError for one that is not the zoo's."""
-    path = Path(inspect.getsourcefile(target) or "").resolve()
-    if not path.is_relative_to(ROOT):
-        raise ValueError(f"{target} is not in this repository")
-    return path.relative_to(ROOT), inspect.getsourcelines(target)[1]
-
-
 def address_of(target: Any, docname: str, language: str) -> str:
     """The link from a page to a class or function."""
     path, line = place_of(target)
     up = "../" * (docname.count("/") + (language == "zh"))
     return f"{up}code/{path.with_suffix('.html').as_posix()}#line-{line}"
-
-
-def found_by_name(name: str) -> Any:
-    """What "zoo.blocks.attention:Attention" names; a method may follow: "…:Attention.__call__"."""
-    module, _, attribute = name.partition(":")
-    found: Any = import_module(module)
-    for part in attribute.split(".") if attribute else ():
-        found = getattr(found, part)
-    return found
-
-
-class CodeOf(ZooDirective):
-    """The source of a class or function, or of one of its methods, with the file and line that it stands in."""
-
-    required_arguments = 1
-    option_spec = {"method": directives.unchanged}  # noqa: RUF012
-
-    def made(self) -> list[nodes.Node]:
-        target = found_by_name(self.arguments[0])
-        if method := self.options.get("method"):
-            target = getattr(target, method)
-        path, line = place_of(target)
-        self.env.note_dependency(str(ROOT / path))
-        source = inspect.cleandoc("\n" + inspect.getsource(target))
-        link = address_of(target, self.env.docname, self.language)
-        label = f"{SAID[self.language]['code']}: {path.as_posix()}:{line}"
-        head = html(f'<p class="zoo-place"><a href="{link}">{escape(label)}</a></p>')
-        return [boxed(head, literal(source, "python"), classes=("zoo-code",))]
 
 
 def used(out: Path) -> set[str]:
@@ -135,7 +91,6 @@ def make_smaller(app: Any, page: str, template: str, context: dict[str, Any], do
 
 
 def setup(app: Any) -> None:
-    """Add the directive and the pages."""
+    """Add the pages."""
     app.connect("html-page-context", make_smaller)
-    app.add_directive("code-of", CodeOf)
     app.connect("html-collect-pages", pages)

@@ -1,4 +1,4 @@
-"""Models side by side: `{comparer}`, where a person chooses two to four, and `{compare}`, where the page has chosen.
+"""Models side by side: those that a page has chosen, and `{comparer}`, where a person chooses two to four.
 
 The cards of all architectures and their presets are written beside the pages, and fetched as a page asks for them.
 """
@@ -20,53 +20,32 @@ from building.directive import ZooDirective, html
 FIRST = ("llama:8b", "mixtral:8x7b")  # what the picker begins with
 
 
-class Compare(ZooDirective):
-    """The comparison of the models that are named, or the page of one."""
+def comparison(names: list[str], docname: str, language: str, choose: bool = False) -> str:
+    """The comparison of the models that are named, or the page of one; with `choose`, a person may choose others."""
+    from zoo.describe import describe
+    from zoo.describe.pages.comparison import app_element, choices
+    from zoo.host.registry import default_registry
 
-    required_arguments = 1
-    final_argument_whitespace = True
-
-    def names(self) -> list[str]:
-        """The names of the models that it begins with."""
-        from zoo.describe import describe
-        from zoo.host.registry import default_registry
-
-        registry = default_registry()
-        return [describe(name, registry).origin for name in self.arguments[0].split()]
-
-    def more(self) -> dict[str, Any]:
-        """What the script is told besides."""
-        depth = self.env.docname.count("/")
-        top, english = "../" * depth, "../" * (depth + (self.language == "zh"))
-        return {
-            "folder": f"{top}_static/{FOLDER}/cards/",
-            "code": f"{english}_static/{FOLDER}/{CODE}",
-            "files": f"{english}code/",
-            "level": 3,
-        }
-
-    def made(self) -> list[nodes.Node]:
-        from zoo.describe.pages.comparison import app_element
-        from zoo.host.registry import default_registry
-
-        found = models()
-        chosen = [found[name] for name in self.names()]
-        made = app_element(chosen, default_registry(), language=self.language, more=self.more())
-        return [html(made)]
+    registry, found = default_registry(), models()
+    chosen = [found[describe(name, registry).origin] for name in names]
+    depth = docname.count("/")
+    top, english = "../" * depth, "../" * (depth + (language == "zh"))
+    more: dict[str, Any] = {  # what the script is told besides
+        "folder": f"{top}_static/{FOLDER}/cards/",
+        "code": f"{english}_static/{FOLDER}/{CODE}",
+        "files": f"{english}code/",
+        "level": 2 if choose else 3,
+    }
+    if choose:
+        more["models"] = choices(found.values(), language)
+    return app_element(chosen, registry, language=language, more=more)
 
 
-class Comparer(Compare):
+class Comparer(ZooDirective):
     """The comparison in which a person chooses."""
 
-    required_arguments = 0
-
-    def names(self) -> list[str]:
-        return list(FIRST)
-
-    def more(self) -> dict[str, Any]:
-        from zoo.describe.pages.comparison import choices
-
-        return super().more() | {"models": choices(models().values(), self.language), "level": 2}
+    def made(self) -> list[nodes.Node]:
+        return [html(comparison(list(FIRST), self.env.docname, self.language, choose=True))]
 
 
 def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
@@ -92,8 +71,7 @@ def write(app: Any, error: Exception | None) -> None:
 
 
 def setup(app: Any) -> None:
-    """Add the directives and what they need."""
-    app.add_directive("compare", Compare)
+    """Add the directive and what comparisons need."""
     app.add_directive("comparer", Comparer)
     app.connect("html-page-context", add_files)
     app.connect("builder-inited", begin)

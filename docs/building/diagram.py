@@ -1,14 +1,11 @@
-"""`{diagram}`: block diagrams of some models, differences marked; a box leads to its code."""
+"""Block diagrams of some models, differences marked; a box leads to its code."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from docutils import nodes
-
 from building.code_pages import address_of
-from building.directive import ZooDirective, html
 
 BLOCK = re.compile(r'(<g class="block [^"]*" data-path="([^"]*)"[^>]*>.*?\n</g>)', re.DOTALL)
 
@@ -37,31 +34,19 @@ def figure(picture: str, diagram: Any, docname: str, language: str) -> str:
     return f'<figure style="--stacks:{len(diagram.stacks)}">{BLOCK.sub(link, picture)}</figure>'
 
 
-class DiagramDirective(ZooDirective):
-    """The diagrams of the models that are named."""
+def side_by_side(names: list[str], docname: str, language: str, ident: str) -> str:
+    """The diagrams of the models that are named; `ident` begins the ids in them."""
+    from zoo.describe import describe
+    from zoo.describe.diagram import diagram_in, diagram_of, marked
+    from zoo.describe.diagram.svg import to_svgs
+    from zoo.host.registry import default_registry
 
-    required_arguments = 1
-    final_argument_whitespace = True
-
-    def made(self) -> list[nodes.Node]:
-        from zoo.describe import describe
-        from zoo.describe.diagram import diagram_in, diagram_of, marked
-        from zoo.describe.diagram.svg import to_svgs
-        from zoo.host.registry import default_registry
-
-        registry = default_registry()
-        found = [describe(name, registry) for name in self.arguments[0].split()]
-        plain = [diagram_of(one.recipe, one.origin, registry) for one in found]
-        diagrams = [diagram_in(diagram, self.language) for diagram in marked(plain)]
-        number = self.env.new_serialno("diagram")
-        pictures = to_svgs(diagrams, ident=f"diagram-{number}")
-        shown = (
-            figure(picture, diagram, self.env.docname, self.language)
-            for diagram, picture in zip(diagrams, pictures, strict=True)
-        )
-        return [html(f'<div class="zoo-diagrams">{"".join(shown)}</div>')]
-
-
-def setup(app: Any) -> None:
-    """Add the directive."""
-    app.add_directive("diagram", DiagramDirective)
+    registry = default_registry()
+    found = [describe(name, registry) for name in names]
+    plain = [diagram_of(one.recipe, one.origin, registry) for one in found]
+    diagrams = [diagram_in(diagram, language) for diagram in marked(plain)]
+    shown = (
+        figure(picture, diagram, docname, language)
+        for diagram, picture in zip(diagrams, to_svgs(diagrams, ident=ident), strict=True)
+    )
+    return f'<div class="zoo-diagrams">{"".join(shown)}</div>'

@@ -1,16 +1,12 @@
-"""`{extras}`: the extras that pyproject.toml declares, what each is for, and the packages that it installs."""
+"""The extras that pyproject.toml declares, what each is for, and the packages that it installs. Needs no Sphinx."""
 
 from __future__ import annotations
 
 import tomllib
-from html import escape
 
-from docutils import nodes
 from packaging.requirements import Requirement
 
 from building.build_cache import ROOT
-from building.directive import ZooDirective, html
-from building.markdown import table
 
 HEADS = {"en": ("Extra", "What it is for", "Packages"), "zh": ("extra", "用途", "软件包")}
 USES = {
@@ -18,40 +14,40 @@ USES = {
         "MKL on Linux with an x86-64 processor, in the place of OpenBLAS where the processor is Intel's",
         "Linux、x86-64 上的 MKL：处理器是 Intel 的时，用它代替 OpenBLAS",
     ),
-    "serve": ("<code>zoo serve</code>: models over HTTP", "<code>zoo serve</code>：通过 HTTP 提供模型"),
+    "serve": ("`zoo serve`: models over HTTP", "`zoo serve`：通过 HTTP 提供模型"),
     "eval": (
-        "<code>zoo evaluate</code> with the tasks of lm-eval, and the scores chrF and BLEU",
-        "<code>zoo evaluate</code> 中 lm-eval 的任务，以及 chrF 和 BLEU 分数",
+        "`zoo evaluate` with the tasks of lm-eval, and the scores chrF and BLEU",
+        "`zoo evaluate` 中 lm-eval 的任务，以及 chrF 和 BLEU 分数",
     ),
     "plots": (
-        "the figures of <code>zoo lab</code>",
-        "<code>zoo lab</code> 的图",
+        "the figures of `zoo lab`",
+        "`zoo lab` 的图",
     ),
     "docs": (
-        "building this site: <code>make docs</code>",
-        "生成本站：<code>make docs</code>",
+        "building this site: `make docs`",
+        "生成本站：`make docs`",
     ),
     "test": (
-        "the tests, the linter and the type checker: <code>make test</code>, <code>make lint</code>, <code>make types</code>",
-        "测试、代码检查和类型检查：<code>make test</code>、<code>make lint</code>、<code>make types</code>",
+        "the tests, the linter and the type checker: `make test`, `make lint`, `make types`",
+        "测试、代码检查和类型检查：`make test`、`make lint`、`make types`",
     ),
     "pages": (
-        "the tests of this site in a browser: <code>make pages</code>",
-        "在浏览器中测试本站：<code>make pages</code>",
+        "the tests of this site in a browser: `make pages`",
+        "在浏览器中测试本站：`make pages`",
     ),
     "parity": (
-        "the comparison with transformers, torch and mlx-lm: <code>make parity</code>",
-        "与 transformers、torch 和 mlx-lm 的对照测试：<code>make parity</code>",
+        "the comparison with transformers, torch and mlx-lm: `make parity`",
+        "与 transformers、torch 和 mlx-lm 的对照测试：`make parity`",
     ),
     "clients": (
-        "the tests of the server with the libraries of others: <code>make clients</code>",
-        "用其他软件的客户端库测试服务器：<code>make clients</code>",
+        "the tests of the server with the libraries of others: `make clients`",
+        "用其他软件的客户端库测试服务器：`make clients`",
     ),
 }
 
 
 def rows(declared: dict[str, list[str]], language: str) -> list[list[str]]:
-    """A row of HTML for each extra, those that a user needs first. ValueError where one has no words here, or none is declared."""
+    """A row of Markdown for each extra, those that a user needs first. ValueError where one has no words here, or none is declared."""
     if unlike := sorted(declared.keys() ^ USES.keys()):
         raise ValueError(f"pyproject.toml and building/extras.py differ in: {', '.join(unlike)}")
     found = []
@@ -59,9 +55,9 @@ def rows(declared: dict[str, list[str]], language: str) -> list[list[str]]:
         packages = (str(_named(line)) for line in declared[name])
         found.append(
             [
-                f"<code>{escape(name)}</code>",
+                f"`{name}`",
                 words[language == "zh"],
-                ", ".join(f"<code>{escape(package)}</code>" for package in packages),
+                ", ".join(f"`{package}`" for package in packages),
             ]
         )
     return found
@@ -80,15 +76,8 @@ def declared() -> dict[str, list[str]]:
     return extras
 
 
-class Extras(ZooDirective):
-    """The table."""
-
-    def made(self) -> list[nodes.Node]:
-        self.env.note_dependency(str(ROOT / "pyproject.toml"))
-        head = HEADS[self.language]
-        return [html(table(list(head), rows(declared(), self.language), "zoo-sheet", head[0]))]
-
-
-def setup(app: object) -> None:
-    """Add the directive."""
-    app.add_directive("extras", Extras)  # type: ignore[attr-defined]
+def table_of(language: str) -> str:
+    """The table, in Markdown."""
+    head = HEADS[language]
+    lines = [list(head), ["---"] * len(head), *rows(declared(), language)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from building.build_cache import DOCS
 from building.lab_records import in_chinese, record
 from building.lab_words import asked, axis_of, word
+from building.picture import FOLDER
 
 if TYPE_CHECKING:
     from zoo_lab.plan import Chart
@@ -92,12 +93,12 @@ def expected(name: str, language: str) -> str:
 
 
 def measured(name: str, language: str) -> str:
-    """The charts, and a table of the arms."""
+    """The charts, as pictures in the folder of its language, and a table of the arms."""
     from zoo_lab.chart_values import drawn_charts
 
     found = record(name)
     charts = [
-        f"```{{drawing}} lab_chart {name} {chart.name}\n:alt: {alternative(found, chart, language)}\n```"
+        f"![{alternative(found, chart, language)}]({FOLDER}/lab_chart.{name}.{chart.name}.svg)"
         for chart in drawn_charts(found)
     ]
     return "\n\n".join([*charts, arms(name, language)])
@@ -174,7 +175,7 @@ def _method_in_chinese(found: ExperimentRecord) -> str:
 def _file(found: ExperimentRecord, docs: str) -> str:
     """A link to the record's file; `docs` is the way from the page to the folder of the docs."""
     path = f"records/lab/{found.experiment}.json"
-    return f"{{download}}`docs/{path} <{docs}/{path}>`"
+    return f"[docs/{path}]({docs}/{path})"
 
 
 def _settings(found: ExperimentRecord, language: str) -> str:

@@ -5,12 +5,15 @@
     <!-- end -->
     <!-- run python hidden      Python that is not shown, up to the end of the comment
     -->
-    <!-- py: EXPRESSION -->TEXT<!-- end -->, and <!-- fact: PRESET FACT -->TEXT<!-- end --> within a sentence
+    <!-- py: EXPRESSION -->TEXT<!-- end -->, <!-- fact: PRESET FACT -->TEXT<!-- end --> and
+    <!-- finding: EXPERIMENT NUMBER VERDICT -->TEXT<!-- end --> within a sentence
+
+Parts such as code and comparisons stand between markers of building/page_parts.py, and `![WORDS](pictures/drawn/NAME.svg)`
+shows a drawing of docs/figures (building/picture.py).
 
 Options follow the kind: `folder` and `package` as the directives `{python}` and `{console}` have them, `markdown` and
 `output-only` for hidden Python whose output is shown, `lines=N`, `exit=N`, `stderr`. An output may differ from the one
-in the page in times, rates, the peak of memory and numbers as small as rounding errors (`3e-07`), in decimals by a hundredth, and
-with `varies` in all numbers.
+in the page in what `MEASURED` and `RATE` find, and in decimals by a hundredth.
 """
 
 from __future__ import annotations
@@ -19,38 +22,44 @@ import contextlib
 import math
 import re
 import tempfile
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from figures.numbers import sheet
-
+from building.build_cache import DOCS
 from building.page_code import run
 from building.page_package import files_of
+from building.page_parts import PARTS, Place, drawn, fenced, part, said
+from building.picture import FOLDER
 from building.shell import Shell
 
 MARKED = re.compile(
     r"^<!-- run (?P<kind>python|console)(?P<options>[^\n]*?)(?: -->\n(?P<shown>.*?)^<!-- end -->"
-    r"|\n(?P<code>.*?)^-->(?:\n(?P<printed>(?:(?!^<!-- run ).)*?)^<!-- end -->)?)$"
-    r"|<!-- (?P<role>py|fact): (?P<said>[^\n]*?) -->(?P<text>[^\n]*?)<!-- end -->",
+    r"|\n(?P<code>.*?)^-->(?:\n(?P<printed>(?:(?!^<!-- (?!end)).)*?)^<!-- end -->)?)$"
+    r"|<!-- (?P<role>py|fact|finding): (?P<said>[^\n]*?) -->(?P<text>[^\n]*?)<!-- end -->"
+    rf"|^<!-- (?P<part>{'|'.join(PARTS)}): (?P<words>[^\n]*?) -->\n.*?^<!-- end -->$"
+    rf"|!\[(?P<label>[^\n]*?)\]\((?:\.\./)*{FOLDER}/(?P<stem>[\w.-]+)\.svg\)",
     re.DOTALL | re.MULTILINE,
 )
+# What depends on the machine and the moment: times, rates, the peak of memory, ids, rounding errors.
+NUMBER = r"\d[\d.,]*"
 MEASURED = re.compile(
-    r"(?<=peak memory )\d[\d.,]* \w+|\b\d[\d.]*e-\d+\b|\d[\d.,]*(?=\s*(?:[mµn]?s\b|seconds?\b|tokens/s|tokens a second))"
+    rf"(?<=peak memory )\d[\d.,]* \w+|(?<=Peak memory: ){NUMBER}|\b\d[\d.]*e-\d+\b"
+    rf"|{NUMBER}(?=\s*(?:[mµn]?s\b|seconds?\b|tokens/s|tokens a second|tokens-per-sec))"
+    rf'|(?<=_seconds": ){NUMBER}|(?<=_per_second": ){NUMBER}|(?<="peak_memory_bytes": ){NUMBER}'
+    r'|(?<="created":)\d+|(?<="id":"cmpl-)\w+'
 )
+RATE = re.compile(r"(?<!\d )(?<!\d)tok(?:ens)?/s")  # heads a column
+ROW = re.compile(r"(?:peak memory|tokens/s) {2,}")  # begins a row of such numbers
+RATIO = re.compile(rf"{NUMBER}(?= ×(?:  |$))")  # of measured numbers, at the end of their row
 DECIMAL = re.compile(r"-?\d+\.\d+")
-NUMBER = re.compile(r"\b[0-9a-f]{8,}\b|\d[\d.,]*")
 
 
-def same(old: str, new: str, varies: bool) -> bool:
+def same(old: str, new: str) -> bool:
     """Whether two outputs differ in nothing but what depends on the machine."""
-    mask = NUMBER if varies else MEASURED
-    before, after = old.splitlines(), new.splitlines()
-    if len(before) != len(after):
-        return False
-    for a, b in zip(before, after, strict=True):
-        if a != b and not (mask.search(a) and _masked(a, mask) == _masked(b, mask)) and not _close(a, b):
-            return False
-    return True
+    before, after = _without_measured(old), _without_measured(new)
+    return len(before) == len(after) and all(
+        a == b or _close(a, b) for a, b in zip(before, after, strict=True)
+    )
 
 
 def _close(a: str, b: str) -> bool:
@@ -60,22 +69,34 @@ def _close(a: str, b: str) -> bool:
     return near and DECIMAL.sub("0", a) == DECIMAL.sub("0", b)
 
 
-def _masked(line: str, mask: re.Pattern[str]) -> str:
-    """A line without its measured numbers and without the widths that follow from them."""
-    return " ".join(mask.sub("0", line).split())
-
-
-def fenced(text: str, language: str) -> str:
-    """A block of code."""
-    fence = "````" if "```" in text else "```"
-    return f"{fence}{language}\n{text}\n{fence}\n"
+def _without_measured(text: str) -> list[str]:
+    """The lines without their measured numbers, those in a column of rates included, and the widths that follow from these."""
+    lines, columns = [], []
+    for line in text.splitlines():
+        masked = MEASURED.sub("0", line)
+        if ROW.match(line):
+            masked = re.sub(rf"{NUMBER}(?: [kMGT]?B\b)?", "0", line)
+        elif not line or line.startswith("$ "):
+            columns = []
+        elif heads := [match.span() for match in RATE.finditer(line)]:
+            columns = heads
+        elif columns:
+            for number in reversed(list(re.finditer(NUMBER, line))):
+                if any(number.start() < end and start < number.end() for start, end in columns):
+                    line = f"{line[: number.start()]}0{line[number.end() :]}"
+            masked = MEASURED.sub("0", line)
+        if masked != line:
+            masked = RATIO.sub("0", masked)
+        lines.append(re.sub("─+", "─", " ".join(masked.split())) if columns or masked != line else line)
+    return lines
 
 
 class Page:
     """The names, the folder and the shell that the code of one page shares."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, place: Place | None = None) -> None:
         self.text = text
+        self.place = place or Place()
         self.names: dict[str, Any] = {"__name__": "page"}
         self.shell = Shell()
         self.folder = tempfile.TemporaryDirectory()
@@ -85,22 +106,20 @@ class Page:
         return MARKED.sub(self._one, self.text)
 
     def _one(self, match: re.Match[str]) -> str:
-        old = match[0]
-        options = (match["options"] or "").split()
-        make: Callable[[re.Match[str], list[str]], str] = self._sentence
-        if match["kind"]:
-            make = self._console if match["kind"] == "console" else self._python
-        new = make(match, options)
-        return old if same(old, new, "varies" in options) else new
-
-    def _sentence(self, match: re.Match[str], options: list[str]) -> str:
-        if match["role"] == "py":
-            found = str(eval(match["said"], self.names))
+        old, options = match[0], (match["options"] or "").split()
+        if match["stem"]:
+            drawn(match["stem"], match["label"], self.place)
+            return old
+        if match["role"]:
+            found = said(match["role"], match["said"], self.names, self.place.language)
+            new = f"<!-- {match['role']}: {match['said']} -->{found}<!-- end -->"
+        elif match["part"]:
+            made = part(match["part"], match["words"], self.place).strip("\n")
+            new = f"<!-- {match['part']}: {match['words']} -->\n{made}\n<!-- end -->"
         else:
-            name, fact, *context = match["said"].split()
-            facts = sheet(name, *map(int, context)).facts
-            found = ({one.key: one.text for one in facts} | {one.name: one.text for one in facts})[fact]
-        return f"<!-- {match['role']}: {match['said']} -->{found}<!-- end -->"
+            make = self._console if match["kind"] == "console" else self._python
+            new = make(match, options)
+        return old if same(old, new) else new
 
     def _python(self, match: re.Match[str], options: list[str]) -> str:
         head = f"<!-- run python{match['options']}"
@@ -137,3 +156,17 @@ class Page:
             limit = int(values.get("lines", len(lines)))
             shown += [line, *lines[:limit], *(["…"] if len(lines) > limit else [])]
         return f"<!-- run console{match['options']} -->\n{fenced(chr(10).join(shown), 'console')}<!-- end -->"
+
+
+def pages() -> list[Path]:
+    """The pages that have markers or drawings."""
+    found = (path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts)
+    return [path for path in found if MARKED.search(path.read_text(encoding="utf-8"))]
+
+
+def place_of(path: Path) -> Place:
+    """Where a page's parts stand."""
+    chinese = path.is_relative_to(DOCS / "zh")
+    depth = len(path.relative_to(DOCS / "zh" if chinese else DOCS).parts) - 1
+    top = "../" * depth
+    return Place("zh" if chinese else "en", path.stem, top, f"{top}../{'../' if chinese else ''}")

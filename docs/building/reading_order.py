@@ -13,19 +13,14 @@ from typing import Any
 
 from sphinx.util.parallel import make_chunks
 
-COMMAND = re.compile(r"^\$ ", re.MULTILINE)
-DIRECTIVE = re.compile(r"^`{3,}\{", re.MULTILINE)
-LONG = re.compile(
-    r"^\$ zoo (?:test|train|evaluate|bench) |^\$ pytest|--calibrate|train_folder\(", re.MULTILINE
-)
-START = 4  # directives that take as long as a command, most of which is the start of a process
-WORK = 25  # directives that take as long as a command that tests, trains or measures a model
+COMMAND = re.compile(r"^<!-- console: ", re.MULTILINE)
+PART = re.compile(r"^`{3,}\{|^<!-- \w+: |^!\[", re.MULTILINE)
+START = 4  # parts that take as long as a command
 
 
 def cost(text: str) -> int:
-    """About how long a page takes to be read: by its commands and directives."""
-    long, commands, directives = (len(kind.findall(text)) for kind in (LONG, COMMAND, DIRECTIVE))
-    return 1 + WORK * long + START * commands + directives
+    """About how long a page takes to be read: by its commands, and the parts that are made for the site."""
+    return 1 + START * len(COMMAND.findall(text)) + len(PART.findall(text))
 
 
 def spread(costs: dict[str, int], sizes: Sequence[int]) -> list[str]:

@@ -1,17 +1,15 @@
-"""`{shapes}`: the strip on top of a page of the tour, with the shape of what the prompt is at each stage."""
+"""The strip on top of a page of the tour, with the shape of what the prompt is at each stage. Needs no Sphinx."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from typing import Any
 
-from docutils import nodes
-from docutils.parsers.rst import directives
 from figures.tour_marks import PROMPT
 
 from building.build_cache import cached_result
-from building.directive import ZooDirective, html
 from building.shape_rows import Row, Stage, rows_of
 
 STYLE = "shapes.css"
@@ -179,10 +177,7 @@ def rows(models: list[str], text: str, phase: str = "", masks: int = 0) -> list[
 
 
 def strip(found: list[Row], at: str, page: str, language: str, caption: str) -> str:
-    """The strip as HTML, the stages of `at` marked. ValueError where no stage has that name."""
-    if at and all(stage.name != at for row in found for stage in row.stages):
-        names = ", ".join(dict.fromkeys(stage.name for row in found for stage in row.stages))
-        raise ValueError(f":at: {at}: the stages are {names}")
+    """The strip as HTML, the stages of `at` marked."""
     words, lines = SAID[language], []
     marked = False
     for row in found:
@@ -242,35 +237,38 @@ def axes_of(found: list[Row], language: str) -> str:
     return comma.join(f"{axis} {named[axis]}" for axis in AXES["en"] if axis in used)
 
 
-class Shapes(ZooDirective):
-    """The strip of one model, or of several below one another.
+@dataclass(frozen=True)
+class Strip:
+    """The strip of one model, or of several below one another, as a page asks for it in a language."""
 
-    `:at:` names the stage that the page is about; `:text:` is the prompt, by default the tour's; `:phase:` is "decode" or
-    "training"; `:masks:` tells how many masks follow the prompt.
+    rows: list[Row]
+    at: str
+    caption: str
+    language: str
+
+    def html(self, page: str) -> str:
+        """The strip as the site shows it."""
+        return strip(self.rows, self.at, page, self.language, self.caption)
+
+
+def strip_of(models: list[str], options: dict[str, str], language: str) -> Strip:
+    """The strip of some models. ValueError for an option or a stage that there is not.
+
+    `at` names the stage that the page is about; `text` is the prompt, by default the tour's; `phase` is "decode" or
+    "training"; `masks` tells how many masks follow the prompt.
     """
-
-    required_arguments = 1
-    optional_arguments = 3
-    option_spec = {  # noqa: RUF012
-        "at": directives.unchanged,
-        "text": directives.unchanged,
-        "phase": lambda value: directives.choice(value, ("decode", "training")),
-        "masks": directives.positive_int,
-    }
-
-    def made(self) -> list[nodes.Node]:
-        models = " ".join(self.arguments).split()
-        text = self.options.get("text") or PROMPT[self.language]
-        phase = self.options.get("phase", "")
-        found = rows(models, text, phase, self.options.get("masks", 0))
-        words = SAID[self.language]
-        names = ", ".join(f"{name}:pocket" for name in models)
-        caption = words["batch" if phase == "training" else "of"].format(model=names, text=text)
-        page = self.env.docname.rpartition("/")[2]
-        return [html(strip(found, self.options.get("at", ""), page, self.language, caption))]
+    if unknown := options.keys() - {"at", "text", "phase", "masks"}:
+        raise ValueError(f"no option of a strip: {', '.join(sorted(unknown))}")
+    text, phase = options.get("text") or PROMPT[language], options.get("phase", "")
+    found, at = rows(models, text, phase, int(options.get("masks", 0))), options.get("at", "")
+    if at and all(stage.name != at for row in found for stage in row.stages):
+        names = ", ".join(dict.fromkeys(stage.name for row in found for stage in row.stages))
+        raise ValueError(f"at={at}: the stages are {names}")
+    names = ", ".join(f"{name}:pocket" for name in models)
+    caption = SAID[language]["batch" if phase == "training" else "of"].format(model=names, text=text)
+    return Strip(found, at, caption, language)
 
 
 def setup(app: Any) -> None:
-    """Add the directive and its styles."""
-    app.add_directive("shapes", Shapes)
+    """Add the styles."""
     app.add_css_file(STYLE)

@@ -1,4 +1,4 @@
-"""`{trace}`: a run of an embedded checkpoint as an interactive picture, computed when the docs are built."""
+"""A run of an embedded checkpoint as an interactive picture, computed when the docs are built."""
 
 from __future__ import annotations
 
@@ -8,71 +8,57 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from docutils import nodes
-from docutils.parsers.rst import directives
-
 from building.build_cache import cached_result
-from building.directive import ZooDirective, html
 from building.live import MODELS
 from building.live_page import FOLDER, live_hash, words
 
+SETTINGS = {"max-tokens": int, "temperature": float, "seed": int}
 SCRIPT, STYLE = "zoo-trace.js", "zoo-trace.css"
 CANDIDATES = (
     120  # tokens of the vocabulary that are told one by one; the others stand in groups of like logits
 )
 
 
-class TraceDirective(ZooDirective):
-    """Some parts of the trace of `NAME`: one prompt, at most a few tokens written."""
+def traced(named: list[str], options: dict[str, str], docname: str, language: str) -> str:
+    """The HTML of some parts of a run of a model; with `ask`, a place for the reader's prompt instead of a link to one.
 
-    required_arguments = 1
-    option_spec = {  # noqa: RUF012
-        "prompt": directives.unchanged_required,
-        "parts": directives.unchanged_required,
-        "layers": directives.unchanged_required,
-        "max-tokens": directives.positive_int,
-        "temperature": float,
-        "seed": directives.nonnegative_int,
-        "ask": directives.flag,  # a place for the reader's own prompt instead of the link to it
+    `named` are the model's name and perhaps "ask"; options are `prompt`, `parts`, `layers`, `max-tokens`, `temperature`, `seed`.
+    """
+    name, *more = named
+    settings: dict[str, Any] = {
+        key.replace("-", "_"): kind(options[key]) for key, kind in SETTINGS.items() if key in options
     }
+    prompt, parts = options["prompt"], options["parts"].split()
+    layers = [int(number) for number in options.get("layers", "").split()]
+    key = json.dumps([name, prompt, parts, layers, settings])
+    made = cached_result(lambda: embeddings(name, prompt, parts, layers, settings), "trace", key)
+    top = "../" * docname.count("/")
+    shown: str = made[language]
+    return shown + (live_form if more == ["ask"] else live_link)(name, prompt, settings, top, language)
 
-    def made(self) -> list[nodes.Node]:
-        if "prompt" not in self.options or "parts" not in self.options:
-            raise ValueError("needs :prompt: and :parts:")
-        name, prompt, parts = self.arguments[0], self.options["prompt"], self.options["parts"].split()
-        layers = [int(number) for number in self.options.get("layers", "").split()]
-        settings = {
-            key.replace("-", "_"): self.options[key]
-            for key in ("max-tokens", "temperature", "seed")
-            if key in self.options
-        }
-        key = json.dumps([name, prompt, parts, layers, settings])
-        made = cached_result(lambda: embeddings(name, prompt, parts, layers, settings), "trace", key)
-        below = self.live_form(name, prompt) if "ask" in self.options else self.live_link(name, prompt)
-        return [html(made[self.language] + below)]
 
-    def live_form(self, name: str, prompt: str) -> str:
-        """A place for a prompt, which the live page then runs."""
-        text, top = words(self.language), "../" * self.env.docname.count("/")
-        return (
-            f'<form class="zoo-ask" action="{top}{FOLDER}/index.html">'
-            f'<input type="hidden" name="model" value="{escape(name)}">'
-            f'<label>{text["ask"]} <input name="prompt" value="{escape(prompt)}" autocomplete="off"></label> '
-            f"<button>{text['run']}</button></form>"
-        )
+def live_form(name: str, prompt: str, settings: dict[str, Any], top: str, language: str) -> str:
+    """A place for a prompt, which the live page then runs."""
+    text = words(language)
+    return (
+        f'<form class="zoo-ask" action="{top}{FOLDER}/index.html">'
+        f'<input type="hidden" name="model" value="{escape(name)}">'
+        f'<label>{text["ask"]} <input name="prompt" value="{escape(prompt)}" autocomplete="off"></label> '
+        f"<button>{text['run']}</button></form>"
+    )
 
-    def live_link(self, name: str, prompt: str) -> str:
-        """A link to the page that runs the model with this prompt and these settings; "" for a model that does not run there."""
-        if name not in MODELS:
-            return ""
-        settings: dict[str, Any] = {"prompt": prompt}
-        if temperature := self.options.get("temperature"):
-            settings["temperature"] = f"{temperature:g}"
-        if more := self.options.get("max-tokens", 1) - 1:  # the page shows one token more than it has written
-            settings["steps"] = more
-        top = "../" * self.env.docname.count("/")
-        address = f"{top}{FOLDER}/index.html{live_hash(name, **settings)}"
-        return f'<p class="zoo-place"><a href="{escape(address)}">{words(self.language)["try_live"]}</a></p>'
+
+def live_link(name: str, prompt: str, settings: dict[str, Any], top: str, language: str) -> str:
+    """A link to the page that runs the model with this prompt and these settings; "" for a model that does not run there."""
+    if name not in MODELS:
+        return ""
+    given: dict[str, Any] = {"prompt": prompt}
+    if temperature := settings.get("temperature"):
+        given["temperature"] = f"{temperature:g}"
+    if more := settings.get("max_tokens", 1) - 1:  # the page shows one token more than it has written
+        given["steps"] = more
+    address = f"{top}{FOLDER}/index.html{live_hash(name, **given)}"
+    return f'<p class="zoo-place"><a href="{escape(address)}">{words(language)["try_live"]}</a></p>'
 
 
 def embeddings(
@@ -114,7 +100,6 @@ def write(app: Any, error: Exception | None) -> None:
 
 
 def setup(app: Any) -> None:
-    """Add the directive, and what its pages need."""
-    app.add_directive("trace", TraceDirective)
+    """Add what its pages need."""
     app.connect("html-page-context", add_files)
     app.connect("build-finished", write)

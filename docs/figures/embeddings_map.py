@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import zoo
-from figures.parts import FONT
+from figures.parts import FONT, svg
 from figures.tour_marks import said
 
 COLUMNS = ("country", "capital", "language", "currency", "continent")
@@ -96,14 +96,16 @@ def draw(language: str) -> str:
     points, _ = projected()
     labelled = with_room(points)
     drawn = [mark(point, language, point in labelled) for point in points]
-    legend = "".join(
-        f'<span style="white-space:nowrap"><b style="color:{colour(kind)}">{MARKS[kind]}</b> '
-        f"{said(language, kind, CHINESE[kind])}</span>"
-        for kind in COLUMNS
-    )
+    legend = []
+    for number, kind in enumerate(COLUMNS):
+        x, word = 40 + number * WIDTH / len(COLUMNS), said(language, kind, CHINESE[kind])
+        legend.append(
+            f'<text x="{x:.0f}" y="16" font-size="15" style="fill:{colour(kind)}">{MARKS[kind]}</text>'
+            f'<text x="{x + 20:.0f}" y="15" font-size="14" fill="var(--ink)">{word}</text>'
+        )
     label = said(language, "Embeddings of the pocket on two axes", "袖珍模型的嵌入在两个轴上的投影")
     return (
-        f'<style>{STYLE}</style><div style="display:flex;flex-wrap:wrap;gap:4px 16px;font-size:.9rem">{legend}</div>'
+        f"<style>{STYLE}</style>{svg(WIDTH, 22, legend)}"
         f'<svg xmlns="http://www.w3.org/2000/svg" class="embedding-map" viewBox="0 0 {WIDTH} {HEIGHT + 40}" width="{WIDTH}" '
         f'style="min-width:520px;max-width:100%;height:auto;display:block;margin:0 auto;font-family:{FONT}" '
         f'role="group" aria-label="{label}">{"".join(drawn)}</svg>'

@@ -3,21 +3,18 @@
 They take minutes: `make docs` runs them, by the name of this file.
 """
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from building.outputs import pages
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "page_outputs.py"
-spec = importlib.util.spec_from_file_location("page_outputs", TOOL)
-page_outputs = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(page_outputs)
 
 
-@pytest.mark.parametrize("page", [path.relative_to(ROOT).as_posix() for path in page_outputs.pages()])
+@pytest.mark.parametrize("page", [path.relative_to(ROOT).as_posix() for path in pages()])
 def test_its_outputs_are_what_it_prints(page):
     found = subprocess.run([sys.executable, TOOL, "--check", page], cwd=ROOT, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr

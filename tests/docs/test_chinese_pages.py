@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.code_of_pages import run
+
 DOCS = Path(__file__).parents[2] / "docs"
 FOLDERS = ("guides", "plugins", "reference")
 PAGES = [
@@ -12,39 +14,10 @@ PAGES = [
     for folder in FOLDERS
     for path in sorted((DOCS / "zh" / folder).glob("*.md"))
 ]
-SHOWN = re.compile(r"^```\{(console|python|code-block)\}([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def page(name, language):
     return (DOCS / ("zh" if language == "zh" else "") / name).read_text(encoding="utf-8")
-
-
-MARKED = re.compile(
-    r"^<!-- run (console|python)([^\n]*?) -->\n```\w+\n(.*?)^```\n.*?^<!-- end -->", re.DOTALL | re.MULTILINE
-)
-
-
-def as_directive(match):
-    """What stands between markers, as the directive that runs the same."""
-    kind, options, body = match.groups()
-    lines = body.splitlines()
-    if kind == "console":
-        lines = [line for line in lines if line.startswith("$ ")]
-    settings = [
-        f":{name.replace('=', ': ')}:" if "=" not in name else f":{name.replace('=', ': ')}"
-        for name in options.replace(" varies", "").split()
-    ]
-    return "\n".join([f"```{{{kind}}}", *settings, *lines, "```"])
-
-
-def run(text):
-    """The commands and the shown examples of a page; what is hidden or printed as Markdown has words of its language."""
-    blocks = SHOWN.findall(MARKED.sub(as_directive, text))
-    return [
-        (kind, title, [line for line in body.splitlines() if line])
-        for kind, title, body in blocks
-        if not body.startswith((":hidden:", ":markdown:", ":output-only:"))
-    ]
 
 
 @pytest.mark.parametrize("name", [*PAGES, "sources.md"])

@@ -344,7 +344,7 @@ def test_each_formula_is_shown_on_a_page_of_the_tour(formulas, language):
         ]
         assert own
         for name in own:
-            assert text.count(f"{{code-of}} formulas.{subject}:{name}\n") == 1, name
+            assert text.count(f"<!-- code: formulas.{subject}:{name} -->\n") == 1, name
 
 
 def test_the_lines_of_a_formula_are_few_and_fit_on_a_page(formulas):

@@ -11,15 +11,10 @@ CHINESE = re.compile(r"(?:[一-鿿]|KV |–)+")
 
 
 def entries(language):
-    """Each entry: the list of its terms, and what is said of them."""
-    found = []
-    for block in re.findall(
-        r"```\{glossary\}\n(.*?)```", PAGES[language].read_text(encoding="utf-8"), re.DOTALL
-    ):
-        for entry in block.strip().split("\n\n"):
-            lines = entry.splitlines()
-            found.append(([line for line in lines if line[0] != " "], " ".join(lines)))
-    return found
+    """Each entry: the list of its terms, and these with what is said of them."""
+    found = re.findall(r"^### (.+)\n\n((?:.+\n)+)", PAGES[language].read_text(encoding="utf-8"), re.MULTILINE)
+    comma = "、" if language == "zh" else ", "
+    return [(names.split(comma), " ".join([names, *text.splitlines()])) for names, text in found]
 
 
 def page_of(language, text):
@@ -61,6 +56,13 @@ def test_an_abbreviation_is_a_term_and_is_written_where_it_is_explained(language
     [text] = [text for names, text in entries(language) if word in names]
     page, _ = page_of(language, text)
     assert re.search(rf"(?<![A-Za-z]){word}(?![A-Za-z])", page.read_text(encoding="utf-8")), page
+
+
+@pytest.mark.parametrize("language", PAGES)
+def test_the_page_has_sections_and_entries_alone(language):
+    text = PAGES[language].read_text(encoding="utf-8")
+    assert len(re.findall(r"^###", text, re.MULTILINE)) == len(entries(language)) > 60
+    assert "```" not in text
 
 
 def test_both_languages_have_the_same_entries_in_the_same_order():

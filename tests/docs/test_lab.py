@@ -10,6 +10,7 @@ from figures.bench_tables import level, quotient, ratio, rows, value
 from figures.lab_chart import draw
 from figures.records import in_whole_parts
 
+from tests.helpers.code_of_pages import run
 from zoo_lab.chart_values import drawn_charts
 from zoo_lab.report import findings
 
@@ -34,17 +35,18 @@ def sections(name, language):
 
 def cited(text):
     """The claims that a text tells of, by number."""
-    return {int(number) for number in re.findall(r"\{finding\}`\S+ (\d+) [a-z ]+`", text)}
+    return {int(number) for number in re.findall(r"<!-- finding: \S+ (\d+) [a-z ]+ -->", text)}
 
 
 @pytest.mark.parametrize("name", [*NAMES, "index"])
 def test_both_languages_run_and_show_the_same(name):
     def computed(text):
-        directives = re.findall(r"^```\{([^}]+)\}([^\n]*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-        values = (value.replace(', "zh")', ")") for value in re.findall(r"\{py\}`(.+?)`", text))
-        return directives, sorted(values), sorted(re.findall(r"\{finding\}`([^`]+)`", text))
+        parts = re.findall(r"^<!-- (\w+): (.*) -->$", text, re.MULTILINE)
+        values = (value.replace(', "zh")', ")") for value in re.findall(r"<!-- py: (.+?) -->", text))
+        return [*run(text), *parts], sorted(values), sorted(re.findall(r"<!-- finding: (.+?) -->", text))
 
-    assert computed(page(name, "en")) == computed(page(name, "zh"))
+    english = computed(page(name, "en"))
+    assert english[0] and english == computed(page(name, "zh"))
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -75,7 +77,7 @@ def test_every_verdict_is_told_and_what_was_not_seen_is_discussed(name):
 def test_every_finding_of_a_page_has_the_verdict_of_the_record():
     for name in NAMES:
         for language in ("en", "zh"):
-            for found in re.findall(r"\{finding\}`([^`]+)`", page(name, language)):
+            for found in re.findall(r"<!-- finding: (.+?) -->", page(name, language)):
                 experiment, number, verdict = found.split(maxsplit=2)
                 assert lab_records.finding(experiment, int(number), verdict)
 

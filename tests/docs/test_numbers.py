@@ -29,7 +29,9 @@ def pages():
 def test_no_figure_is_typed(page):
     found = typed_figures((ROOT / page).read_text(encoding="utf-8"))
     said = "\n".join(f"{page}:{line}: {figure} in: {text}" for line, text, figure in found)
-    assert not found, f"use {{py}}, {{fact}}, {{console}} or {{python}}, or say it without a figure:\n{said}"
+    assert not found, (
+        f"let it be computed between markers (docs/building/outputs.py), or say it without a figure:\n{said}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,9 +45,11 @@ def test_no_figure_is_typed(page):
         "about 2.5 times faster",
         "| heads | 32 |",
         "## The 12 layers",
-        "```{answer}\nThe cache has 64 kB.\n```",
+        "<details>\n<summary>Answer</summary>\n\nThe cache has 64 kB.\n\n</details>",
+        "<!-- run python hidden\nx = 1\n-->\n\nThere are 7 of them.\n\n<!-- run console -->\n```console\n$ a\n```\n<!-- end -->",
         ":::{note}\nThere are 7 of them.\n:::",
-        "```{drawing} name\n:alt: a curve that falls to 3\nWith 16 heads.\n```",
+        "![a curve that falls to 3](pictures/drawn/name.svg)",
+        "![a curve](pictures/drawn/name.svg)\\\nWith 16 heads.",
         "[all 16 models](index.md)",
         "in 2000 steps",
         "the 2048 tokens of 2000 rows",
@@ -66,13 +70,14 @@ def test_a_typed_figure_is_found(text):
     [
         "GPT-2, LLaMA-3-8B, Mixtral-8x7B, Qwen3-0.6B, DeepSeek-V3, T5, BERT, gpt-oss-20b, Mamba-2, LLaMA 3.",
         "float32, bfloat16, int8, UTF-8, Python 3.11, MIT, x86-64, Q4_K, M2M-100, 2017 Transformer",
-        "{fact}`llama:8b heads` heads and {py}`f'{1 + 1}'` more",
+        "<!-- fact: llama:8b heads -->32<!-- end --> heads and <!-- py: 1 + 1 -->2<!-- end --> more",
+        "<!-- finding: norm 1 seen -->0.3 nats<!-- end -->",
         "`layers.3.mixer` and ``4 ` 5``",
         "$d_k = 64$ and\n\n$$\n\\frac{1}{2}\n$$\n",
-        "```{console}\n$ zoo run llama --max-tokens 8\n```",
-        "```{python}\nprint(2)\n```",
-        "```{code-of} zoo.blocks.attention:Attention\n:method: __call__\n```",
-        "````\n```{answer}\n3\n```\n````",
+        "<!-- run console -->\n```console\n$ zoo run llama --max-tokens 8\n5\n```\n<!-- end -->",
+        "<!-- run python -->\n```python\nprint(2)\n```\n\n```text\n2\n```\n<!-- end -->",
+        "<!-- run python markdown\nprint(2)\n-->\n\n2\n\n<!-- end -->",
+        "<!-- compare: llama -->\n| ≠ | heads | 32 |\n<!-- end -->",
         "[Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.1, equation (1)",
         "Vaswani 等（2017）第 3.2 节，式 (1)，见 2017 年的论文",
         "Shazeer (2020), arXiv:2002.05202v1, https://example.org/3",
@@ -90,5 +95,5 @@ def test_what_is_computed_cited_or_named_is_none(text):
 
 
 def test_the_line_is_told():
-    text = "# A\n\n```{python}\n2\n```\n\nThere are 7.\n"
+    text = "# A\n\n```python\n2\n```\n\nThere are 7.\n"
     assert typed_figures(text) == [(7, "There are 7.", "7.")]

@@ -7,6 +7,7 @@ import pytest
 from building import lab_records as records
 from figures.two_stacks import TOKENS, sheets
 
+from tests.helpers.code_of_pages import run
 from zoo.describe import describe
 from zoo.describe.differences import differences, is_of_sizes
 from zoo.host.registry import default_registry
@@ -21,14 +22,16 @@ def page(name, language):
 
 
 def computed(text):
-    """What a page has computed: its directives with their contents, and its findings."""
-    blocks = re.findall(r"```\{([^}]+)\}([^\n]*)\n(.*?)```", text, re.DOTALL)
-    return [*blocks, *sorted(re.findall(r"\{finding\}`([^`]+)`", text))]
+    """What a page has computed: its code and commands, its comparison, and its findings."""
+    parts = re.findall(r"^<!-- (\w+): (.*) -->$", text, re.MULTILINE)
+    return [*run(text), *parts, *sorted(re.findall(r"<!-- finding: (.*?) -->", text))]
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_both_languages_show_the_same(name):
-    assert computed(page(name, "en")) == computed(page(name, "zh"))
+    english = computed(page(name, "en"))
+    assert any(part[0] == "compare" for part in english)
+    assert english == computed(page(name, "zh"))
 
 
 def test_every_pair_is_listed():

@@ -7,7 +7,10 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 FOLDERS = {"en": DOCS / "tour", "zh": DOCS / "zh" / "tour"}
-QUESTION = re.compile(r"^## ([^\n]+[?？])\n\n```\{answer\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+QUESTION = re.compile(
+    r"^## ([^\n]+[?？])\n\n<details class=\"zoo-answer\">\n<summary>.+?</summary>\n\n(.*?)^</details>$",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 def questions(language):

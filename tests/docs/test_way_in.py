@@ -42,10 +42,10 @@ def test_the_start_page_begins_with_two_commands_of_the_readme():
 
 @pytest.mark.parametrize("name", ["index.md", "zh/index.md"])
 def test_the_first_screen_speaks_to_three_readers_with_pictures(name):
-    doors = page(name).partition("zoo-doors")[2].partition("`````")[0]
-    pictures = re.findall(r"```\{drawing\} start (\w+)\n:alt: (.+)\n", doors)
-    assert [kind for kind, _ in pictures] == ["run", "look", "build"]
-    assert all(len(words) > 20 for _, words in pictures)
+    doors = page(name).partition("zoo-doors")[2].partition("\n## ")[0]
+    pictures = re.findall(r"!\[(.+)\]\(pictures/drawn/start\.(\w+)\.svg\)", doors)
+    assert [kind for _, kind in pictures] == ["run", "look", "build"]
+    assert all(len(words) > 20 for words, _ in pictures)
 
 
 def test_the_pictures_hold_what_the_model_says_and_the_code_that_runs():

@@ -4,7 +4,6 @@ import re
 
 # Directives whose text is prose: their bodies are read like the page. The body of any other is code, or computed.
 PROSE = {
-    "answer",
     "note",
     "tip",
     "hint",
@@ -12,11 +11,10 @@ PROSE = {
     "important",
     "admonition",
     "seealso",
-    "drawing",
     "figure",
     "list-table",
 }
-PROSE |= {"dropdown", "glossary", "epigraph", "table", "container"}
+PROSE |= {"dropdown", "epigraph", "table", "container"}
 
 FENCE = re.compile(
     r"^\s*(?P<mark>`{3,}|~{3,}|:{3,})\s*(?:\{(?P<directive>[\w:-]+)\}|(?P<language>[\w+-]*))(?P<title>.*)$"
@@ -29,7 +27,10 @@ NOT_PROSE = [
     for pattern in (
         r"\A---\n.*?\n---\n",  # front matter
         r"<!-- (?:architectures|models|measured) -->.*?<!-- end -->",  # tools/readme.py
-        r"<!-- (?:py|fact): [^\n]*?<!-- end -->|<!-- run [^>\n]*\n.*?^-->\n(?:(?!^<!-- run ).)*?^<!-- end -->",  # tools/page_outputs.py
+        # tools/page_outputs.py
+        r"<!-- (?:py|fact|finding): [^\n]*?<!-- end -->",
+        r"^<!-- run python (?:folder )?(?:markdown|output-only)[^\n]*\n.*?^<!-- end -->",
+        r"^<!-- (?:code|shapes|diagram|compare|trace|experiments?|extras): [^\n]*\n.*?^<!-- end -->",
         r"<!--.*?-->",
         r"\$\$.*?\$\$",
         r"\{[\w:-]+\}(`+)(?!`).*?(?<!`)\1(?!`)",  # a role

@@ -191,7 +191,7 @@ def test_a_choice_of_four_fits_the_window(visit, name, width):
 CONF = """
 import sys
 sys.path.insert(0, {docs!r})
-extensions = ["myst_parser", "building.language_switch", "building.compare"]
+extensions = ["myst_parser", "building.language_switch", "building.compare", "building.marked"]
 html_theme = "basic"
 """
 
@@ -218,7 +218,7 @@ def built(folder, text):
 
 @pytest.mark.nightly  # the pages of pairs hold such ones; each test starts Sphinx
 def test_a_page_may_hold_comparisons_of_its_own(visit, tmp_path):
-    text = "# Two\n\n```{compare} gpt2 gpt2-postln\n```\n\n# One\n\n```{compare} mistral\n```\n"
+    text = "# Two\n\n<!-- compare: gpt2 gpt2-postln -->\n<!-- end -->\n\n# One\n\n<!-- compare: mistral -->\n<!-- end -->\n"
     done, path = built(tmp_path, text)
     assert done.returncode == 0, done.stderr
     page = visit(path)
@@ -234,5 +234,5 @@ def test_a_page_may_hold_comparisons_of_its_own(visit, tmp_path):
 
 @pytest.mark.nightly
 def test_a_model_that_is_not_known_stops_the_build(tmp_path):
-    done, _ = built(tmp_path, "# Two\n\n```{compare} no-such-model\n```\n")
+    done, _ = built(tmp_path, "# Two\n\n<!-- compare: no-such-model -->\n<!-- end -->\n")
     assert done.returncode != 0 and "no-such-model" in done.stderr

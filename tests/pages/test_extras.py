@@ -14,7 +14,7 @@ def test_every_extra_has_its_words():
     assert declared() == project["optional-dependencies"]
     for language in ("en", "zh"):
         shown = rows(declared(), language)
-        assert {row[0] for row in shown} == {f"<code>{name}</code>" for name in declared()}
-        assert ["<code>plots</code>", shown[3][1], "<code>matplotlib</code>"] in shown
+        assert {row[0] for row in shown} == {f"`{name}`" for name in declared()}
+        assert ["`plots`", shown[3][1], "`matplotlib`"] in shown
     with pytest.raises(ValueError, match="differ in: another"):
         rows(declared() | {"another": []}, "en")

@@ -20,11 +20,7 @@ def test_a_short_last_run_gets_its_share():
     assert sorted(ordered) == list("abcdefg")
 
 
-def test_commands_and_directives_are_what_takes_time():
-    text = "# Page\n\n```{console}\n$ zoo list\n$ zoo doctor\n```\n\n```{drawing} costs\n```\n"
-    assert reading_order.cost(text) == 1 + 2 * reading_order.START + 2
+def test_commands_and_parts_are_what_takes_time():
+    text = "# Page\n\n<!-- console: zoo list -->\n<!-- end -->\n\n![costs](pictures/drawn/costs.svg)\n"
+    assert reading_order.cost(text) == 1 + reading_order.START + 2
     assert reading_order.cost("words\n") == 1
-    assert (
-        reading_order.cost("```{console}\n$ zoo test llama\n```\n")
-        == 2 + reading_order.START + reading_order.WORK
-    )

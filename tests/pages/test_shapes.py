@@ -2,15 +2,17 @@
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
-from building import shapes
+from building import shape_picture, shapes
+from building.page_parts import words_of
 
 import zoo
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path.stem for path in (DOCS / "tour").glob("*.md") if path.stem not in ("kinds", "questions"))
-STRIP = re.compile(r"^```\{shapes\} ([\w -]+)\n((?::\w+: ?.*\n)*)```$", re.MULTILINE)
+STRIP = re.compile(r"^<!-- shapes: (.+) -->\n!\[", re.MULTILINE)
 TEXT = "The capital city of China is"
 
 
@@ -71,17 +73,11 @@ def test_a_diffusion_model_reads_prompt_and_masks_in_each_pass():
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_each_page_of_the_tour_has_a_strip_that_marks_one_of_its_stages(language, page):
     path = (DOCS if language == "en" else DOCS / "zh") / "tour" / f"{page}.md"
-    [(models, given)] = STRIP.findall(path.read_text(encoding="utf-8"))
-    options = dict(re.findall(r"^:(\w+): ?(.*)$", given, re.MULTILINE))
-    at = options.get("at", "")
+    [given] = STRIP.findall(path.read_text(encoding="utf-8"))
+    strip = shapes.strip_of(*words_of(given), language)
+    at = strip.at
     assert bool(at) == (page not in ("index", "real-model"))
-    rows = shapes.rows(
-        models.split(),
-        options.get("text", shapes.PROMPT[language]),
-        options.get("phase", ""),
-        int(options.get("masks", 0)),
-    )
-    drawn = shapes.strip(rows, at, page, language, "caption")
+    drawn = strip.html(page)
     assert drawn.count('aria-current="step"') == bool(at)
     assert not at or "zoo-shapes-here" in drawn
     linked = set(re.findall(r'href="([\w-]+)\.html"', drawn))
@@ -91,10 +87,29 @@ def test_each_page_of_the_tour_has_a_strip_that_marks_one_of_its_stages(language
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_page_on_kinds_has_a_strip_of_each_of_the_three(language):
     path = (DOCS if language == "en" else DOCS / "zh") / "tour" / "kinds.md"
-    models = [models for models, _ in STRIP.findall(path.read_text(encoding="utf-8"))]
-    assert models == ["bert", "llama", "transformer"]
+    models = [words_of(given)[0] for given in STRIP.findall(path.read_text(encoding="utf-8"))]
+    assert models == [["bert"], ["llama"], ["transformer"]]
 
 
 def test_a_stage_that_a_strip_does_not_have_is_an_error_that_lists_them():
     with pytest.raises(ValueError, match="the stages are tokens, embedding, queries"):
-        shapes.strip(shapes.rows(["llama"], TEXT), "state", "cache", "en", "")
+        shapes.strip_of(["llama"], {"at": "state"}, "en")
+
+
+def test_an_option_that_a_strip_does_not_have_is_an_error():
+    with pytest.raises(ValueError, match="no option of a strip: model"):
+        shapes.strip_of(["llama"], {"model": "llama"}, "en")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("models", [["llama"], ["transformer"], ["lstm", "gru", "mamba"]])
+def test_the_picture_of_a_strip_has_what_the_strip_has_within_its_width(models, language):
+    strip = shapes.strip_of(models, {}, language)
+    drawn = ElementTree.fromstring(shape_picture.picture(strip))
+    width = float(drawn.get("viewBox").split()[2])
+    texts = [one for one in drawn.iter() if one.tag.endswith("text")]
+    written = [one.text for one in texts]
+    for row in strip.rows:
+        for stage in row.stages:
+            assert set(shape_picture.said(stage, row, language)) - {""} <= set(written)
+    assert all(0 <= float(one.get("x")) <= width - 16 for one in texts)
