@@ -1,13 +1,15 @@
-"""MiniMax-M2, as a difference from LLaMA with DeepSeek-V3's router. Imports no mlx."""
+"""MiniMax-M2, as a difference from LLaMA with DeepSeek-V3's router, and MiniMax-01. Imports no mlx."""
 
-from zoo.architecture import GGUF, Architecture, Preset, Rename, hookimpl
+from zoo.architecture import GGUF, Architecture, Block, Drawing, ModuleProbe, Preset, Rename, hookimpl
 from zoo.gguf import DECODER
 from zoo.recipe import Experts, JointRMSNorm, MoE, RoPE
 from zoo.weights.experts import expert_rules, mlx_expert_rule
 from zoo_deepseek import SigmoidRouter
 from zoo_deepseek.rules import GGUF_MIXTURE
 from zoo_llama import POCKET, TINY, WEIGHTS, llama, published, sized
-from zoo_mixtral import NAMES
+from zoo_minimax.text01 import WEIGHTS as TEXT01_WEIGHTS
+from zoo_minimax.text01 import LightningAttention, NormedStreamLayer, minimax
+from zoo_mixtral import MIXTRAL_POCKET, NAMES
 
 # Of training, of layers that are not run, and of the kinds of attention that MiniMax-Text-01 had.
 UNUSED = (
@@ -91,9 +93,38 @@ def scoring_of_gguf(config, tensors):
     return dict(scoring_func={2: "sigmoid"}.get(config.get("gguf.gating", 2), config.get("gguf.gating")))
 
 
+ALPHAS = {f"{name}_alpha_factor": 3.5565588200778455 for name in ("full_attn", "linear_attn", "mlp")}
+TEXT01 = dict(
+    **sized(layers=80, dim=6144, heads=64, kv_heads=8, hidden=9216, rms_norm_eps=1e-5),
+    **dict(head_dim=128, rotary_dim=64, num_local_experts=32, num_experts_per_tok=2),
+    **dict(vocab_size=200064, max_position_embeddings=10240000, rope_theta=10000000.0),
+    **dict(attn_type_list=[0, 0, 0, 0, 0, 0, 0, 1] * 10, **ALPHAS),
+)
+SMALL = dict(head_dim=32, rotary_dim=16, attn_type_list=[0, 0, 1, 0]) | ALPHAS
+
+
+@hookimpl
+def zoo_blocks():
+    """MiniMax-01's."""
+    home = "zoo_minimax.block"
+    yield Block(LightningAttention, f"{home}:LightningAttention", "linear attention with states that fade")
+    yield Block(NormedStreamLayer, f"{home}:NormedStreamLayer", "a layer with norms before its residual sums")
+
+
+@hookimpl
+def zoo_drawings():
+    yield Drawing(LightningAttention, "zoo_minimax.drawing:lightning_attention")
+    yield Drawing(NormedStreamLayer, "zoo_minimax.drawing:normed_stream")
+
+
+@hookimpl
+def zoo_probes():
+    yield ModuleProbe("zoo_minimax.block:LightningAttention", "zoo_minimax.probe:LightningAttentionProbe")
+
+
 @hookimpl
 def zoo_architectures():
-    """MiniMax-M2."""
+    """MiniMax-M2, and MiniMax-01."""
     yield Architecture(
         name="minimax-m2",
         base="llama",
@@ -142,4 +173,25 @@ def zoo_architectures():
         ),
         references=('MiniMax, 2025, "MiniMax-M2"',),
         published="2025-10",
+    )
+    yield Architecture(
+        name="minimax",
+        base="mixtral",
+        summary="Mixtral with lightning attention in seven layers of eight, and norms before the residual sums",
+        model_types=("minimax", "minimax_text_01", "minimax_m1"),
+        recipe=minimax,
+        weights=TEXT01_WEIGHTS,
+        presets=(
+            published("456b", "MiniMaxAI/MiniMax-Text-01-hf", "MiniMax Model License", **TEXT01),
+            published("m1", "MiniMaxAI/MiniMax-M1-80k", "Apache-2.0", **TEXT01),
+            Preset("pocket", config=MIXTRAL_POCKET | SMALL),
+            Preset(
+                "tiny",
+                config=TINY
+                | SMALL
+                | dict(head_dim=16, rotary_dim=8, attn_type_list=[0, 1, 0], num_local_experts=4),
+            ),
+        ),
+        references=("MiniMax, 2025, arXiv:2501.08313", "Qin et al., 2024, arXiv:2401.04658"),
+        published="2025-01",
     )

@@ -52,6 +52,7 @@ NAMES = frozenset(
             "Model",
             "License",
             "EXAONE",
+            "MiniMax",
             "Qwen",
             "AI",
             "Research",

@@ -178,6 +178,25 @@ def spelled_as_kimi_linear(folder):
     edit(folder, change)
 
 
+def spelled_as_minimax(folder):
+    """As released: with other names of the sums' factors and of the kinds of layers, and without what is computed."""
+    file = folder / "model.safetensors"
+    computed = ("slope_rate", "_decay")
+    tensors = {name: tensor for name, tensor in load_file(file).items() if not name.endswith(computed)}
+    save_file(tensors, file, {"format": "pt"})
+    spelled_as_4(folder)
+
+    def change(config):
+        kinds = [int(kind == "full_attention") for kind in config.pop("layer_types")]
+        old = dict(full_attn="full_attention", linear_attn="linear_attention", mlp="mlp")
+        for new, name in old.items():
+            for factor in ("alpha", "beta"):
+                config[f"layernorm_{name}_{factor}"] = config.pop(f"{new}_{factor}_factor")
+        return config | dict(model_type="minimax_text_01", attn_type_list=kinds, postnorm=True)
+
+    edit(folder, change)
+
+
 def spelled_as_nemotron_h(folder):
     """With a pattern of letters for the layers."""
     letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-"}

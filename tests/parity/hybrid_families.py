@@ -11,6 +11,7 @@ from .family import (
     heads,
     rope,
     spelled_as_granite_hybrid,
+    spelled_as_minimax,
     spelled_as_nemotron_h,
 )
 
@@ -147,6 +148,27 @@ HYBRIDS = {
         shapes=(heads(4, 2),),
         lengths=CHUNKS,
         mlx=None,  # whose code weighs experts in another way
+    ),
+    "minimax": Family(
+        "MiniMax",
+        (
+            dict(),
+            TIED | dict(linear_attn_alpha_factor=3.5, full_attn_alpha_factor=2.0, mlp_alpha_factor=1.5),
+            dict(
+                layer_types=[FULL, "linear_attention", FULL],
+                linear_attn_beta_factor=0.5,
+                full_attn_beta_factor=0.7,
+                mlp_beta_factor=1.3,
+                head_dim=12,
+            ),
+            dict(hidden_act="gelu", num_experts_per_tok=3, sliding_window=7),
+        ),
+        dict(num_local_experts=5, num_experts_per_tok=2, block_size=8)
+        | dict(layer_types=["linear_attention", FULL, "linear_attention"]),
+        shapes=(heads(4, 2),),
+        respelled=spelled_as_minimax,
+        lengths=CHUNKS,
+        mlx=None,  # which has none
     ),
     "qwen3-next": Family(
         "Qwen3Next",

@@ -251,7 +251,7 @@ def _names(chosen: list[str], architecture: Architecture, recipe: Model) -> dict
             tensors, left = weights.invert(
                 architecture.layouts["mlx"], {f"{path}.weight": probe}, recipe, join_changes
             )
-        except (CheckpointError, KeyError):
+        except (CheckpointError, KeyError, ValueError):  # one of the parts of a matrix
             return {path: path for path in chosen}
         if left or len(tensors) != 1:
             return {path: path for path in chosen}

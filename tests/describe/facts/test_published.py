@@ -68,6 +68,7 @@ PUBLISHED = [
         "audits of the checkpoint's safetensors headers, without FP8 scales",
         0,
     ),
+    ("minimax:456b", 456_089_655_296, f"{REGISTERS}; head not tied", 0),
     ("minimax-m2:230b-a10b", 228_689_764_864, f"n_params of {GGUF_LOAD}; head not tied", 0),
     ("olmo3:7b", 7_298_011_136, f"{INDEX}; head not tied", 0),
     ("olmo3:32b", 32_233_522_176, f"{COUNTED} experiments on its checkpoints; head not tied", 0),
