@@ -5,12 +5,15 @@ python tools/tutorial_files.py FOLDER [PAGE]        write them there; PAGE is tu
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
-PAGES = Path(__file__).parent.parent / "docs" / "plugins"
-CODE = re.compile(r"```\{code-block\} \w+\n:caption: (\S+)\n\n(.*?)```", re.DOTALL)
+DOCS = Path(__file__).parent.parent / "docs"
+sys.path.insert(0, str(DOCS))
+
+from building.page_package import CODE  # noqa: E402
+
+PAGES = DOCS / "plugins"
 
 
 def files(page: str = "tutorial") -> dict[str, str]:

@@ -1,11 +1,13 @@
 """Pages that read as files, as the site shows them: outputs in boxes, and something to explore in the place of pictures.
 
 Markers are those of building/outputs.py and building/page_parts.py. A paragraph that begins with a picture is a figure, and the
-rest of it its caption.
+rest of it its caption. `<!-- site: WORDS -->`, in one line or in several, are words and directives for the site alone, and what
+stands between `<!-- file -->` and `<!-- end -->` is for the file alone.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from html import escape
 from pathlib import PurePosixPath
@@ -17,6 +19,7 @@ from sphinx.errors import ExtensionError
 from building.build_cache import ROOT
 from building.code_of import found_by_name, place_of
 from building.code_pages import address_of
+from building.command import command
 from building.compare import comparison
 from building.diagram import side_by_side
 from building.directive import boxed, html, literal
@@ -30,6 +33,8 @@ from building.trace import traced
 
 CLONE = {"en": "A copy of the repository: ", "zh": "取得代码："}
 INLINE = ("<!-- run ", "<!-- py: ", "<!-- fact: ", "<!-- finding: ", "<!-- end -->")
+SITE = re.compile(r"<!-- site(?::? |\n)(.*?)(?: |\n)-->", re.DOTALL)
+FILE = re.compile(r"^<!-- file -->\n.*?^<!-- end -->\n", re.DOTALL | re.MULTILINE)
 BEFORE_COLLECTORS = 400  # Sphinx copies the pictures that it finds at 500
 
 
@@ -123,6 +128,10 @@ class Reader:
         block = [one for one in inside if isinstance(one, nodes.literal_block)]
         return [boxed(head, *block, classes=("zoo-code",))]
 
+    def command(self, text: str, inside: list[nodes.Node]) -> list[nodes.Node]:
+        """A command with its options."""
+        return [command(text)]
+
     def checkout(self, text: str, inside: list[nodes.Node]) -> list[nodes.Node]:
         """How to copy the repository, where its address is known."""
         address = repository_url()
@@ -157,6 +166,7 @@ class Reader:
 Shown = Callable[[Reader, str, list[nodes.Node]], list[nodes.Node]]
 SHOWN: dict[str, Shown] = {
     "code": Reader.code,
+    "command": Reader.command,
     "checkout": Reader.checkout,
     "console": Reader.console,
     "shapes": Reader.shapes,
@@ -166,6 +176,16 @@ SHOWN: dict[str, Shown] = {
 }
 
 
+def for_the_site(text: str) -> str:
+    """A page's text with what only the site has, and without what only the file has."""
+    return FILE.sub("", SITE.sub(r"\1", text))
+
+
+def read_source(app: Any, docname: str, source: list[str]) -> None:
+    """Read the text so."""
+    source[0] = for_the_site(source[0])
+
+
 def unmarked(app: Any, doctree: nodes.document) -> None:
     """Read a page so."""
     Reader(app, doctree).read()
@@ -173,4 +193,5 @@ def unmarked(app: Any, doctree: nodes.document) -> None:
 
 def setup(app: Any) -> None:
     """Read pages so."""
+    app.connect("source-read", read_source)
     app.connect("doctree-read", unmarked, priority=BEFORE_COLLECTORS)

@@ -44,7 +44,7 @@ MARKED = re.compile(
 NUMBER = r"\d[\d.,]*"
 MEASURED = re.compile(
     rf"(?<=peak memory )\d[\d.,]* \w+|(?<=Peak memory: ){NUMBER}|\b\d[\d.]*e-\d+\b"
-    rf"|{NUMBER}(?=\s*(?:[mµn]?s\b|seconds?\b|tokens/s|tokens a second|tokens-per-sec))"
+    rf"|{NUMBER}\s*(?:[mµn]?s|seconds?)\b|{NUMBER}(?=\s*(?:tokens/s|tokens a second|tokens-per-sec))"
     rf'|(?<=_seconds": ){NUMBER}|(?<=_per_second": ){NUMBER}|(?<="peak_memory_bytes": ){NUMBER}'
     r'|(?<="created":)\d+|(?<="id":"cmpl-)\w+'
 )
@@ -71,7 +71,9 @@ def _close(a: str, b: str) -> bool:
 
 def _without_measured(text: str) -> list[str]:
     """The lines without their measured numbers, those in a column of rates included, and the widths that follow from these."""
-    lines, columns = [], []
+    lines: list[str] = []
+    columns: list[tuple[int, int]] = []
+    measured = False
     for line in text.splitlines():
         masked = MEASURED.sub("0", line)
         if ROW.match(line):
@@ -87,8 +89,9 @@ def _without_measured(text: str) -> list[str]:
             masked = MEASURED.sub("0", line)
         if masked != line:
             masked = RATIO.sub("0", masked)
-        lines.append(re.sub("─+", "─", " ".join(masked.split())) if columns or masked != line else line)
-    return lines
+        measured = measured or bool(columns) or masked != line
+        lines.append(masked)
+    return [re.sub("─+", "─", " ".join(line.split())) for line in lines] if measured else lines
 
 
 class Page:

@@ -7,7 +7,7 @@ import re
 import tomllib
 from pathlib import Path
 
-CODE = re.compile(r"```\{code-block\} \w+\n:caption: (\S+)\n\n(.*?)```", re.DOTALL)
+CODE = re.compile(r"^`(\w[\w./-]*)`:\n\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def files_of(page: str) -> str:

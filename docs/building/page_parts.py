@@ -1,6 +1,8 @@
 """What stands in a page between `<!-- KIND: WORDS -->` and `<!-- end -->`, as Markdown. Needs no Sphinx.
 
     <!-- code: MODULE:NAME -->               the source of a function, a class or a method
+    <!-- source: PATH -->                    a whole file, by its path from the root
+    <!-- command: NAME -->                   a command of the zoo with its options
     <!-- shapes: MODEL ... at=STAGE -->      the strip of shapes: a picture; options as `building.shapes.strip_of` has them
     <!-- diagram: MODEL ... -->              block diagrams side by side: a picture
     <!-- compare: MODEL MODEL ... -->        the same, the facts as a table, and the differences in words
@@ -21,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from building.build_cache import ROOT
 from building.code_of import found_by_name, place_of, source_of
 from building.markdown import plain
 from building.picture import FOLDER, drawing, picture_file
@@ -86,7 +89,32 @@ def code(words: list[str], options: dict[str, str], place: Place) -> str:
     """The source, under a link to its file."""
     [name] = words
     path = place_of(found_by_name(name))[0].as_posix()
-    return f"[{path}]({place.root}{path})\n\n{fenced(source_of(name), 'python')}"
+    return f"[`{path}`]({place.root}{path})\n\n{fenced(source_of(name), 'python')}"
+
+
+def source(words: list[str], options: dict[str, str], place: Place) -> str:
+    """A whole file, under a link to it."""
+    [path] = words
+    text = (ROOT / path).read_text(encoding="utf-8").rstrip()
+    return f"[`{path}`]({place.root}{path})\n\n{fenced(text, 'python')}"
+
+
+def command(words: list[str], options: dict[str, str], place: Place) -> str:
+    """The usage, the text and the options of a command."""
+    from building.command_help import command_help, parts
+    from zoo.cli.program import cli
+
+    def written(text: str) -> str:
+        found = (f"`{part}`" if is_code else plain(part) for part, is_code in parts(text))
+        return "".join(found).replace("|", "\\|")
+
+    found = command_help(cli, " ".join(words))
+    shown = [fenced(found.usage, "text"), *map(written, found.text)]
+    for title, rows in found.sections:
+        escaped = ((name.replace("|", "\\|"), written(text)) for name, text in rows)
+        lines = "\n".join(f"| `{name}` | {text} |" for name, text in escaped)
+        shown.append(f"| {title} | |\n|---|---|\n{lines}")
+    return "\n\n".join(part.strip("\n") for part in shown)
 
 
 def shapes(words: list[str], options: dict[str, str], place: Place) -> str:
@@ -184,6 +212,8 @@ def extras(words: list[str], options: dict[str, str], place: Place) -> str:
 
 PARTS: dict[str, Callable[[list[str], dict[str, str], Place], str]] = {
     "code": code,
+    "source": source,
+    "command": command,
     "shapes": shapes,
     "diagram": diagram,
     "compare": compare,

@@ -88,7 +88,7 @@ def said(stage: Stage, row: Row, language: str) -> tuple[str, str, str]:
 def wide(stage: Stage, row: Row, language: str) -> float:
     """How wide a stage is."""
     name, shape, numbers = said(stage, row, language)
-    return max(text_width(name, SIZE) * 1.06, text_width(shape, SMALL), text_width(numbers, SMALL)) + 10
+    return max(text_width(name, SIZE) * 1.06, text_width(shape, SMALL), text_width(numbers, SMALL)) + 16
 
 
 def legend(strip: Strip) -> str:

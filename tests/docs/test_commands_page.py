@@ -28,7 +28,7 @@ def tool():
 
 
 def test_every_command_is_shown_with_an_example(tool):
-    shown = re.findall(r"^#+ zoo (.*)\n\n```\{command\} \1\n```\n((?:(?!^#).*\n?)*)", PAGE, re.MULTILINE)
+    shown = re.findall(r"^#+ zoo (.*)\n\n<!-- command: \1 -->\n((?:(?!^#).*\n?)*)", PAGE, re.MULTILINE)
     assert [name for name, _ in shown] == tool.paths(cli)
     groups = {name for name in tool.paths(cli) if " " in name}
     for name, rest in shown:

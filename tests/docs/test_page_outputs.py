@@ -77,6 +77,8 @@ TABLE = "model  nats    tokens  tokens/s\n─────  ──────  �
         ("tokens/s            1,013\nnats  2.1", "tokens/s   934\nnats  2.2", False),
         ("peak memory  6.4 MB  0.6 MB   10.86 ×", "peak memory  5.9 MB  0.6 MB   9.97 ×", True),
         ("loading  107 ms  88.9 ms  1.21 ×", "loading  102 ms  98.5 ms  1.03 ×", True),
+        ("loading  107 ms  8 ms\nsteps    217     –", "loading  10 ms  8.5 ms\nsteps    217    –", True),
+        ("loading 1.02 s, loss 2.63", "loading 998 ms, loss 2.63", True),
         ("weights  1 MB  2 MB  2.00 ×", "weights  1 MB  2 MB  2.50 ×", False),
         ('{"id":"cmpl-53","created":17,"index":0}', '{"id":"cmpl-a5","created":18,"index":0}', True),
         ('{"id":"cmpl-53","created":17,"index":0}', '{"id":"cmpl-53","created":17,"index":1}', False),
@@ -115,7 +117,7 @@ def test_parts_are_made_for_their_place(tmp_path):
     page = Page(text, place_of(DOCS / "zh" / "tour" / "x.md"))
     new = page.rewritten()
     assert (
-        "[docs/formulas/attention.py](../../../docs/formulas/attention.py)\n\n```python\ndef softmax(z)"
+        "[`docs/formulas/attention.py`](../../../docs/formulas/attention.py)\n\n```python\ndef softmax(z)"
         in new
     )
     assert "](../pictures/drawn/diagram.gpt2-small.svg)" in new and "gpt2:small 的结构图" in new

@@ -117,7 +117,7 @@ def test_a_pages_links_lead_somewhere(page):
         assert target.startswith("https://") or (page.parent / target).is_file(), target
 
 
-PYTHON = re.compile(r"^```(?:\{code-block\} )?python\n(?::caption:.*\n)?(.*?)^```", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -1,10 +1,7 @@
 """The code and the commands of a page, without what they print."""
 
-import re
-
 from building.outputs import MARKED
-
-CODE_BLOCK = re.compile(r"^```\{code-block\}([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+from building.page_package import CODE
 
 
 def run(text):
@@ -17,4 +14,4 @@ def run(text):
         elif match["kind"] == "python" and match["shown"] is not None:
             code = match["shown"].partition("```python\n")[2].partition("\n```\n")[0]
             found.append(("python", match["options"].strip(), code.splitlines()))
-    return found + [("code", title, body.splitlines()) for title, body in CODE_BLOCK.findall(text)]
+    return found + [("code", title, body.splitlines()) for title, body in CODE.findall(text)]

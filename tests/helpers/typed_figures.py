@@ -2,6 +2,8 @@
 
 import re
 
+from building.page_parts import PARTS
+
 # Directives whose text is prose: their bodies are read like the page. The body of any other is code, or computed.
 PROSE = {
     "note",
@@ -30,7 +32,7 @@ NOT_PROSE = [
         # tools/page_outputs.py
         r"<!-- (?:py|fact|finding): [^\n]*?<!-- end -->",
         r"^<!-- run python (?:folder )?(?:markdown|output-only)[^\n]*\n.*?^<!-- end -->",
-        r"^<!-- (?:code|shapes|diagram|compare|trace|experiments?|extras): [^\n]*\n.*?^<!-- end -->",
+        rf"^<!-- (?:{'|'.join(PARTS)}): [^\n]*\n.*?^<!-- end -->",
         r"<!--.*?-->",
         r"\$\$.*?\$\$",
         r"\{[\w:-]+\}(`+)(?!`).*?(?<!`)\1(?!`)",  # a role

@@ -62,4 +62,4 @@ def test_the_page_shows_each_of_them():
     page = (FOLDER.parent / "examples.md").read_text(encoding="utf-8")
     for folder in EXAMPLES:
         for path in code_of(folder):
-            assert f"{{literalinclude}} {path.relative_to(FOLDER.parent)}" in page, path
+            assert f"<!-- source: docs/plugins/{path.relative_to(FOLDER.parent).as_posix()} -->" in page, path
