@@ -1,22 +1,17 @@
 """Links between languages: one from a Chinese page to an English page says that it leads to English.
 
-The role `{page}` links to a page in this language, else to the English one: in {page}`the tutorial <plugins/tutorial>` the
-page is named from the root, with an anchor if need be. Other links from Chinese pages to English ones are marked, too, and
-lead to the Chinese page once there is one.
+In a Chinese page's file a link to an English page leads to its file, `[words](../../reference/formats.md)`. On the site it leads to
+the English page and is marked, or to the Chinese page once there is one.
 """
 
 from __future__ import annotations
 
 import re
-from html import escape
 from typing import Any
 
-from docutils import nodes
-from sphinx.util.docutils import SphinxRole
 from sphinx.util.osutil import relative_uri
 
 from building.build_cache import DOCS
-from building.directive import html
 
 MARK = "（英文）"
 ENGLISH = re.compile(
@@ -24,25 +19,23 @@ ENGLISH = re.compile(
     r"(?P<words>.*?)</a>",
     re.DOTALL,
 )
-TARGET = re.compile(r"(.+?)\s*<([^<>#]+)(#[^<>]+)?>", re.DOTALL)
+LEAVING = re.compile(r"(?<!!)\[([^\]\[]+)\]\(((?:\.\./)+[\w/.-]+)\.md(#[^)\s]+)?\)")
 
 
-def link(here: str, text: str, language: str) -> str:
-    """The link on the page `here` as HTML. ValueError for a text without a page, or a page that there is not."""
-    found = TARGET.fullmatch(text)
-    if found is None:
-        raise ValueError("no page: write {page}`words <folder/page>`")
-    words, page, anchor = found[1], found[2], found[3] or ""
-    if not (DOCS / f"{page}.md").is_file():
-        raise ValueError(f"there is no page {page}")
-    own = language == "en" or (DOCS / "zh" / f"{page}.md").is_file()
-    root = "zh/" if language == "zh" else ""
-    target = f"{root}{page}" if own else page
-    address = relative_uri(f"{root}{here}.html", f"{target}.html") + anchor
-    if own:
-        return f'<a class="reference internal" href="{escape(address)}">{escape(words)}</a>'
-    mark = f'<span class="zoo-english">{MARK}</span>'
-    return f'<a class="reference internal" href="{escape(address)}" hreflang="en">{escape(words)}{mark}</a>'
+def with_links(page: str, text: str) -> str:
+    """The text of a Chinese page, its links to files of English pages as HTML. ValueError for a page that there is not."""
+    folder = (DOCS / "zh" / page).parent
+
+    def leave(found: re.Match[str]) -> str:
+        words, target, anchor = found[1], found[2], found[3] or ""
+        path = (folder / f"{target}.md").resolve()
+        if path.is_relative_to(DOCS / "zh"):
+            return found[0]
+        if not path.is_file() or not path.is_relative_to(DOCS):
+            raise ValueError(f"{page}: there is no page {target}")
+        return f'<a class="reference internal" href="{target}.html{anchor}">{words}</a>'
+
+    return LEAVING.sub(leave, text)
 
 
 def marked(page: str, body: str) -> str:
@@ -71,17 +64,13 @@ def mark_links(app: Any, page: str, template: str, context: dict[str, Any], doct
         context["body"] = marked(page, context["body"])
 
 
-class PageRole(SphinxRole):
-    """A link. Its failure is an error that names the page and the line."""
-
-    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        try:
-            return [html(link(self.env.docname, self.text, str(self.config.zoo_language)))], []
-        except ValueError as error:
-            return [], [self.inliner.reporter.error(f"page: {self.text}: {error}", line=self.lineno)]
+def read_source(app: Any, page: str, source: list[str]) -> None:
+    """Read a Chinese page so."""
+    if app.config.zoo_language == "zh":
+        source[0] = with_links(page, source[0])
 
 
 def setup(app: object) -> None:
-    """Add the role and the marks."""
-    app.add_role("page", PageRole())  # type: ignore[attr-defined]
+    """Add the links and the marks."""
+    app.connect("source-read", read_source)  # type: ignore[attr-defined]
     app.connect("html-page-context", mark_links)  # type: ignore[attr-defined]

@@ -38,30 +38,34 @@ def row_of(row: Row, top: float, strip: Strip) -> tuple[list[str], float]:
     parts: list[str] = []
     x, begun = 0.0, False
     for group in (row.before, row.layer, row.after):
-        framed = group is row.layer
-        label = f"× {row.count}"
-        extra = FRAME * 2 + text_width(label, SMALL) + 4 if framed else 0.0
-        whole = sum(wide(stage, row, strip.language) + ARROW for stage in group) - ARROW + extra
+        label = f"× {row.count}" if group is row.layer else ""
+        head = text_width(label, SMALL) + 4 + FRAME if label else 0.0
+        widths = [wide(stage, row, strip.language) for stage in group]
+        whole = sum(widths) + ARROW * (len(widths) - 1) + (head + FRAME if label else 0)
         if begun and x + ARROW + whole > WIDEST:
             x, top = 0.0, top + HIGH + FRAME * 2
-        if framed:
-            x += ARROW if x else 0
+        if begun:
+            parts.append(arrow(x, top))
+            x += ARROW
+        if label:
             parts.append(
                 rect(x, top - FRAME + 4, whole, HIGH + 2 * FRAME - 8, fill="none", line="var(--edge)")
             )
             parts.append(text(x + FRAME, top + 28, label, size=SMALL, colour="quiet"))
-            x += extra - FRAME
-        for number, stage in enumerate(group):
-            if begun:
-                parts.append(
-                    text(x + (0 if framed and not number else 4), top + 28, "→", size=SIZE, colour="quiet")
-                )
+            x += head
+        for number, (stage, width) in enumerate(zip(group, widths, strict=True)):
+            if number:
+                parts.append(arrow(x, top))
                 x += ARROW
-            width = wide(stage, row, strip.language)
             parts += stage_of(stage, row, x, top, width, strip)
             x, begun = x + width, True
-        x += FRAME if framed else 0
+        x += FRAME if label else 0
     return parts, top + HIGH + FRAME * 2
+
+
+def arrow(x: float, top: float) -> str:
+    """An arrow in the room before a stage."""
+    return text(x + 4, top + 28, "→", size=SIZE, colour="quiet")
 
 
 def stage_of(stage: Stage, row: Row, x: float, top: float, width: float, strip: Strip) -> list[str]:

@@ -17,16 +17,16 @@ def page(name):
 
 
 def links(text):
-    """The pages that a page links to, from its own folder or by the role `{page}`, in order."""
-    return re.findall(r"\]\(([\w/.-]+?)\.md(?:#[^)]*)?\)|\{page\}`[^`<]*<([^>#]+)", text)
+    """The pages that a page links to, from its own folder, in order."""
+    return re.findall(r"\]\(([\w/.-]+?)\.md(?:#[^)]*)?\)", text)
 
 
 def linked(name):
     """The same as paths from the root of a language."""
     folder = Path(name).parent.as_posix().removeprefix("zh").strip("./")
     found = []
-    for own, named in links(page(name)):
-        path = named or "/".join(part for part in (folder, own) if part)
+    for own in links(page(name)):
+        path = "/".join(part for part in (folder, own) if part)
         while ".." in path:
             path = re.sub(r"(?:^|[^/]+/)\.\./", "", path, count=1)
         found.append(path)
@@ -66,7 +66,7 @@ def test_the_paths_are_the_same_in_both_languages_and_lead_to_pages_that_are_the
 def test_a_path_can_be_read_in_its_time(title, minutes):
     path = page("paths.md").partition(f"## {title}")[2].partition("\n## ")[0].partition("After it")[0]
     words = 0
-    for name, _ in links(path):
+    for name in links(path):
         text = re.sub(r"```.*?```|\$\$.*?\$\$", " ", page(f"{name}.md"), flags=re.DOTALL)
         words += len(text.split())
     assert 50 * minutes < words < minutes * READER

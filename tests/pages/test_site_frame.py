@@ -22,7 +22,7 @@ PARTS = [
 PAGES = {
     "index": "# zoo\n\nA zoo of models, each of them small. More.\n\n```{toctree}\ntour/tokens\nplugins/parts\n```\n",
     "tour/tokens": "# Tokens\n\nText in \\<pieces> & more.\n\n## One\n\n### Two\n\n## Three\n",
-    "plugins/parts": "# Run\n\n$x$ is a formula, and no description.\n\n{page}`Tokens <tour/tokens>`\n",
+    "plugins/parts": "# Run\n\n$x$ is a formula, and no description.\n\n[Tokens](../tour/tokens.md)\n",
 }
 SITE, CODE = "https://example.org/zoo/", "https://example.org/code"
 
@@ -132,16 +132,17 @@ def test_a_page_in_one_language_says_so_beside_the_way_to_the_other(built):
 
 
 def test_a_link_from_chinese_to_an_english_page_is_marked(built):
-    from building.page_link import link
+    from building.page_link import marked, with_links
 
-    assert link("paths", "教程 <plugins/hooks#the-package>", "zh") == (
-        '<a class="reference internal" href="../plugins/hooks.html#the-package" hreflang="en">教程'
-        '<span class="zoo-english">（英文）</span></a>'
+    text = "见[教程](../plugins/hooks.md#the-package)和[词元](tour/tokens.md)。"
+    leaving = '<a class="reference internal" href="../plugins/hooks.html#the-package">教程'
+    assert with_links("paths", text) == f"见{leaving}</a>和[词元](tour/tokens.md)。"
+    assert marked("paths", with_links("paths", text)).startswith(
+        f'见{leaving[:-3]} hreflang="en">教程<span class="zoo-english">（英文）</span></a>'
     )
-    assert "英文" not in link("paths", "词元 <tour/tokens>", "zh")
     assert 'href="../tour/tokens.html"' in read(built("en"), "plugins/parts")
-    with pytest.raises(ValueError, match="there is no page nowhere"):
-        link("paths", "x <nowhere>", "en")
+    with pytest.raises(ValueError, match=r"there is no page \.\./nowhere"):
+        with_links("paths", "[x](../nowhere.md)")
 
 
 def test_every_link_from_chinese_to_an_english_page_is_marked(built):
