@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from docutils import nodes
-from sphinx.util.docutils import SphinxDirective, SphinxRole
+from sphinx.util.docutils import SphinxDirective
 
 
 class ZooDirective(SphinxDirective):
@@ -20,26 +18,6 @@ class ZooDirective(SphinxDirective):
             return self.made()
         except Exception as error:
             raise self.error(f"{self.name}: {type(error).__name__}: {error}") from error
-
-    @property
-    def language(self) -> str:
-        """ "en" or "zh"."""
-        return str(self.config.zoo_language)
-
-
-class ZooRole(SphinxRole):
-    """A role that stands for a text. Its failure is an error that names the page and the line."""
-
-    def said(self) -> str:
-        """The text."""
-        raise NotImplementedError
-
-    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        try:
-            return [nodes.Text(self.said())], []
-        except Exception as error:
-            words = f"{self.name}: {self.text}: {type(error).__name__}: {error}"
-            return [], [self.inliner.reporter.error(words, line=self.lineno)]
 
     @property
     def language(self) -> str:
@@ -64,11 +42,3 @@ def boxed(*children: nodes.Node, classes: tuple[str, ...] = ()) -> nodes.contain
     node = nodes.container("", *children)
     node["classes"] += list(classes)
     return node
-
-
-def page_data(env: Any, key: str, make: Any) -> Any:
-    """Something that belongs to the page which is being read, and is forgotten after it."""
-    data = env.temp_data
-    if key not in data:
-        data[key] = make()
-    return data[key]
