@@ -138,7 +138,9 @@ export const blocks = {
   },
 };
 
-export function rows({ data, shape }, ids) {
+export function rows(table, ids) {
+  if (table.rows) return table.rows(ids); // packed
+  const { data, shape } = table;
   const y = tensor([ids.length, shape[1]]);
   ids.forEach((id, at) => y.data.set(data.subarray(id * shape[1], (id + 1) * shape[1]), at * shape[1]));
   return y;

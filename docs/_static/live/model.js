@@ -52,7 +52,8 @@ export class Model {
   }
 
   // The logits (T, V) of a text, or of a target with its `source`: ids, or the run of `encode`. `recipe` may be another one
-  // for the same weights; `off` are addresses whose values are zero; with a `cache` the ids continue those before.
+  // for the same weights; `off` are addresses whose values are zero; with a `cache` the ids continue those before; with `last`
+  // there are logits of the last token alone, (1, V).
   run(ids, options = {}) {
     const run = this.begin(ids, options), source = options.source;
     if (this.kind === "encoder-decoder") {
@@ -91,8 +92,8 @@ const towersOf = (recipe) => (recipe.encoder ? [["encoder", recipe.encoder], ["d
 // One pass of a model over `ids`. `values` has what was computed by the addresses of zoo.trace; `computed` counts positions,
 // multiplications by matrices and of attention, and the numbers that the cache then holds.
 export class Run {
-  constructor(model, ids, { recipe = model.recipe, off = new Set(), cache, keep = true }) {
-    Object.assign(this, { model, ids: [...ids], recipe, off, cache, keep, start: cache?.length ?? 0, T: ids.length, values: new Map() });
+  constructor(model, ids, { recipe = model.recipe, off = new Set(), cache, keep = true, last = false }) {
+    Object.assign(this, { model, ids: [...ids], recipe, off, cache, keep, last, start: cache?.length ?? 0, T: ids.length, values: new Map() });
     this.computed = { positions: ids.length, multiplications: 0, scores: 0, cached: 0 };
   }
 
@@ -103,7 +104,7 @@ export class Run {
       const own = Object.keys(this.cache.layers).filter((path) => !path.endsWith(".cross")); // those of a source do not grow
       this.computed.cached = own.flatMap((path) => this.cache.layers[path]).reduce((sum, { data }) => sum + data.length, 0);
     }
-    if (this.logits) this.V = this.logits.length / this.T;
+    if (this.logits) this.V = this.logits.length / (this.last ? 1 : this.T);
     return this;
   }
 
@@ -116,7 +117,7 @@ export class Run {
       x = this.off.has(path) ? this.keepValue(path, x) : this.block(path, layer, x, state); // a layer that is off passes its input on
     });
     this.reader = { at, spec, state };
-    return this.read(x);
+    return this.read(this.last ? tensor([1, x.shape[1]], x.data.slice(-x.shape[1])) : x);
   }
   // The final norm and the head, where there are any: (T, D) -> (T, V)
   read(x) {

@@ -14,22 +14,23 @@ function half(bits) {
   if (exponent === 31) return fraction ? NaN : sign * Infinity;
   return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024));
 }
+export const HALVES = Float32Array.from({ length: 65536 }, (_, bits) => half(bits));
 
 // The tensors of a safetensors file by name: the length of a JSON header in 8 bytes, the header, the numbers.
 export function readSafetensors(buffer) {
   const start = 8 + Number(new DataView(buffer).getBigUint64(0, true)), found = {};
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, start - 8)));
-  const halves = Float32Array.from({ length: 65536 }, (_, bits) => half(bits));
   delete header.__metadata__;
   for (const [name, { dtype, shape, data_offsets: [from, to] }] of Object.entries(header)) {
     if (dtype !== "F16") throw new Error(`${name}: is ${dtype}, and the page reads F16 only`);
-    found[name] = tensor(shape, Float32Array.from(new Uint16Array(buffer.slice(start + from, start + to)), (bits) => halves[bits]));
+    found[name] = tensor(shape, Float32Array.from(new Uint16Array(buffer.slice(start + from, start + to)), (bits) => HALVES[bits]));
   }
   return found;
 }
 
-// x Wᵀ + b: (T, in), (out, in), (out) -> (T, out). A row of W is read once for four rows of x.
+// x Wᵀ + b: (T, in), (out, in), (out) -> (T, out). A row of W is read once for four rows of x. A packed W has a product of its own.
 export function product(x, weight, bias) {
+  if (weight.product) return weight.product(x, bias);
   const [outputs, inputs] = weight.shape, rows = x.data.length / inputs;
   const y = tensor([...x.shape.slice(0, -1), outputs]), from = x.data, to = y.data, w = weight.data;
   for (let row = 0; row < rows; row += 4) {
