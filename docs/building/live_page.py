@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from docutils import nodes
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from building.build_cache import cached_result
 from building.directive import ZooDirective, html
@@ -23,12 +23,20 @@ RECORDED = ("choice", "layers", "lens")  # the parts of the recorded run
 FOLDER = "live"  # of the page, and of its files within _static
 # The sentences that explain a part of a model, as a trace's page has them.
 TEXTS = {"layers": ("layers", "attention", "feedforward", "experts"), "lens": ("lens",)}
+# The settings of a conversation: name, bounds, step, first value.
+SETTINGS = (
+    ("temperature", 0, 2, 0.05, 0),
+    ("top_k", 0, 49152, 1, 0),
+    ("top_p", 0.01, 1, 0.01, 1),
+    ("seed", 0, 2**32 - 1, 1, 0),
+    ("most", 1, 512, 1, 128),
+)
 
 
 @cache
-def words(language: str) -> dict[str, Any]:
-    """The texts of the page in a language, by name."""
-    found: dict[str, Any] = json.loads((ASSETS / f"words.{language}.json").read_text(encoding="utf-8"))
+def words(language: str, part: str = "words") -> dict[str, Any]:
+    """The texts of the page in a language, by name; `part` "talk" has those of the model that speaks."""
+    found: dict[str, Any] = json.loads((ASSETS / f"{part}.{language}.json").read_text(encoding="utf-8"))
     return found
 
 
@@ -47,11 +55,15 @@ class Live(ZooDirective):
         text, trace = words(self.language), table(self.language)
         depth = self.env.docname.count("/")
         top, english = "../" * depth, "../" * (depth + (self.language == "zh"))
+        talk = words(self.language, "talk")
         environment = Environment(
-            autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+            loader=FileSystemLoader(ASSETS),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
         )
-        template = environment.from_string((ASSETS / "live.html").read_text(encoding="utf-8"))
-        filled = template.render(
+        filled = environment.get_template("live.html").render(
             language=self.language,
             words=text,
             trace=trace,
@@ -63,6 +75,9 @@ class Live(ZooDirective):
                 {"name": name, "title": title, "about": about}
                 for name, (title, about) in text["models"].items()
             ],
+            talk=talk,
+            talk_data=as_data(talk),
+            settings=SETTINGS,
             data=as_data({**text, "prompts": prompts(self.language), "sizes": sizes()}),
             recorded=as_data(cached_result(lambda: recorded(self.language), "recorded", self.language)),
         )

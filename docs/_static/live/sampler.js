@@ -29,7 +29,12 @@ function minP(row, p) {
 
 // The token after logits (V), and how it was chosen: the fields of zoo.inspect.tracing.choices.Choice. Temperature 0 takes the
 // likeliest. `step` counts the tokens drawn before with the same seed: each draw has its own random numbers, MLX's.
-export function sample(logits, { temperature = 0, topK: k = 0, topP: p = 1, minP: least = 0, seed = 0, step = 0 } = {}) {
+export function sample(logits, settings) {
+  const { token, steps } = drawToken(logits, settings);
+  return { token, ...chosen(logits, token, steps) };
+}
+// The token alone, and the logits after each stage.
+export function drawToken(logits, { temperature = 0, topK: k = 0, topP: p = 1, minP: least = 0, seed = 0, step = 0 } = {}) {
   const asked = !temperature ? [] : [
     ["temperature", temperature, (row) => row.map((x) => x / temperature)],
     k > 0 && ["top_k", k, (row) => topK(row, k)],
@@ -39,7 +44,7 @@ export function sample(logits, { temperature = 0, topK: k = 0, topP: p = 1, minP
   const steps = [{ name: "model", setting: null, row: logits }];
   for (const [name, setting, narrow] of asked) steps.push({ name, setting, row: narrow(steps.at(-1).row) });
   const last = steps.at(-1).row, token = temperature ? draw(softmax(last), uniform(drawKey(seed, step))) : likeliest(last, 1)[0];
-  return { token, ...chosen(logits, token, steps) };
+  return { token, steps };
 }
 
 function chosen(logits, token, steps) {
