@@ -54,12 +54,14 @@ PAIRED = ("llama", "mistral", "mixtral", "granite", "smollm3")
 ADDED = ("gemma2", "gemma3_text")
 
 
-def write(path, folder, kind="F32", kinds=None, extra=None, drop=(), numbered=False, cut=None, most=0):
+def write(
+    path, folder, kind="F32", kinds=None, extra=None, drop=(), numbered=False, cut=None, most=0, pre="gpt-2"
+):
     """Write a Hugging Face folder as one file, or as several of at most `most` tensors; gives its path.
 
     Matrices become `kind`, those named in `kinds` theirs, the rest F32. `extra(writer)` adds metadata and tensors last;
     keys and tensors named in `drop` are left out. `numbered` experts are tensors of their own. The embedding is `cut`
-    to fewer tokens.
+    to fewer tokens. `pre` is the rule by which the tokenizer cuts words.
     """
     config = json.loads((folder / "config.json").read_text())
     config = DEFAULTS.get(config["model_type"], {}) | config
@@ -69,7 +71,7 @@ def write(path, folder, kind="F32", kinds=None, extra=None, drop=(), numbered=Fa
         if key not in drop:
             add(writer, f"{name}.{key}", value)
     if (folder / "tokenizer.json").exists():
-        add_tokenizer(writer, folder, config)
+        add_tokenizer(writer, folder, config, pre)
     for tensor, array in tensors(folder, config, name):
         if tensor in drop:
             continue

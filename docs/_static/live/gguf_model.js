@@ -26,7 +26,8 @@ export function modelOf(buffer) {
   if (architecture !== ARCHITECTURE) throw new Refusal("architecture", { architecture });
   if (metadata["tokenizer.chat_template"]?.replaceAll("\\n", "\n") !== TEMPLATE) throw new Refusal("template");
   const name = metadata["general.name"] ?? architecture, recipe = recipeOf(metadata, tensors), tokenizer = tokenizerOf(metadata);
-  const eos = [...new Set([metadata["tokenizer.ggml.eos_token_id"], ...ENDS.map((text) => tokenizer.ids.get(text))])];
+  const named = ["eos", "eot", "eom"].map((key) => metadata[`tokenizer.ggml.${key}_token_id`]);
+  const eos = [...new Set([...named, ...ENDS.map((text) => tokenizer.ids.get(text))])];
   const about = { name, architecture, task: "generate", recipe, special: { eos: eos.filter((id) => id !== undefined) }, values: {}, words: {} };
   return new Model(about, tokenizer, weightsOf(tensors, recipe, metadata), blocks);
 }
@@ -103,7 +104,8 @@ function tokenizerOf(metadata) {
   if (own("model") !== "gpt2" || own("pre") !== PRE) throw new Refusal("tokenizer", { model: `${own("model")}, ${own("pre")}` });
   if (!vocab || !merges) throw new Refusal("key", { key: `tokenizer.ggml.${vocab ? "merges" : "tokens"}` });
   for (const key of ["add_bos_token", "add_eos_token", "add_space_prefix"]) if (own(key)) throw new Refusal("key", { key: `tokenizer.ggml.${key}` });
-  const kinds = own("token_type") ?? [], added = vocab.flatMap((content, id) => (
-    [CONTROL, USER].includes(kinds[id]) ? [{ id, content, special: kinds[id] === CONTROL, lstrip: false, rstrip: false }] : []));
+  const kinds = own("token_type") ?? [], kindOf = (content, id) => (ENDS.includes(content) ? CONTROL : kinds[id]); // some writers call ends normal
+  const added = vocab.flatMap((content, id) => ([CONTROL, USER].includes(kindOf(content, id))
+    ? [{ id, content, special: kindOf(content, id) === CONTROL, lstrip: false, rstrip: false }] : []));
   return new Tokenizer({ vocab, merges, patterns: [DIGIT, GPT2], name: "", whole: false, added });
 }

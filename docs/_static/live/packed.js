@@ -16,7 +16,7 @@ export class PackedMatrix {
   // x Wᵀ + b: (T, in) -> (T, out)
   product(x, bias) {
     const [outputs, inputs] = this.shape, count = x.data.length / inputs, y = tensor([...x.shape.slice(0, -1), outputs]);
-    if (count === 1 && this.format.vector) this.format.vector(this, Float64Array.from(x.data), sumsOf(x.data), y.data);
+    if (count === 1 && this.format.vector) this.format.vector(this, new Float64Array(x.data), sumsOf(x.data), y.data);
     else this.matrixProduct(x.data, count, y.data);
     if (bias) for (let at = 0; at < y.data.length; at++) y.data[at] += bias.data[at % outputs];
     return y;
