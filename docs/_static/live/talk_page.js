@@ -75,6 +75,7 @@ const DID = {
     find(".conversation").hidden = false;
     off.clear();
     showSwitches = drawSwitches(find(".switches"), model.recipe, () => off, say, () => {});
+    showSwitches();
     find("textarea").focus();
   },
   part({ read, of, text, tokens }) {
