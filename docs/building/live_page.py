@@ -76,6 +76,7 @@ class Live(ZooDirective):
                 for name, (title, about) in text["models"].items()
             ],
             talk=talk,
+            talk_script=f"{english}_static/{FOLDER}/talk_page.js",
             talk_data=as_data(talk),
             settings=SETTINGS,
             data=as_data({**text, "prompts": prompts(self.language), "sizes": sizes()}),

@@ -22,14 +22,7 @@ const models = new Map();
 
 // Within another page: `?embed=attention` leaves the prompt and the layers.
 const query = new URLSearchParams(location.search);
-// The model that speaks: its scripts are fetched when the reader opens its part, or where the address names a GGUF file.
-const talk = document.querySelector(".zoo-live.talk"), file = Object.hasOwn(words.models, query.get("model") ?? "") ? null : query.get("model");
-talk.addEventListener("toggle", () => import("./talk_page.js").then(({ begin }) => begin(talk, language, file)), { once: true });
-find(".speaks a").addEventListener("click", () => (talk.open = true));
-if (file) {
-  query.delete("model");
-  talk.open = true;
-}
+if (query.get("model")?.endsWith(".gguf")) query.delete("model"); // of talk_page.js
 document.documentElement.classList.toggle("zoo-embed", query.get("embed") === "attention");
 
 // The address keeps the text, what is changed in the model, how tokens are chosen, and what was written.

@@ -17,9 +17,10 @@ function fail(text) {
   if (text) tell("");
 }
 
-// Make the part work: `place` is its element, `file` the address of a file beside the site, or null.
-export function begin(place, spoken, file) {
-  [root, language] = [place, spoken];
+// Make the part work: `place` is its element, `file` the address of a GGUF file beside the site, or something else.
+export function begin(place, file) {
+  [root, language] = [place, place.lang.startsWith("zh") ? "zh" : "en"];
+  root.append(find("template").content);
   words = { ...JSON.parse(document.querySelector("script.words").textContent), ...JSON.parse(find("script.words").textContent) };
   document.head.append(el("link", { rel: "stylesheet", href: here("talk.css") }));
   const form = find("form"), acts = { cancel: () => worker.postMessage({ act: "cancel" }), new: startAnew, on: allOn, look };
@@ -34,7 +35,7 @@ export function begin(place, spoken, file) {
     form.requestSubmit();
   });
   for (const [name, act] of Object.entries(acts)) find(`[data-act=${name}]`).addEventListener("click", act);
-  if (file) openAddress(file);
+  if (file?.endsWith(".gguf")) openAddress(file);
 }
 
 // A file of the site's own.
