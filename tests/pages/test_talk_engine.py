@@ -9,7 +9,7 @@ import pytest
 
 import zoo
 from tests.helpers.live import assert_near
-from tests.helpers.talking import TEMPLATE, small_file, smollm2_file
+from tests.helpers.talking import NUMBERS, TEMPLATE, small_file, smollm2_file
 
 KINDS = ("F32", "F16", "Q4_0", "Q4_1", "Q8_0", "Q6_K")
 TEXTS = (
@@ -93,6 +93,7 @@ def small(engine, tmp_path):
     return zoo.load(path)
 
 
+@pytest.mark.filterwarnings("ignore:tensors that no quantization of MLX holds")
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_of_packed_matrices_are_the_zoos(engine, tmp_path, kind):
     path = small_file(tmp_path, kind)
@@ -102,6 +103,16 @@ def test_logits_of_packed_matrices_are_the_zoos(engine, tmp_path, kind):
     cuts = [0, 7, 8, 10]
     found = engine.evaluate("logits", [ids[start:stop] for start, stop in pairwise(cuts)])
     assert_near([x for part in found for x in part], wanted)
+
+
+def test_matrices_are_views_of_the_files_bytes(engine, tmp_path):
+    path = small_file(tmp_path)
+    engine.read(path)
+    found = engine.evaluate(
+        """Object.values(model.weights).map((each) => each.bytes ? each.bytes.buffer.byteLength : -each.data.length)"""
+    )
+    assert {size for size in found if size > 0} == {path.stat().st_size}
+    assert {size for size in found if size < 0} == {-NUMBERS["hidden_size"]}  # norms
 
 
 def test_a_head_of_its_own_is_read(engine, tmp_path):

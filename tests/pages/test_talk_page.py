@@ -110,6 +110,9 @@ def test_a_part_is_switched_off_and_named(talk, file):
     ask(page, "Hello")
     assert page.inner_text(".turn-of.assistant b") == "SmolLM2 (without: layer 0, whole layer)"
     changed = answers(page)
+    page.click("[data-act=look]")
+    page.wait_for_selector(".talk .lens tbody tr")
+    assert page.locator(".talk .map").count() == 4  # of the other layer
     page.click("[data-act=on]")
     page.click("[data-act=new]")
     ask(page, "Hello")

@@ -30,7 +30,7 @@ export function readGguf(buffer) {
 }
 
 function read(cursor) {
-  const version = cursor.scalar(4), metadata = {}, tensors = {};
+  const version = cursor.scalar(4), metadata = Object.create(null), tensors = Object.create(null);
   if (version !== 2 && version !== 3) throw new Refusal("version", { version });
   const count = cursor.length(), keys = cursor.length();
   for (let at = 0; at < keys; at++) metadata[cursor.text()] = cursor.value(cursor.scalar(4));

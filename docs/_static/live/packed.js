@@ -23,12 +23,11 @@ export class PackedMatrix {
   }
   matrixProduct(data, count, y) {
     const [outputs, inputs] = this.shape, x = new Float64Array(Math.ceil(count / TOKENS) * TOKENS * inputs);
-    const part = new Float32Array(ROWS * inputs), w = new Float64Array(part.length);
+    const w = new Float64Array(ROWS * inputs);
     x.set(data);
     for (let from = 0; from < outputs; from += ROWS) {
       const rows = Math.min(ROWS, outputs - from);
-      for (let row = 0; row < rows; row++) this.unpack(from + row, part.subarray(row * inputs, (row + 1) * inputs));
-      w.set(part);
+      for (let row = 0; row < rows; row++) this.unpack(from + row, w.subarray(row * inputs, (row + 1) * inputs));
       for (let row = 0; row < rows; row += 2) for (let t = 0; t < count; t += TOKENS)
         tile(w, row * inputs, x, t * inputs, inputs, y, t * outputs + from + row, outputs, Math.min(TOKENS, count - t), Math.min(2, rows - row));
     }

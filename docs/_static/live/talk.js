@@ -89,7 +89,9 @@ export class Talk {
   }
   // What the head reads at each depth at the token of a position: the likeliest five, their probabilities, the entropy in bits.
   lens(position) {
-    const run = this.runs.find((one) => position < one.start + one.T), addresses = [...run.values.keys()].filter((each) => /^(embedding|layers\.\d+)$/.test(each));
+    const run = this.runs.find((one) => position < one.start + one.T);
+    if (!run) return []; // of a conversation before
+    const addresses = [...run.values.keys()].filter((each) => /^(embedding|layers\.\d+)$/.test(each));
     const width = this.model.recipe.embedding.dim, at = (position - run.start) * width;
     const rows = addresses.flatMap((address) => [...run.values.get(address).data.subarray(at, at + width)]);
     const silent = Object.assign(Object.create(run), { keep: false }), logits = silent.read(tensor([addresses.length, width], Float32Array.from(rows)));

@@ -53,6 +53,7 @@ async function open(name, read) {
   worker?.terminate();
   worker = model = null;
   find(".conversation").hidden = true;
+  working(false);
   startAnew();
   fail("");
   tell(say("opening", { name }));
@@ -99,19 +100,21 @@ const DID = {
   view: ({ data }) => drawInside(data),
   lens: drawLens,
   error({ refusal, values, message }) {
+    if (working.is) takeBack();
     working(false);
     fail(refusal ? say(refusal, values) : say("failed", { message }));
   },
 };
 
 function working(is) {
+  working.is = is;
   find("[data-act=cancel]").disabled = !is;
   for (const button of [find("form .run"), find("[data-act=new]"), find("[data-act=look]")]) button.disabled = is;
 }
 const settingsOf = ({ elements }) => Object.fromEntries(["temperature", "top_k", "top_p", "seed", "most"].map((name) => [name, Number(elements[name].value)]));
 function send() {
   const form = find("form"), content = form.elements.message.value.trim(), { temperature, top_k: topK, top_p: topP, seed, most } = settingsOf(form);
-  if (!content || find("form .run").disabled) return;
+  if (!content || working.is) return;
   form.elements.message.value = "";
   messages.push({ role: "user", content });
   addTurn("user", say("you"), content);
@@ -162,6 +165,7 @@ function look() {
   worker.postMessage({ act: "view", language });
 }
 function hideInside() {
+  clearTimeout(askLens.timer);
   if (trace) stop(trace);
   trace = null;
   find(".zoo-trace").hidden = true;
