@@ -16,13 +16,21 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from building.build_cache import cached_result
 from building.directive import ZooDirective, html
-from building.live import MODELS, PROMPTS, examples
+from building.live import MODELS, PROMPTS, examples, write_json
 
 ASSETS = Path(__file__).parent / "live_assets"
 RECORDED = ("choice", "layers", "lens")  # the parts of the recorded run
 FOLDER = "live"  # of the page, and of its files within _static
 # The sentences that explain a part of a model, as a trace's page has them.
 TEXTS = {"layers": ("layers", "attention", "feedforward", "experts"), "lens": ("lens",)}
+TALK = "talk.json"  # the part in which a model speaks: its markup and its texts
+ENVIRONMENT = Environment(
+    loader=FileSystemLoader(ASSETS),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 # The settings of a conversation: name, bounds, step, first value.
 SETTINGS = (
     ("temperature", 0, 2, 0.05, 0),
@@ -55,15 +63,7 @@ class Live(ZooDirective):
         text, trace = words(self.language), table(self.language)
         depth = self.env.docname.count("/")
         top, english = "../" * depth, "../" * (depth + (self.language == "zh"))
-        talk = words(self.language, "talk")
-        environment = Environment(
-            loader=FileSystemLoader(ASSETS),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        filled = environment.get_template("live.html").render(
+        filled = ENVIRONMENT.get_template("live.html").render(
             language=self.language,
             words=text,
             trace=trace,
@@ -75,10 +75,9 @@ class Live(ZooDirective):
                 {"name": name, "title": title, "about": about}
                 for name, (title, about) in text["models"].items()
             ],
-            talk=talk,
+            talk=words(self.language, "talk"),
+            talk_body=f"{top}_static/{FOLDER}/{TALK}",
             talk_script=f"{english}_static/{FOLDER}/talk_page.js",
-            talk_data=as_data(talk),
-            settings=SETTINGS,
             data=as_data({**text, "prompts": prompts(self.language), "sizes": sizes()}),
             recorded=as_data(cached_result(lambda: recorded(self.language), "recorded", self.language)),
         )
@@ -128,6 +127,24 @@ def recorded(language: str) -> dict[str, Any]:
     }
 
 
+def talk(language: str) -> dict[str, Any]:
+    """The part in which a model speaks, which a browser fetches when its reader opens it: `body` and `words`."""
+    from zoo.inspect.trace_view.page import table
+
+    own = words(language, "talk")
+    template = ENVIRONMENT.get_template("talk_body.html")
+    body = template.render(talk=own, words=words(language), trace=table(language), settings=SETTINGS)
+    return {"body": body, "words": own}
+
+
+def write(app: Any, error: Exception | None) -> None:
+    """Write that part as a file of its own."""
+    if error is None and app.builder.format == "html":
+        folder = Path(app.outdir, "_static", FOLDER)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / TALK, talk(app.config.zoo_language))
+
+
 def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Give the page its style sheet, after those of traces, which it changes."""
     if app.builder.format == "html" and 'class="zoo-live"' in context.get("body", ""):
@@ -137,4 +154,5 @@ def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctr
 def setup(app: Any) -> None:
     """Add the directive, and what its page needs."""
     app.add_directive("live", Live)
+    app.connect("build-finished", write)
     app.connect("html-page-context", add_files, priority=600)  # after the styles of traces, which it changes

@@ -18,10 +18,11 @@ function fail(text) {
 }
 
 // Make the part work: `place` is its element, `file` the address of a GGUF file beside the site, or something else.
-export function begin(place, file) {
+export async function begin(place, file) {
   [root, language] = [place, place.lang.startsWith("zh") ? "zh" : "en"];
-  root.append(find("template").content);
-  words = { ...JSON.parse(document.querySelector("script.words").textContent), ...JSON.parse(find("script.words").textContent) };
+  const { body, words: own } = await (await fetch(root.dataset.body)).json();
+  root.insertAdjacentHTML("beforeend", body);
+  words = { ...JSON.parse(document.querySelector("script.words").textContent), ...own };
   document.head.append(el("link", { rel: "stylesheet", href: here("talk.css") }));
   const form = find("form"), acts = { cancel: () => worker.postMessage({ act: "cancel" }), new: startAnew, on: allOn, look };
   find("#talk-file").addEventListener("change", ({ target }) => target.files[0] && open(target.files[0].name, () => target.files[0].arrayBuffer()));
