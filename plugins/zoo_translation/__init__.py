@@ -1,10 +1,11 @@
-"""Encoder-decoders: the Transformer of 2017, and Marian, BART, M2M-100 and T5 as differences from it. Imports no mlx."""
+"""Encoder-decoders: the Transformer of 2017, and Marian, BART, Pegasus, M2M-100 and T5 as differences from it. Imports no mlx."""
 
 from zoo.architecture import (
     GGUF,
     Architecture,
     Block,
     Command,
+    Drawing,
     ModuleProbe,
     Objective,
     Preset,
@@ -14,7 +15,7 @@ from zoo.architecture import (
     pocket,
 )
 from zoo_translation import recipes, rules
-from zoo_translation.recipes import RelativeBias
+from zoo_translation.recipes import RelativeAttention, RelativeBias
 
 
 def sized(layers, dim, heads, hidden, **numbers):
@@ -81,6 +82,16 @@ def zoo_blocks():
     yield Block(
         RelativeBias, "zoo_translation.block:RelativeBias", "relative position bias by distance buckets (T5)"
     )
+    yield Block(
+        RelativeAttention,
+        "zoo_translation.block:RelativeAttention",
+        "attention with a relative bias of its own",
+    )
+
+
+@hookimpl
+def zoo_drawings():
+    yield Drawing(RelativeAttention, "zoo_translation.drawing:relative_attention")
 
 
 @hookimpl
@@ -142,6 +153,58 @@ def zoo_architectures():
         ),
         references=("Lewis et al., 2019, arXiv:1910.13461",),
         published="2019-10",
+    )
+    yield Architecture(
+        name="mbart",
+        base="bart",
+        task="translate",
+        summary="BART with Pre-LN, between languages",
+        model_types=("mbart",),
+        recipe=recipes.mbart,
+        weights=rules.WITH_POSITIONS,
+        presets=(
+            Preset(
+                "large-50",
+                hub="facebook/mbart-large-50",
+                licence="MIT",
+                config=sized(
+                    *(12, 1024, 16, 4096),
+                    vocab_size=250054,
+                    max_position_embeddings=1024,
+                    scale_embedding=True,
+                ),
+            ),
+            Preset("pocket", config=POCKET),
+            Preset("tiny", config=TINY),
+        ),
+        references=("Liu et al., 2020, arXiv:2001.08210", "Tang et al., 2020, arXiv:2008.00401"),
+        published="2020-01",
+    )
+    yield Architecture(
+        name="pegasus",
+        base="transformer",
+        task="translate",
+        summary="the 2017 Transformer with Pre-LN, for summaries",
+        model_types=("pegasus",),
+        recipe=recipes.pegasus,
+        weights=rules.WITHOUT_POSITIONS,
+        presets=(
+            Preset(
+                "large",
+                hub="google/pegasus-large",
+                config=sized(
+                    *(16, 1024, 16, 4096),
+                    vocab_size=96103,
+                    max_position_embeddings=1024,
+                    scale_embedding=True,
+                    activation_function="relu",
+                ),
+            ),
+            Preset("pocket", config=POCKET | dict(pad_token_id=0)),
+            Preset("tiny", config=TINY | dict(decoder_start_token_id=0)),
+        ),
+        references=("Zhang et al., 2019, arXiv:1912.08777",),
+        published="2019-12",
     )
     yield Architecture(
         name="m2m-100",
@@ -214,6 +277,30 @@ def zoo_architectures():
         references=("Xue et al., 2020, arXiv:2010.11934",),
         published="2020-10",
     )
+    yield Architecture(
+        name="umt5",
+        base="mt5",
+        task="translate",
+        summary="mT5 whose layers have a relative position bias each",
+        model_types=("umt5",),
+        recipe=recipes.umt5,
+        weights=rules.UMT5,
+        presets=(
+            Preset(
+                "small",
+                hub="google/umt5-small",
+                licence="Apache-2.0",
+                config=dict(
+                    **dict(d_model=512, d_kv=64, d_ff=1024, num_layers=8, num_heads=6, vocab_size=256384),
+                    tie_word_embeddings=False,
+                ),
+            ),
+            Preset("pocket", config=POCKET_T5 | dict(tie_word_embeddings=False)),
+            Preset("tiny", config=TINY_T5),
+        ),
+        references=("Chung et al., 2023, arXiv:2304.09151",),
+        published="2023-04",
+    )
 
 
 @hookimpl
@@ -234,8 +321,8 @@ def zoo_tokenizers():
         "nllb",
         "zoo_translation.tokenizers:read_nllb",
         files=("tokenizer.json",),
-        classes=("NllbTokenizer",),
-        summary="NLLB's, with a token for each language",
+        classes=("NllbTokenizer", "MBart50Tokenizer"),
+        summary="NLLB's and mBART-50's, with a token for each language",
     )
     yield TokenizerFormat(
         "byt5",

@@ -1,12 +1,15 @@
-"""T5's relative position bias. Axes: T queries, S keys, H heads."""
+"""T5's relative position bias. Axes: B batch, T queries, S keys, H heads, G key/value heads, K width of a head."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 
+from zoo.blocks.attention import Attention
+from zoo.blocks.mask import Mask, biased
 from zoo_translation import recipes as specs
 
 
@@ -36,3 +39,24 @@ class RelativeBias(nn.Module):
         # Distances below `exact` give something negative here, which the choice after it drops.
         shared = mx.minimum(exact + (growth * wide).astype(mx.int32), spec.one_direction - 1)
         return first + mx.where(distance < exact, distance, shared)
+
+
+class RelativeAttention(Attention):
+    """Attention that adds a relative bias of its own to its scores."""
+
+    def __init__(
+        self, spec: specs.RelativeAttention, *, dim: int, index: int = 0, relative: nn.Module, **parts: Any
+    ) -> None:
+        super().__init__(spec, dim=dim, index=index, **parts)
+        self.relative = relative
+
+    def mix_cached(
+        self, queries: mx.array, keys: mx.array, values: mx.array, mask: Mask, cache: Any
+    ) -> mx.array:  # (B, H, T, K), two of (B, G, T, K) -> (B, H, T, K)
+        """`mix` with the bias, of all keys and values that the tokens may see."""
+        count = keys.shape[2]
+        before, start = (0, 0) if cache is None else (cache.length, cache.start(count))
+        if cache is not None:
+            keys, values = cache.update_and_fetch(keys, values)  # (B, G, S, K)
+        bias = biased(mask, self.relative(count, before, start)).astype(queries.dtype)
+        return self.mix(queries, keys, values, bias)

@@ -1,5 +1,7 @@
 """The recipes of the encoder-decoders, each as a difference from the 2017 Transformer, and the spec of T5's positions. Imports no mlx."""
 
+from dataclasses import field, replace
+
 from zoo.config import ACTIVATION_NAMES
 from zoo.errors import RecipeError
 from zoo.frozen import frozen
@@ -73,6 +75,26 @@ class RelativeBias(Spec):
             return None
         first, last = share.heads
         return Division(self.change(heads=last - first), {"weight": Cut(-1, (share.heads,))})
+
+
+@frozen(kw_only=True)
+class RelativeAttention(Attention):
+    """Attention with a relative bias of its own, where T5's is that of all layers (Chung et al., 2023, UMT5)."""
+
+    kind, name = "mixer", "relative-attention"
+    relative: RelativeBias = field(metadata={"kind": "position"})
+
+    @property
+    def title(self) -> str:
+        """The kind of attention, with its bias."""
+        return f"{super().title} with a relative position bias"
+
+    def divided(self, dim, share):
+        """By heads, the bias's like the queries'."""
+        division = super().divided(dim, share)
+        first, last = heads = division.heads[""]
+        spec = division.spec.change(relative=dict(heads=last - first))
+        return replace(division, spec=spec, cuts={**division.cuts, "relative.weight": Cut(-1, (heads,))})
 
 
 # How training starts, and what it leaves out at random.
@@ -149,15 +171,32 @@ def marian(config):
     return with_logits_bias(config, recipe)
 
 
-def bart(config):
+def bart(config, normalize_before=False):
     """The 2017 Transformer with learned positions, a norm after the embedding, GELU (Lewis et al., 2019)."""
     config = with_own_names(config)
-    as_released(config, normalize_embedding=True)
+    as_released(config, normalize_embedding=True, normalize_before=normalize_before)
     recipe = transformer(config, "gelu", scaled=False, start=2)
     # The first two rows of the table of positions are never used.
     positions = LearnedPositions(config.count("max_position_embeddings", 1024), offset=2)
     recipe = both(recipe, embedding=dict(positions=positions, norm=LayerNorm(eps=1e-5)))
     return with_logits_bias(config, recipe)
+
+
+def mbart(config):
+    """BART with Pre-LN, between languages (Liu et al., 2020)."""
+    recipe = bart(config, normalize_before=True)
+    return both(recipe, norm=LayerNorm(eps=1e-5)).change_layers(placement="pre")
+
+
+def pegasus(config):
+    """The 2017 Transformer with Pre-LN, all sines before all cosines, GELU (Zhang et al., 2019)."""
+    config = with_own_names(config)
+    as_released(config, normalize_embedding=False, normalize_before=True)
+    recipe = transformer(config, "gelu", scaled=False)
+    recipe = both(
+        recipe, embedding=dict(positions=SinusoidalPositions(interleaved=False)), norm=LayerNorm(eps=1e-5)
+    )
+    return with_logits_bias(config, recipe.change_layers(placement="pre"))
 
 
 def m2m_100(config):
@@ -185,10 +224,10 @@ def with_own_names(config, names=NAMES):
     return config.renamed({alias: key for alias, key in names.items() if key not in config})
 
 
-def as_released(config, normalize_embedding):
+def as_released(config, normalize_embedding, normalize_before=False):
     """Read the switches of the first releases, which transformers has built in and checkpoints still carry."""
     for key in ("normalize_before", "add_final_layer_norm"):
-        config.refuse(key)
+        config.refuse(key, not normalize_before)
     config.refuse("static_position_embeddings", normalize_embedding)
     config.refuse("normalize_embedding", not normalize_embedding)
     config.ignore("add_bias_logits", "extra_pos_embeddings", "force_bos_token_to_be_generated")
@@ -213,6 +252,19 @@ def t5(config):
     # transformers 5 writes the second key; before it, untied embeddings meant the same.
     scaled = config.flag("tie_word_embeddings", True) and config.flag("scale_decoder_outputs", True)
     return t5_like(config, "relu", scaled)
+
+
+def umt5(config):
+    """T5 1.1, multilingual, with a relative bias in each layer (Chung et al., 2023)."""
+    config = with_own_names(config, T5_NAMES)
+    scaled = config.flag("tie_word_embeddings", True) and config.flag("scale_decoder_outputs", True)
+    recipe = t5_like(config, "gated-gelu", scaled)
+
+    def biased(stack):
+        mixer = RelativeAttention(**vars(stack.layers[0].mixer), relative=stack.relative)
+        return dict(layers=tuple(layer.change(mixer=mixer) for layer in stack.layers), relative=None)
+
+    return recipe.change(encoder=biased(recipe.encoder), decoder=biased(recipe.decoder))
 
 
 def mt5(config):

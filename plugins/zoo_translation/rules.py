@@ -204,3 +204,14 @@ T5 = (
     *t5_side("decoder", 2),
     OutputHead("lm_head.*", "decoder.head.output.*"),
 )
+# A bias in each layer.
+UMT5 = (
+    *(
+        Rename(
+            f"{name}.block.{{i}}.layer.0.SelfAttention.relative_attention_bias.*",
+            f"{name}.layers.{{i}}.mixer.relative.*",
+        )
+        for name in ("encoder", "decoder")
+    ),
+    *T5,
+)

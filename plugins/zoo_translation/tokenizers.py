@@ -52,7 +52,7 @@ class LanguageTokens(Languages):
         target = target or self.target
         if target is None:
             example = next(
-                (code for code in ("fra_Latn", "fr") if code in self.codes), next(iter(self.codes))
+                (code for code in ("fra_Latn", "fr", "fr_XX") if code in self.codes), next(iter(self.codes))
             )
             raise PromptError(
                 f"`target_language`: say which of {len(self.codes)}, such as {example}, to translate into"
@@ -244,16 +244,17 @@ def read_m2m(folder: Path, settings: TokenizerSettings) -> Backend:
 
 
 def read_nllb(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
-    """NLLB's tokenizer, whose `tokenizer.json` has tokens for languages ("fra_Latn")."""
+    """NLLB's tokenizer, or mBART-50's, whose `tokenizer.json` has tokens for languages ("fra_Latn", "fr_XX")."""
     backend = from_json(folder / "tokenizer.json", settings)
     added = backend.tokenizer.get_added_tokens_decoder().items()
     codes = {
         token.content: id
         for id, token in sorted(added)
-        if re.fullmatch(r"[a-z]{3}_[A-Z][a-z]{3}", token.content)
+        if re.fullmatch(r"[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2}", token.content)
     }
     if codes:
-        backend.languages = language_tokens(codes, backend, settings, default="eng_Latn")
+        default = next((code for code in ("eng_Latn", "en_XX") if code in codes), next(iter(codes)))
+        backend.languages = language_tokens(codes, backend, settings, default)
     return backend
 
 

@@ -50,7 +50,9 @@ def test_a_decoder_has_a_compiled_step(name):
 AS_THEY_ARE = {
     **dict.fromkeys(("AltUp", "Laurel", "StreamMean"), "they are few operations beside a layer's"),
     "LateNormAttention": "its norms come after the rotations",
-    "AlibiAttention": "its biases depend on the positions of cached keys",
+    **dict.fromkeys(
+        ("AlibiAttention", "RelativeAttention"), "their biases depend on the positions of cached keys"
+    ),
     **dict.fromkeys(("GRU", "LSTM", "StackedLayer"), "their gates are few operations already"),
 }
 

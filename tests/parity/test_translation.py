@@ -38,12 +38,18 @@ CASES = {
     "marian-untied": ("Marian", FAIRSEQ | dict(tie_word_embeddings=False)),
     "bart": ("Bart", FAIRSEQ),
     "bart-scaled": ("Bart", OTHER | dict(scale_embedding=True, activation_function="relu")),
+    "mbart": ("MBart", FAIRSEQ),
+    "mbart-scaled": ("MBart", OTHER | dict(scale_embedding=True, activation_function="relu")),
+    "pegasus": ("Pegasus", FAIRSEQ),
+    "pegasus-scaled": ("Pegasus", OTHER | dict(scale_embedding=True, activation_function="relu")),
     "m2m": ("M2M100", FAIRSEQ),
     "m2m-unscaled": ("M2M100", OTHER | dict(scale_embedding=False, pad_token_id=3)),
     "t5": ("T5", T5),
     "t5-deep": ("T5", T5 | NEAR | dict(num_decoder_layers=3, feed_forward_proj="gated-silu", d_model=20)),
     "t5-1.1": ("T5", T5 | NEAR | dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False)),
     "mt5": ("MT5", T5),
+    "umt5": ("UMT5", T5 | NEAR | dict(tie_word_embeddings=False)),
+    "umt5-scaled": ("UMT5", T5 | NEAR | dict(d_kv=8, d_model=20, feed_forward_proj="relu")),
     "mt5-relu": ("MT5", T5 | NEAR | dict(feed_forward_proj="relu", d_kv=8)),
 }
 # transformers' own cache fails for a T5 whose decoder is deeper than its encoder.
@@ -54,7 +60,7 @@ def reference(case, seed=0, **changes):
     """A small model of transformers, every parameter random: norms, biases and the logits' bias too."""
     family, numbers = CASES[case]
     numbers = dict(pad_token_id=1, decoder_start_token_id=2, eos_token_id=0) | numbers | changes
-    if family in ("Marian", "Bart"):
+    if family in ("Marian", "Bart", "MBart", "Pegasus"):
         numbers = dict(forced_eos_token_id=None) | numbers
     config = getattr(transformers, f"{family}Config")(**numbers)
     torch.manual_seed(seed)

@@ -8,7 +8,7 @@ import pytest
 import sentencepiece
 import torch
 import transformers
-from transformers import M2M100Tokenizer, MarianTokenizer, NllbTokenizer
+from transformers import M2M100Tokenizer, MarianTokenizer, MBart50Tokenizer, NllbTokenizer
 
 import zoo
 from tests.helpers.tokenizer_kinds import load_tokenizer
@@ -161,6 +161,28 @@ def test_nllb(tmp_path, pieces, legacy):
     assert found.languages.encode("I love", source="deu_Latn") == reference("I love")["input_ids"]
 
 
+def mbart50(folder, pieces, **settings):
+    letters = sorted({letter for piece in pieces[1] for letter in piece})
+    special = ["<unk>", "<s>", "</s>"]  # of sentencepiece, which the class puts in its own order
+    vocab = [
+        *((token, 0.0) for token in special),
+        *((piece, -2.0) for piece in (*letters, "lo", "lov", "▁t")),
+    ]
+    reference = MBart50Tokenizer(vocab=vocab, **settings)
+    reference.save_pretrained(folder)
+    return reference, len(vocab)
+
+
+def test_mbart_50(tmp_path, pieces):
+    reference, size = mbart50(tmp_path, pieces, src_lang="de_DE", tgt_lang="fr_XX")
+    found = load_tokenizer(tmp_path)
+    same_ids_and_texts(reference, size, found)
+    assert len(found.languages.codes) == 52
+    assert found.languages.first() == reference.convert_tokens_to_ids("fr_XX")
+    reference.src_lang = "ro_RO"
+    assert found.languages.encode("I love", source="ro_RO") == reference("I love")["input_ids"]
+
+
 def test_an_unknown_or_missing_language_is_named(tmp_path, pieces):
     nllb(tmp_path, pieces)
     languages = load_tokenizer(tmp_path).languages
@@ -192,7 +214,12 @@ def small(vocab, kind, **changes):
 @pytest.mark.parametrize("beams", [1, 4])
 @pytest.mark.parametrize(
     ("make", "kind", "source", "target"),
-    [(nllb, "M2M100", "deu_Latn", "fra_Latn"), (m2m, "M2M100", "de", "fr"), (marian, "Marian", None, "fra")],
+    [
+        (mbart50, "MBart", "de_DE", "fr_XX"),
+        (nllb, "M2M100", "deu_Latn", "fra_Latn"),
+        (m2m, "M2M100", "de", "fr"),
+        (marian, "Marian", None, "fra"),
+    ],
 )
 def test_a_text_is_translated_as_the_reference_does(tmp_path, pieces, make, kind, source, target, beams):
     reference, size = make(tmp_path, pieces)

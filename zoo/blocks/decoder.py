@@ -71,7 +71,8 @@ class Decoder(Tower):
         """The reason why its caches cannot follow a policy, naming the setting and, for a width, the part; None when they can."""
         if reason := refused(caches, policy):
             return reason
-        if "relative" in self and policy.max_size is not None:
+        mixers = (layer.get("mixer", {}) for layer in self.layers)
+        if policy.max_size is not None and any("relative" in part for part in (self, *mixers)):
             return "`max_kv_size`: the bias of this model's scores counts on every token's key"
         for index, layer in enumerate(self.spec.layers):
             for path, widths in kv_widths(layer, self.spec.dim, f"layers.{index}"):
