@@ -269,8 +269,9 @@ def test_what_a_model_cannot_follow_is_refused_before_anything_runs(name, settin
         zoo.stream(zoo.load(name), "The", **settings)
 
 
-def test_a_bias_of_distances_refuses_a_bound():
-    model = subject("t5").model
+@pytest.mark.parametrize("name", ["t5", "umt5"])  # one of all layers, one of each layer
+def test_a_bias_of_distances_refuses_a_bound(name):
+    model = subject(name).model
     bound, plain = CachePolicy(max_size=8), CachePolicy()
     assert "`max_kv_size`: the bias" in model.refused(model.make_cache(bound), bound)
     assert model.refused(model.make_cache(plain), plain) is None

@@ -102,6 +102,7 @@ OF_FAMILIES = {
     **dict.fromkeys(
         (f"gemma4.{key}" for key in ("moe_intermediate_size", "num_experts", "top_k_experts")), UNUSED
     ),
+    "minimax.block_size": KERNEL,
     "gemma3n.altup_coef_clip": "of training alone",
     "gemma4.use_double_wide_mlp": "of layers that share keys and values, which the smallest config lacks",
     "gemma4.vocab_size_per_layer_input": "of inputs for each layer, which the smallest config lacks",

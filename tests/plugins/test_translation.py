@@ -18,7 +18,7 @@ from zoo.recipe import LearnedPositions, SinusoidalPositions
 from zoo.testing import numbers_of, subject
 from zoo_translation.recipes import RelativeBias
 
-NAMES = ("transformer", "marian", "bart", "m2m-100", "t5", "mt5")
+NAMES = ("transformer", "marian", "bart", "mbart", "pegasus", "m2m-100", "t5", "mt5", "umt5")
 
 
 def recipe(name, tensors=None, **changes):
@@ -39,6 +39,8 @@ def full(name, preset):
         ("transformer", "base", 63_082_496),
         ("marian", "opus-mt-en-de", 73_886_208 + 58_101),
         ("bart", "large", 406_291_456 + 50_265),
+        ("mbart", "large-50", 610_879_488 + 250_054),
+        ("pegasus", "large", 568_699_904 + 96_103),
         ("m2m-100", "418m", 483_905_536),
         ("t5", "small", 60_506_624),
         ("mt5", "small", 300_176_768),
