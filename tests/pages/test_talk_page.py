@@ -106,17 +106,21 @@ def test_a_part_is_switched_off_and_named(talk, file):
     ask(page, "Hello")
     page.click(".parts > summary")
     page.get_by_label("layer 0, whole layer").uncheck()
-    page.click("[data-act=new]")
-    ask(page, "Hello")
-    assert page.inner_text(".turn-of.assistant b") == "SmolLM2 (without: layer 0, whole layer)"
-    changed = answers(page)
+    page.click("[data-act=again]")
+    page.wait_for_selector("[data-act=cancel]:disabled")
+    assert page.locator(".turn-of b").all_inner_texts() == [
+        "You",
+        "SmolLM2",
+        "SmolLM2 (without: layer 0, whole layer)",
+    ]
+    assert answers(page)[0] != answers(page)[1]
     page.click("[data-act=look]")
     page.wait_for_selector(".talk .lens tbody tr")
     assert page.locator(".talk .map").count() == 4  # of the other layer
     page.click("[data-act=on]")
     page.click("[data-act=new]")
     ask(page, "Hello")
-    assert answers(page) == [wanted(file, "Hello")] != changed
+    assert answers(page) == [wanted(file, "Hello")]
 
 
 def test_sampling_depends_on_the_seed(talk, file):
@@ -259,3 +263,14 @@ def test_smollm2_speaks_in_the_page(talk):
     page.click("[data-act=look]")
     page.wait_for_selector(".talk .lens tbody tr")
     assert page.locator(".talk .lens tbody tr").count() == 31 and page.locator(".talk .map").count() == 270
+
+
+def test_a_message_that_is_too_long_goes_back_to_where_it_was_typed(talk, file):
+    page = talk()
+    load(page, file)
+    text = ("1 2 " * 900).strip()
+    ask(page, text)
+    assert "no room for more than 1024 tokens" in page.inner_text(".talk .said")
+    assert page.input_value("#talk-message") == text
+    assert page.locator(".turn-of").count() == 0
+    assert page.locator("[data-act=again]").is_disabled()

@@ -5,7 +5,7 @@ import { drawSwitches, namesOf } from "./change.js";
 const { el, share, start, stop, visible, words: TRACE } = globalThis.zooTrace;
 const PARTS = 3; // switched-off parts that are named
 const here = (name) => new URL(name, import.meta.url);
-let root, language, words, model, worker, trace, told, showSwitches, messages = [], turn, began;
+let root, language, words, model, worker, trace, told, showSwitches, messages = [], replaced, turn, began;
 const off = new Set();
 const find = (selector) => root.querySelector(selector);
 const say = (name, values = {}) => words[name].replace(/\{(\w+)\}/g, (_, key) => values[key]);
@@ -24,7 +24,7 @@ export async function begin(place, file) {
   root.insertAdjacentHTML("beforeend", body);
   words = { ...JSON.parse(document.querySelector("script.words").textContent), ...own };
   document.head.append(el("link", { rel: "stylesheet", href: here("talk.css") }));
-  const form = find("form"), acts = { cancel: () => worker.postMessage({ act: "cancel" }), new: startAnew, on: allOn, look };
+  const form = find("form"), acts = { cancel: () => worker.postMessage({ act: "cancel" }), again, new: startAnew, on: allOn, look };
   find("#talk-file").addEventListener("change", ({ target }) => target.files[0] && open(target.files[0].name, () => target.files[0].arrayBuffer()));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -88,10 +88,10 @@ const DID = {
     showAnswer(text);
   },
   answer({ reason, text, tokens = 0, shown, limit }) {
-    working(false);
     tell(say(`end_${reason}`, { tokens, limit }));
     if (text) messages.push({ role: "assistant", content: text });
     else takeBack();
+    working(false);
     showAnswer(text);
     find(".inside").hidden = !tokens;
     find("[data-act=look]").hidden = !shown;
@@ -111,14 +111,25 @@ function working(is) {
   working.is = is;
   find("[data-act=cancel]").disabled = !is;
   for (const button of [find("form .run"), find("[data-act=new]"), find("[data-act=look]")]) button.disabled = is;
+  find("[data-act=again]").disabled = is || !messages.length;
 }
 const settingsOf = ({ elements }) => Object.fromEntries(["temperature", "top_k", "top_p", "seed", "most"].map((name) => [name, Number(elements[name].value)]));
 function send() {
-  const form = find("form"), content = form.elements.message.value.trim(), { temperature, top_k: topK, top_p: topP, seed, most } = settingsOf(form);
+  const box = find("textarea"), content = box.value.trim();
   if (!content || working.is) return;
-  form.elements.message.value = "";
+  box.value = "";
+  replaced = null;
   messages.push({ role: "user", content });
   addTurn("user", say("you"), content);
+  answer();
+}
+// Answer the last message once more, with the settings and parts as they are now; the answer before stays on the page.
+function again() {
+  replaced = messages.pop();
+  answer();
+}
+function answer() {
+  const { temperature, top_k: topK, top_p: topP, seed, most } = settingsOf(find("form"));
   turn = addTurn("assistant", say("model") + changes(), "");
   [began, told] = [null, null];
   fail("");
@@ -143,18 +154,20 @@ function showAnswer(text) {
   if (turn.isConnected) turn.lastChild.textContent = text;
   if (atEnd) turns.scrollTop = turns.scrollHeight;
 }
-// A message that got no answer goes back to where it was typed.
+// A message that got no answer goes back to where it was typed; an answer that was to be replaced stays.
 function takeBack() {
-  const { content } = messages.pop(), box = find("textarea");
-  box.value ||= content;
-  turn.previousSibling.remove();
+  if (replaced) messages.push(replaced);
+  else {
+    find("textarea").value ||= messages.pop().content;
+    turn.previousSibling.remove();
+  }
   turn.remove();
 }
 function startAnew() {
   messages = [];
   find(".turns").replaceChildren();
   hideInside();
-  find(".inside").hidden = true;
+  find(".inside").hidden = find("[data-act=again]").disabled = true;
   tell("");
 }
 function allOn() {
