@@ -107,8 +107,11 @@ def attention_operands(
 
 
 def rounded_matrices(values: np.ndarray) -> tuple[Rows, ...]:
-    """Matrices (N, T, K) with numbers of 4 digits."""
-    return tuple(tuple(rounded(row) for row in matrix) for matrix in values)
+    """Matrices (N, T, K), rounded to 4 digits of the largest number."""
+    largest = np.abs(values).max(initial=0)
+    digits = 3 - int(np.floor(np.log10(largest))) if largest > 0 else 0
+    numbers = np.round(values, digits) + 0.0  # no negative zero
+    return tuple(tuple(map(tuple, matrix)) for matrix in numbers.tolist())
 
 
 def mask_predictions(trace: Trace) -> tuple[MaskPrediction, ...]:

@@ -109,8 +109,8 @@ class HeadAttention(Frozen):
 class AttentionOperands(Frozen):
     """What a pattern is computed from: softmax(queries keysᵀ · scale), row t over the columns `seen[t]` alone.
 
-    `queries` (H, T, K), `keys` (G, S, K) and `values` (G, S, V) to 4 digits: H/G heads share the keys and values of one
-    group. `seen` has the first column that a row sees and the one after the last.
+    `queries` (H, T, K), `keys` (G, S, K) and `values` (G, S, V), to 4 digits of the largest number of each: H/G heads
+    share the keys and values of one group. `seen` has the first column that a row sees and the one after the last.
     """
 
     queries: tuple[Rows, ...]
