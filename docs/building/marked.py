@@ -35,6 +35,8 @@ CLONE = {"en": "A copy of the repository: ", "zh": "取得代码："}
 INLINE = ("<!-- run ", "<!-- py: ", "<!-- fact: ", "<!-- finding: ", "<!-- end -->")
 SITE = re.compile(r"<!-- site(?::? |\n)(.*?)(?: |\n)-->", re.DOTALL)
 FILE = re.compile(r"^<!-- file -->\n.*?^<!-- end -->\n", re.DOTALL | re.MULTILINE)
+PAGES = re.compile(r"^<!-- pages: ([^\n]*) -->\n.*?^<!-- end -->$", re.DOTALL | re.MULTILINE)
+CONTENTS = "```{{toctree}}\n:maxdepth: 1\n\n{}\n```"
 BEFORE_COLLECTORS = 400  # Sphinx copies the pictures that it finds at 500
 
 
@@ -178,7 +180,8 @@ SHOWN: dict[str, Shown] = {
 
 def for_the_site(text: str) -> str:
     """A page's text with what only the site has, and without what only the file has."""
-    return FILE.sub("", SITE.sub(r"\1", text))
+    text = FILE.sub("", SITE.sub(r"\1", text))
+    return PAGES.sub(lambda found: CONTENTS.format("\n".join(found[1].split())), text)
 
 
 def read_source(app: Any, docname: str, source: list[str]) -> None:

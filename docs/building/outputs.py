@@ -47,9 +47,10 @@ MEASURED = re.compile(
     rf"|{NUMBER}\s*(?:[mµn]?s|seconds?)\b|{NUMBER}(?=\s*(?:tokens/s|tokens a second|tokens-per-sec))"
     rf'|(?<=_seconds": ){NUMBER}|(?<=_per_second": ){NUMBER}|(?<="peak_memory_bytes": ){NUMBER}'
     r'|(?<="created":)\d+|(?<="id":"cmpl-)\w+'
+    rf"|(?<=fits in this memory: ){NUMBER} \w+|\w+ \w+, \d+ cores · .*"
 )
 RATE = re.compile(r"(?<!\d )(?<!\d)tok(?:ens)?/s")  # heads a column
-ROW = re.compile(r"(?:peak memory|tokens/s) {2,}")  # begins a row of such numbers
+ROW = re.compile(r"[≠ ]*(peak memory|tokens/s|fits in this memory) {2,}")  # begins a row of such numbers
 RATIO = re.compile(rf"{NUMBER}(?= ×(?:  |$))")  # of measured numbers, at the end of their row
 DECIMAL = re.compile(r"-?\d+\.\d+")
 
@@ -76,8 +77,8 @@ def _without_measured(text: str) -> list[str]:
     measured = False
     for line in text.splitlines():
         masked = MEASURED.sub("0", line)
-        if ROW.match(line):
-            masked = re.sub(rf"{NUMBER}(?: [kMGT]?B\b)?", "0", line)
+        if row := ROW.match(line):
+            masked = row[1]
         elif not line or line.startswith("$ "):
             columns = []
         elif heads := [match.span() for match in RATE.finditer(line)]:
@@ -170,6 +171,8 @@ def pages() -> list[Path]:
 def place_of(path: Path) -> Place:
     """Where a page's parts stand."""
     chinese = path.is_relative_to(DOCS / "zh")
-    depth = len(path.relative_to(DOCS / "zh" if chinese else DOCS).parts) - 1
-    top = "../" * depth
-    return Place("zh" if chinese else "en", path.stem, top, f"{top}../{'../' if chinese else ''}")
+    folder = path.relative_to(DOCS / "zh" if chinese else DOCS).parent
+    top = "../" * len(folder.parts)
+    return Place(
+        "zh" if chinese else "en", path.stem, folder.as_posix(), top, f"{top}../{'../' if chinese else ''}"
+    )

@@ -9,6 +9,7 @@
     <!-- trace: MODEL prompt="..." ... -->   what the site shows there, in a line
     <!-- experiment: NAME PART -->           a part of a lab page, from the experiment's record
     <!-- checkout: all -->                   how to copy the repository, on the site where its address is known
+    <!-- pages: NAME ... -->                 a list of pages beside this one: on the site, its contents
     <!-- experiments: all -->                the list of experiments
     <!-- extras: all -->                     the table of the extras that pyproject.toml declares
 
@@ -23,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from building.build_cache import ROOT
+from building.build_cache import DOCS, ROOT
 from building.code_of import found_by_name, place_of, source_of
 from building.markdown import plain
 from building.picture import FOLDER, drawing, picture_file
@@ -31,6 +32,7 @@ from zoo.describe.language import in_language
 
 HEADS = {"en": "Fact", "zh": "项目"}
 COMPARED = {"en": "{to}, compared with {first}:", "zh": "{to} 与 {first} 相比："}
+TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 CHART = re.compile(rf"!\[(.*)\]\({FOLDER}/(\S+)\.svg\)")
 SAME = {"en": "nothing differs", "zh": "没有区别"}
 DIAGRAM = {
@@ -51,6 +53,7 @@ class Place:
 
     language: str = "en"
     name: str = "page"
+    folder: str = ""
     top: str = ""
     root: str = "../"
     pictures: dict[str, str] = field(default_factory=dict)  # SVG files by their names, which the parts need
@@ -185,6 +188,13 @@ def checkout(words: list[str], options: dict[str, str], place: Place) -> str:
     return CHECKOUT[place.language]
 
 
+def pages(words: list[str], options: dict[str, str], place: Place) -> str:
+    """A list of pages beside this one, by their titles."""
+    folder = (DOCS / "zh" if place.language == "zh" else DOCS) / place.folder
+    titles = {name: (folder / f"{name}.md").read_text(encoding="utf-8") for name in words}
+    return "\n".join(f"- [{TITLE.search(text)[1]}]({name}.md)" for name, text in titles.items())  # type: ignore[index]
+
+
 def experiment(words: list[str], options: dict[str, str], place: Place) -> str:
     """A part of a lab page, with the files of its charts."""
     from building import lab_page
@@ -219,6 +229,7 @@ PARTS: dict[str, Callable[[list[str], dict[str, str], Place], str]] = {
     "compare": compare,
     "trace": trace,
     "checkout": checkout,
+    "pages": pages,
     "experiment": experiment,
     "experiments": experiments,
     "extras": extras,

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from building.marked import for_the_site
 from building.picture import FOLDER
 from markdown_it import MarkdownIt
 
@@ -40,7 +41,7 @@ def slugs(path):
     return found
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda path: path.relative_to(DOCS).as_posix())
+@pytest.mark.parametrize("page", list(pages()), ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_a_page_has_no_directives_and_its_pictures_and_links_are_there(page):
     before = None
     for token in tokens(page):
@@ -84,3 +85,13 @@ def test_a_browser_draws_every_picture_on_a_ground_of_its_theme(language, scheme
         })"""
     )
     assert all((sum(ground[:3]) > 600) == (scheme == "light") and ground[3] == 255 for ground in grounds)
+
+
+def test_the_site_reads_what_is_for_it_and_not_what_is_for_the_file():
+    text = (
+        "A<!-- site: , B -->.\n\n<!-- site\n```{live}\n```\n-->\n<!-- file -->\nC\n<!-- end -->\n\n"
+        "<!-- pages: a b -->\n- [A](a.md)\n- [B](b.md)\n<!-- end -->\n\n<!-- pages: c -->\n- [C](c.md)\n<!-- end -->\n"
+    )
+    assert for_the_site(text) == (
+        "A, B.\n\n```{live}\n```\n\n```{toctree}\n:maxdepth: 1\n\na\nb\n```\n\n```{toctree}\n:maxdepth: 1\n\nc\n```\n"
+    )
