@@ -7,8 +7,8 @@ from zoo.weights.experts import expert_rules, mlx_expert_rule
 from zoo_deepseek import SigmoidRouter
 from zoo_deepseek.rules import GGUF_MIXTURE
 from zoo_llama import POCKET, TINY, WEIGHTS, llama, published, sized
-from zoo_minimax.text01 import WEIGHTS as TEXT01_WEIGHTS
-from zoo_minimax.text01 import LightningAttention, NormedStreamLayer, minimax
+from zoo_minimax import text01
+from zoo_minimax.text01 import LightningAttention, NormedStreamLayer
 from zoo_mixtral import MIXTRAL_POCKET, NAMES
 
 # Of training, of layers that are not run, and of the kinds of attention that MiniMax-Text-01 had.
@@ -179,8 +179,9 @@ def zoo_architectures():
         base="mixtral",
         summary="Mixtral with lightning attention in seven layers of eight, and norms before the residual sums",
         model_types=("minimax", "minimax_text_01", "minimax_m1"),
-        recipe=minimax,
-        weights=TEXT01_WEIGHTS,
+        recipe=text01.minimax,
+        weights=text01.WEIGHTS,
+        mlx_weights=text01.MLX_WEIGHTS,
         presets=(
             published("456b", "MiniMaxAI/MiniMax-Text-01-hf", "MiniMax Model License", **TEXT01),
             published("m1", "MiniMaxAI/MiniMax-M1-80k", "Apache-2.0", **TEXT01),

@@ -7,7 +7,7 @@ from zoo.architecture import Ignore, OfBlock, Rename, Split
 from zoo.frozen import frozen
 from zoo.recipe import ACTIVATIONS, Layer, Matrix, RMSNorm, Spec
 from zoo_mamba2 import CHUNK
-from zoo_mixtral import MIXTRAL_WEIGHTS, mixtral
+from zoo_mixtral import MIXTRAL_MLX_WEIGHTS, MIXTRAL_WEIGHTS, mixtral
 
 
 @frozen(kw_only=True)
@@ -15,8 +15,8 @@ class LightningAttention(Spec):
     """Linear attention whose states fade at fixed rates (Qin et al., 2024, "Lightning Attention-2").
 
     A head's state S, (`head_dim`, `head_dim`), becomes exp(−rate) S + k ⊗ v, and gives Sᵀ q; q, k and v go through the
-    `activation`. The rate of head h of H in layer i of `depth` layers is about (1 − i / (depth − 1)) 2^(−8 (h + 1) / H). What the heads give is normalised together and multiplied by
-    σ(gate(x)) (MiniMax, 2025).
+    `activation`. The rate of head h of H in layer i of `depth` layers is about (1 − i / (depth − 1)) 2^(−8 (h + 1) / H).
+    What the heads give is normalised together and multiplied by σ(gate(x)) (MiniMax, 2025).
     """
 
     kind, name = "mixer", "lightning-attention"
@@ -70,7 +70,7 @@ def minimax(config):
     config = config.renamed(NAMES)
     config.ignore(
         "block_size", "shared_moe_mode", "attention_dropout"
-    )  # of the computation, of no shared expert
+    )  # how it is computed, and of a shared expert
     config.refuse("postnorm", False)
     if config.get("shared_intermediate_size", 0) not in (0, [0]):
         raise config.error("shared_intermediate_size", "is not implemented")
@@ -121,9 +121,10 @@ LIGHTNING = (
     Rename(LAYER + "out_proj.*", MIXER + "output.*"),
 )
 BUFFERS = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
-WEIGHTS = (
+OWN_WEIGHTS = (
     OfBlock(LightningAttention, LIGHTNING),
     Rename(LAYER + "norm.*", MIXER + "norm.*"),
     *(Ignore(LAYER + name) for name in BUFFERS),
-    *MIXTRAL_WEIGHTS,
 )
+WEIGHTS = (*OWN_WEIGHTS, *MIXTRAL_WEIGHTS)
+MLX_WEIGHTS = (*OWN_WEIGHTS, *MIXTRAL_MLX_WEIGHTS)

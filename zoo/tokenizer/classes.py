@@ -120,7 +120,9 @@ CLASS_OF_MODEL_TYPE = {
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text"), "Qwen3_5Tokenizer"),
     **dict.fromkeys(("bart", "roberta"), "RobertaTokenizer"),
     **dict.fromkeys(("bert", "distilbert", "nomic_bert"), "BertTokenizer"),
+    "mbart": "MBartTokenizer",
     "mpnet": "MPNetTokenizer",
+    "pegasus": "PegasusTokenizer",
     "xlm-roberta": "XLMRobertaTokenizer",
     "openai-gpt": "OpenAIGPTTokenizer",
 }
@@ -128,7 +130,7 @@ CLASS_OF_MODEL_TYPE = {
 # Model types whose folders name a class that is not theirs: their tokenizer.json is taken as it stands.
 AS_WRITTEN = """ernie4_5 ernie4_5_moe glm glm4 glm4_moe glm4_moe_lite gpt_bigcode granite granitemoe granitemoehybrid
     internlm2 internlm3 jamba kimi_k25 kimi_linear mimo_v2_flash minicpm3 minimax_m2 ministral3 mistral mistral3 mixtral
-    modernbert nemotron olmo2 olmo3 olmo_hybrid phi3 phimoe pixtral stablelm"""
+    modernbert nemotron olmo2 olmo3 olmo_hybrid phi3 phimoe pixtral stablelm umt5"""
 
 
 def class_of(settings: TokenizerSettings, tokenizer: Tokenizer) -> TokenizerClass:
