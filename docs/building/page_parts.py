@@ -10,6 +10,7 @@
     <!-- experiment: NAME PART -->           a part of a lab page, from the experiment's record
     <!-- checkout: all -->                   how to copy the repository, on the site where its address is known
     <!-- pages: NAME ... -->                 a list of pages beside this one: on the site, its contents
+    <!-- formulas: NAME ... -->             the formulas of pages beside this one
     <!-- experiments: all -->                the list of experiments
     <!-- extras: all -->                     the table of the extras that pyproject.toml declares
 
@@ -34,6 +35,10 @@ HEADS = {"en": "Fact", "zh": "项目"}
 COMPARED = {"en": "{to}, compared with {first}:", "zh": "{to} 与 {first} 相比："}
 TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 CHART = re.compile(rf"!\[(.*)\]\({FOLDER}/(\S+)\.svg\)")
+SITE_ALONE = re.compile(r"<!-- site: .*?-->", re.DOTALL)
+COMMENT = re.compile(r"<!-- .*?-->")
+# A formula, and the paragraph before it if that is one of text.
+FORMULA = re.compile(r"(?:((?:^[^\n<`#$|!][^\n]*\n)+)\n)?(^\$\$[^$]+\$\$)$", re.MULTILINE)
 SAME = {"en": "nothing differs", "zh": "没有区别"}
 DIAGRAM = {
     "en": "Block diagrams of {}, from the tokens below to the output above.",
@@ -195,6 +200,22 @@ def pages(words: list[str], options: dict[str, str], place: Place) -> str:
     return "\n".join(f"- [{TITLE.search(text)[1]}]({name}.md)" for name, text in titles.items())  # type: ignore[index]
 
 
+def formulas(words: list[str], options: dict[str, str], place: Place) -> str:
+    """The formulas of pages beside this one, each after the paragraph that introduces it there."""
+    folder = (DOCS / "zh" if place.language == "zh" else DOCS) / place.folder
+    found = []
+    for name in words:
+        text = SITE_ALONE.sub("", (folder / f"{name}.md").read_text(encoding="utf-8"))
+        found.append(f"## [{TITLE.search(text)[1]}]({name}.md)")  # type: ignore[index]
+        found += [
+            COMMENT.sub("", each).strip()
+            for match in FORMULA.finditer(text)
+            for each in match.groups("")
+            if each
+        ]
+    return "\n\n".join(found)
+
+
 def experiment(words: list[str], options: dict[str, str], place: Place) -> str:
     """A part of a lab page, with the files of its charts."""
     from building import lab_page
@@ -230,6 +251,7 @@ PARTS: dict[str, Callable[[list[str], dict[str, str], Place], str]] = {
     "trace": trace,
     "checkout": checkout,
     "pages": pages,
+    "formulas": formulas,
     "experiment": experiment,
     "experiments": experiments,
     "extras": extras,

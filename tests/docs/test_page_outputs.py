@@ -5,6 +5,7 @@ import re
 import pytest
 from building.build_cache import DOCS
 from building.outputs import Page, pages, place_of, same
+from building.page_parts import part
 from building.picture import FOLDER, picture_file, same_picture
 
 PAGE = """\
@@ -157,3 +158,13 @@ def test_a_picture_has_both_themes_and_what_is_drawn_without_what_only_a_page_ca
     )
     assert same_picture(made, made.replace('x="1"', 'x="1.3"'))
     assert not same_picture(made, made.replace('x="1"', 'x="9"')) and not same_picture(made, made + "<g/>")
+
+
+def test_the_formulas_of_pages_stand_after_what_introduces_them():
+    made = part("formulas", "residuals-and-norms", place_of(DOCS / "tour" / "formulas.md"))
+    heading, text, formula = made.split("\n\n")[:3]
+    assert heading == "## [Residual connections and norms](residuals-and-norms.md)"
+    assert text.startswith("The residual connection ([He et al., 2015")
+    assert formula == "$$y = x + F(x)$$"
+    page = (DOCS / "tour" / "residuals-and-norms.md").read_text(encoding="utf-8")
+    assert made.count("$$") == page.count("$$") and "<!--" not in made
