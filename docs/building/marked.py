@@ -32,7 +32,8 @@ from building.shell import Shell
 from building.trace import traced
 
 CLONE = {"en": "A copy of the repository: ", "zh": "取得代码："}
-INLINE = ("<!-- run ", "<!-- py: ", "<!-- fact: ", "<!-- finding: ", "<!-- end -->")
+MARKERS = ("run ", "py: ", "fact: ", "finding: ", "end -->", *(f"{kind}: " for kind in PARTS))
+DROPPED = tuple(f"<!-- {marker}" for marker in MARKERS)
 SITE = re.compile(r"<!-- site(?::? |\n)(.*?)(?: |\n)-->", re.DOTALL)
 FILE = re.compile(r"^<!-- file -->\n.*?^<!-- end -->\n", re.DOTALL | re.MULTILINE)
 PAGES = re.compile(r"^<!-- pages: ([^\n]*) -->\n.*?^<!-- end -->$", re.DOTALL | re.MULTILINE)
@@ -53,10 +54,10 @@ class Reader:
             _, kind, *rest = marker.astext().split(maxsplit=2)
             if kind == "run" and rest[0].split()[0] in ("python", "console"):
                 self._box(marker, rest[0].split()[0])
-            elif (kind := kind.removesuffix(":")) in SHOWN or kind in PARTS:
+            elif (kind := kind.removesuffix(":")) in SHOWN:
                 self._part(marker, kind, rest[0].strip().removesuffix("-->").strip())
         for marker in self._markers():
-            if marker.astext().startswith(INLINE):
+            if marker.astext().startswith(DROPPED):
                 marker.parent.remove(marker)
         for image in list(self.doctree.findall(nodes.image)):
             if isinstance(image.parent, nodes.paragraph) and image.parent[0] is image:
@@ -90,9 +91,8 @@ class Reader:
         while not parent[end].astext().startswith("<!-- end -->"):
             end += 1
         inside = parent[start + 1 : end]
-        live = SHOWN.get(kind)
         try:
-            parent[start : end + 1] = live(self, text, inside) if live else inside
+            parent[start : end + 1] = SHOWN[kind](self, text, inside)
         except Exception as error:
             where = f"{self.docname}: <!-- {kind}: {text} -->"
             raise ExtensionError(f"{where}: {type(error).__name__}: {error}") from error
