@@ -176,9 +176,9 @@ def router_numbers(config, experts):
 
 
 def prediction(name, recipe, weights):
-    """The record of the layer after the last of a family with this `recipe`, which predicts one token further.
+    """The prediction layer of a family whose checkpoints hold it after the model's last layer.
 
-    The first of the family's `weights` is for models that leave the layer out.
+    `recipe` and `weights` are the family's. The first rule of `weights`, which leaves the layer out, is not used.
     """
 
     def layer(config):
@@ -190,13 +190,17 @@ def prediction(name, recipe, weights):
             raise config.error(key, f"is more than the files hold: they have no layers.{index}.eh_proj")
         return prediction_layer(model, model.layers[-1])
 
-    rules = (*PREDICTION_WEIGHTS, *weights[1:])
+    return prediction_record(name, layer, (*PREDICTION_WEIGHTS, *weights[1:]))
+
+
+def prediction_record(name, recipe, weights):
+    """The record of a layer of the family `name` that predicts the token after the next."""
     summary = f"the layer of {name} for the token after the next"
-    return Architecture(name=f"{name}-prediction", summary=summary, recipe=layer, weights=rules)
+    return Architecture(name=f"{name}-prediction", summary=summary, recipe=recipe, weights=weights)
 
 
 def prediction_layer(model, layer):
-    """A layer like `layer`, one of the model's, that predicts one token further than these."""
+    """The recipe of a prediction layer whose mixer and feed-forward are those of `layer`, one of the model's layers."""
     return PredictionLayer(
         dim=model.dim,
         vocab=model.vocab,

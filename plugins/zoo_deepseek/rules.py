@@ -181,30 +181,28 @@ def config_of_gguf(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dic
 
 @frozen()
 class OnlyPredictionLayer(Rule):
-    """The layer past the last that predicts a further token, as if it were the first; all other tensors are left out.
+    """The tensors that `old` fits, by the names that `new` gives them; all other tensors are left out.
 
-    `recipe.index` is its number among the checkpoint's layers.
+    In `old`, "{index}" stands for the layer's number in the checkpoint, `recipe.index`.
     """
 
-    layer: str
+    old: str
+    new: str
 
     def forward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
-        layer_tensors = {
-            fill(self.layer + "*", values | {"i": "0"}): source[name]
-            for name, values in matches(self.layer + "*", source)
-            if values["i"] == str(recipe.index)
-        }
+        pattern = self.old.replace("{index}", str(recipe.index))
+        tensors = {fill(self.new, values): source[name] for name, values in matches(pattern, source)}
         source.clear()
-        source.update(layer_tensors)
+        source.update(tensors)
 
     def backward(self, source: Tensors, target: Tensors, recipe: Any, join: Join) -> None:
         pass
 
 
 FIRST = "[model.]layers.0."
-# What such a layer has beside a layer's own.
+# The tensors that a prediction layer has besides those of an ordinary layer.
 PREDICTION_WEIGHTS = (
-    OnlyPredictionLayer(LAYER),
+    OnlyPredictionLayer("[model.]layers.{index}.*", FIRST + "*"),
     Rename(FIRST + "enorm.*", "embedding_norm.*"),
     Rename(FIRST + "hnorm.*", "hidden_norm.*"),
     Rename(FIRST + "eh_proj.*", "projection.*"),

@@ -13,11 +13,10 @@ from zoo.architecture import (
     Split,
     hookimpl,
 )
-from zoo.frozen import frozen
 from zoo.gguf import Added
 from zoo.recipe import GatedMLP
-from zoo.weights import Rule
-from zoo_deepseek import prediction_layer
+from zoo_deepseek import prediction_layer, prediction_record
+from zoo_deepseek.rules import OnlyPredictionLayer
 from zoo_gemma import OffsetRMSNorm
 from zoo_llama import TINY as LLAMA_TINY
 from zoo_llama import llama, published, sized
@@ -116,28 +115,11 @@ def common(axis):
     )
 
 
-@frozen()
-class OnlyPredictionLayer(Rule):
-    """The tensors below `prefix` by the rest of their names; all others are left out."""
-
-    prefix: str
-
-    def forward(self, source, target, recipe, join):
-        layer = {
-            name.removeprefix(self.prefix): source[name] for name in source if name.startswith(self.prefix)
-        }
-        source.clear()
-        source.update(layer)
-
-    def backward(self, source, target, recipe, join):
-        pass
-
-
 def prediction(name, recipe, weights):
-    """The record of the layer below `mtp.` of a family with this `recipe`, which predicts one token further.
+    """The prediction layer of a family whose checkpoints hold it below `mtp.`.
 
-    The formula is DeepSeek-V3's, as vLLM and SGLang run it for Qwen3-Next: the layer attends whatever layers of the model
-    do, and hidden states are read after the model's final norm, or, of the layer's own, after its norm.
+    Its mixer is full attention. The formula is DeepSeek-V3's, as vLLM runs it for Qwen3-Next: the layer reads the model's
+    hidden states after the final norm, and for later drafts its own states after its norm.
     """
 
     def layer(config):
@@ -153,9 +135,8 @@ def prediction(name, recipe, weights):
         return prediction_layer(model, attending[-1])
 
     own = {"fc": "projection", "pre_fc_norm_embedding": "embedding_norm", "pre_fc_norm_hidden": "hidden_norm"}
-    rules = (OnlyPredictionLayer("mtp."), *(Rename(f"{a}.*", f"{b}.*") for a, b in own.items()), *weights)
-    summary = f"the layer of {name} for the token after the next"
-    return Architecture(name=f"{name}-prediction", summary=summary, recipe=layer, weights=rules)
+    renames = (Rename(f"{a}.*", f"{b}.*") for a, b in own.items())
+    return prediction_record(name, layer, (OnlyPredictionLayer("mtp.*", "*"), *renames, *weights))
 
 
 # MLX conversions hold 1 + w of each norm.

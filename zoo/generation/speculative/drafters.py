@@ -198,7 +198,8 @@ class MTPDrafter(Drafter):
 
     `layer(vectors, hidden, caches)`, (1, T, D) twice -> (1, T, D), gives states; `layer.norm` and the target's head make
     logits of them. It was trained to predict one token more; further ones are drafted by giving it its own normalised
-    state in place of the target's. Where the beginning of a prompt comes from a prompt cache, the layer reads only the rest.
+    state in place of the target's, as SGLang does. Where the beginning of a prompt comes from a prompt cache, the layer
+    reads only the rest.
     """
 
     needs_hidden = True
