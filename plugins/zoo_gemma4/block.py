@@ -9,7 +9,6 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
-import zoo_gemma4 as specs
 from zoo import runtime
 from zoo.blocks.feedforward import MoE, Router
 from zoo.blocks.position import Scaling
@@ -18,6 +17,7 @@ from zoo.compiled_step.attention import attend_of
 from zoo.compiled_step.blocks import router
 from zoo.compiled_step.compiler import Function, StepCompiler, chained, compiles
 from zoo_gemma.block import SandwichLayer, step_of_sum
+from zoo_gemma4 import specs
 
 
 class ProportionalScaling(Scaling):
