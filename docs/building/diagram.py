@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from building.code_pages import address_of
+from building.page_parts import marked_diagrams
 
 BLOCK = re.compile(r'(<g class="block [^"]*" data-path="([^"]*)"[^>]*>.*?\n</g>)', re.DOTALL)
 
@@ -36,15 +37,9 @@ def figure(picture: str, diagram: Any, docname: str, language: str) -> str:
 
 def side_by_side(names: list[str], docname: str, language: str, ident: str) -> str:
     """The diagrams of the models that are named; `ident` begins the ids in them."""
-    from zoo.describe import describe
-    from zoo.describe.diagram import diagram_in, diagram_of, marked
     from zoo.describe.diagram.svg import to_svgs
-    from zoo.host.registry import default_registry
 
-    registry = default_registry()
-    found = [describe(name, registry) for name in names]
-    plain = [diagram_of(one.recipe, one.origin, registry) for one in found]
-    diagrams = [diagram_in(diagram, language) for diagram in marked(plain)]
+    diagrams = marked_diagrams(names, language)
     shown = (
         figure(picture, diagram, docname, language)
         for diagram, picture in zip(diagrams, to_svgs(diagrams, ident=ident), strict=True)

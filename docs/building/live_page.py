@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from docutils import nodes
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from building.build_cache import cached_result
 from building.directive import ZooDirective, html
@@ -24,13 +23,6 @@ FOLDER = "live"  # of the page, and of its files within _static
 # The sentences that explain a part of a model, as a trace's page has them.
 TEXTS = {"layers": ("layers", "attention", "feedforward", "experts"), "lens": ("lens",)}
 TALK = "talk.json"  # the part in which a model speaks: its markup and its texts
-ENVIRONMENT = Environment(
-    loader=FileSystemLoader(ASSETS),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
 # The settings of a conversation: name, bounds, step, first value.
 SETTINGS = (
     ("temperature", 0, 2, 0.05, 0),
@@ -57,29 +49,33 @@ class Live(ZooDirective):
     """The place where a model runs."""
 
     def made(self) -> list[nodes.Node]:
-        from zoo.describe.pages.template import as_data
+        from zoo.describe.pages.template import as_data, environment
         from zoo.inspect.trace_view.page import table
 
         text, trace = words(self.language), table(self.language)
         depth = self.env.docname.count("/")
         top, english = "../" * depth, "../" * (depth + (self.language == "zh"))
-        filled = ENVIRONMENT.get_template("live.html").render(
-            language=self.language,
-            words=text,
-            trace=trace,
-            texts=TEXTS,
-            tour=f"{top}tour/index.html",
-            script=f"{english}_static/{FOLDER}/page.js",
-            weights=f"{english}_static/{FOLDER}/models/",
-            models=[
-                {"name": name, "title": title, "about": about}
-                for name, (title, about) in text["models"].items()
-            ],
-            talk=words(self.language, "talk"),
-            talk_body=f"{top}_static/{FOLDER}/{TALK}",
-            talk_script=f"{english}_static/{FOLDER}/talk_page.js",
-            data=as_data({**text, "prompts": prompts(self.language), "sizes": sizes()}),
-            recorded=as_data(cached_result(lambda: recorded(self.language), "recorded", self.language)),
+        filled = (
+            environment(ASSETS)
+            .get_template("live.html")
+            .render(
+                language=self.language,
+                words=text,
+                trace=trace,
+                texts=TEXTS,
+                tour=f"{top}tour/index.html",
+                script=f"{english}_static/{FOLDER}/page.js",
+                weights=f"{english}_static/{FOLDER}/models/",
+                models=[
+                    {"name": name, "title": title, "about": about}
+                    for name, (title, about) in text["models"].items()
+                ],
+                talk=words(self.language, "talk"),
+                talk_body=f"{top}_static/{FOLDER}/{TALK}",
+                talk_script=f"{english}_static/{FOLDER}/talk_page.js",
+                data=as_data({**text, "prompts": prompts(self.language), "sizes": sizes()}),
+                recorded=as_data(cached_result(lambda: recorded(self.language), "recorded", self.language)),
+            )
         )
         return [html(filled)]
 
@@ -129,10 +125,11 @@ def recorded(language: str) -> dict[str, Any]:
 
 def talk(language: str) -> dict[str, Any]:
     """The part in which a model speaks, which a browser fetches when its reader opens it: `body` and `words`."""
+    from zoo.describe.pages.template import environment
     from zoo.inspect.trace_view.page import table
 
     own = words(language, "talk")
-    template = ENVIRONMENT.get_template("talk_body.html")
+    template = environment(ASSETS).get_template("talk_body.html")
     body = template.render(talk=own, words=words(language), trace=table(language), settings=SETTINGS)
     return {"body": body, "words": own}
 

@@ -24,7 +24,7 @@ from building.compare import comparison
 from building.diagram import side_by_side
 from building.directive import boxed, html, literal
 from building.language_switch import SAID
-from building.page_parts import PARTS, words_of
+from building.page_parts import PARTS, SITE, words_of
 from building.picture import drawer, drawing
 from building.project_urls import repository_url
 from building.shapes import strip_of
@@ -34,7 +34,6 @@ from building.trace import traced
 CLONE = {"en": "A copy of the repository: ", "zh": "取得代码："}
 MARKERS = ("run ", "py: ", "fact: ", "finding: ", "end -->", *(f"{kind}: " for kind in PARTS))
 DROPPED = tuple(f"<!-- {marker}" for marker in MARKERS)
-SITE = re.compile(r"<!-- site(?::? |\n)(.*?)(?: |\n)-->", re.DOTALL)
 FILE = re.compile(r"^<!-- file -->\n.*?^<!-- end -->\n", re.DOTALL | re.MULTILINE)
 PAGES = re.compile(r"^<!-- pages: ([^\n]*) -->\n.*?^<!-- end -->$", re.DOTALL | re.MULTILINE)
 CONTENTS = "```{{toctree}}\n:maxdepth: 1\n\n{}\n```"
@@ -84,7 +83,7 @@ class Reader:
         parent.insert(start, boxed(*inside, classes=(f"zoo-{kind}",)))
 
     def _part(self, marker: nodes.raw, kind: str, text: str) -> None:
-        """Put what the site has for a part in the place of what the file has, up to the end marker, if it has something."""
+        """Put what the site has for a part in the place of what the file has, up to the end marker."""
         parent = marker.parent
         start = parent.index(marker)
         end = start

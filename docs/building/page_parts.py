@@ -23,7 +23,7 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from building.build_cache import DOCS, ROOT
 from building.code_of import found_by_name, place_of, source_of
@@ -31,11 +31,14 @@ from building.markdown import plain
 from building.picture import FOLDER, drawing, picture_file
 from zoo.describe.language import in_language
 
+if TYPE_CHECKING:
+    from zoo.describe.diagram.model import Diagram
+
 HEADS = {"en": "Fact", "zh": "项目"}
 COMPARED = {"en": "{to}, compared with {first}:", "zh": "{to} 与 {first} 相比："}
 TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 CHART = re.compile(rf"!\[(.*)\]\({FOLDER}/(\S+)\.svg\)")
-SITE_ALONE = re.compile(r"<!-- site: .*?-->", re.DOTALL)
+SITE = re.compile(r"<!-- site(?::? |\n)(.*?)(?: |\n)-->", re.DOTALL)  # what the site alone has
 COMMENT = re.compile(r"<!-- .*?-->")
 # A formula, and the paragraph before it if that is one of text.
 FORMULA = re.compile(r"(?:((?:^[^\n<`#$|!][^\n]*\n)+)\n)?(^\$\$[^$]+\$\$)$", re.MULTILINE)
@@ -139,14 +142,9 @@ def shapes(words: list[str], options: dict[str, str], place: Place) -> str:
 
 def diagram(words: list[str], options: dict[str, str], place: Place) -> str:
     """The diagrams."""
-    from zoo.describe import describe
-    from zoo.describe.diagram import diagram_in, diagram_of, marked, to_svg
-    from zoo.host.registry import default_registry
+    from zoo.describe.diagram import to_svg
 
-    registry = default_registry()
-    found = [describe(name, registry) for name in words]
-    plain_ones = [diagram_of(one.recipe, one.origin, registry) for one in found]
-    diagrams = [diagram_in(one, place.language) for one in marked(plain_ones)]
+    diagrams = marked_diagrams(words, place.language)
     label = DIAGRAM[place.language].format(("、" if place.language == "zh" else ", ").join(words))
     label += MARKS[place.language] if len(words) > 1 else ""
     stem = ".".join(["diagram", *(word.replace(":", "-").replace("/", "-") for word in words)])
@@ -193,26 +191,24 @@ def checkout(words: list[str], options: dict[str, str], place: Place) -> str:
     return CHECKOUT[place.language]
 
 
+def pages_beside(names: list[str], place: Place) -> dict[str, tuple[str, str]]:
+    """The title and the text of pages beside this one, by name."""
+    folder = (DOCS / "zh" if place.language == "zh" else DOCS) / place.folder
+    texts = {name: (folder / f"{name}.md").read_text(encoding="utf-8") for name in names}
+    return {name: (TITLE.findall(text)[0], text) for name, text in texts.items()}
+
+
 def pages(words: list[str], options: dict[str, str], place: Place) -> str:
     """A list of pages beside this one, by their titles."""
-    folder = (DOCS / "zh" if place.language == "zh" else DOCS) / place.folder
-    titles = {name: (folder / f"{name}.md").read_text(encoding="utf-8") for name in words}
-    return "\n".join(f"- [{TITLE.search(text)[1]}]({name}.md)" for name, text in titles.items())  # type: ignore[index]
+    return "\n".join(f"- [{title}]({name}.md)" for name, (title, _) in pages_beside(words, place).items())
 
 
 def formulas(words: list[str], options: dict[str, str], place: Place) -> str:
     """The formulas of pages beside this one, each after the paragraph that introduces it there."""
-    folder = (DOCS / "zh" if place.language == "zh" else DOCS) / place.folder
     found = []
-    for name in words:
-        text = SITE_ALONE.sub("", (folder / f"{name}.md").read_text(encoding="utf-8"))
-        found.append(f"## [{TITLE.search(text)[1]}]({name}.md)")  # type: ignore[index]
-        found += [
-            COMMENT.sub("", each).strip()
-            for match in FORMULA.finditer(text)
-            for each in match.groups("")
-            if each
-        ]
+    for name, (title, text) in pages_beside(words, place).items():
+        blocks = (each for match in FORMULA.finditer(SITE.sub("", text)) for each in match.groups(""))
+        found += [f"## [{title}]({name}.md)", *(COMMENT.sub("", each).strip() for each in blocks if each)]
     return "\n\n".join(found)
 
 
@@ -256,6 +252,18 @@ PARTS: dict[str, Callable[[list[str], dict[str, str], Place], str]] = {
     "experiments": experiments,
     "extras": extras,
 }
+
+
+def marked_diagrams(names: list[str], language: str) -> list[Diagram]:
+    """The diagrams of models in a language, with what differs marked."""
+    from zoo.describe import describe
+    from zoo.describe.diagram import diagram_in, diagram_of, marked
+    from zoo.host.registry import default_registry
+
+    registry = default_registry()
+    found = [describe(name, registry) for name in names]
+    diagrams = marked([diagram_of(one.recipe, one.origin, registry) for one in found])
+    return [diagram_in(one, language) for one in diagrams]
 
 
 def drawn(stem: str, label: str, place: Place) -> None:

@@ -109,7 +109,7 @@ class SparseGatedMLP(GatedMLP):
         return self.down(self.cut_gate(self.gate(x)) * self.up(x))
 
     def cut_gate(self, gate: mx.array) -> mx.array:  # (…, F) -> (…, F)
-        """activation(relu(gate − cut))."""
+        """activation(relu(gate − cut)): all but the largest gate values become zero."""
         cut = gate.mean(axis=-1, keepdims=True) + self.deviations * mx.sqrt(gate.var(axis=-1, keepdims=True))
         return self.activation(mx.maximum(gate - cut, 0))
 
@@ -152,7 +152,7 @@ def step_of_feedforward(compiler: StepCompiler, block: SparseGatedMLP) -> Functi
 
 @compiles(AltUpLayer, "__call__")
 def step_of_layer(compiler: StepCompiler, block: AltUpLayer) -> Function:
-    """One token of such a layer: (B, D), mask, cache, values handed on -> (B, D)."""
+    """Compiled decode step of the layer: (B, D), mask, cache, values handed on -> (B, D)."""
     mixer, feedforward = (step_of_sum(compiler, block, name) for name in ("mixer", "feedforward"))
     altup, laurel, merge = block.altup, compiler.compile(block.laurel), block.get("merge")
     names = ("mixer_norm", "layer_input", "layer_input_norm")

@@ -51,7 +51,7 @@ class ValueNormAttention(KeyValueSource):
 
 
 class ScaledRouter(Router):
-    """The router of normalised vectors, whose weights are multiplied by a number of each expert."""
+    """A router with a norm before it; each routing weight is multiplied by its expert's learned scale."""
 
     spec: specs.ScaledRouter
 
@@ -63,12 +63,12 @@ class ScaledRouter(Router):
         return super().__call__(runtime.rms_norm(x, self.gain * x.shape[-1] ** -0.5, self.spec.eps))
 
     def weigh(self, logits: mx.array, indices: mx.array) -> mx.array:  # (B, T, E), (B, T, k) -> (B, T, k)
-        """The weights of the chosen experts' outputs."""
+        """The routing weights of the chosen experts, each times the expert's learned scale."""
         return super().weigh(logits, indices) * self.expert_scale[indices]
 
 
 class NormedMoE(MoE):
-    """Σ_k weights_k · experts(norm(x))_k, with the weights and the choice of x."""
+    """Σ_k weights_k · experts(norm(x))_k; the router reads x itself."""
 
     def __init__(self, spec: specs.NormedMoE, *, experts_norm: nn.Module, **parts: Any) -> None:
         super().__init__(spec, **parts)

@@ -55,7 +55,7 @@ class ShortConvolution(nn.Module):
 
 @compiles(ShortConvolution, "__call__", "project", "convolve")
 def step_of_mixer(compiler: StepCompiler, block: ShortConvolution) -> Function:
-    """(B, D), mask, cache -> (B, D)."""
+    """Compiled decode step: (B, D), mask, cache -> (B, D)."""
     project, output = compiler.compile(block.input), compiler.compile(block.output)
     convolve = convolution(compiler, block.convolution)
 

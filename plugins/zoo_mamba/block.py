@@ -198,7 +198,7 @@ def _beginnings(local: mx.array, decay: mx.array, state: mx.array) -> tuple[mx.a
 
 @compiles(SelectiveStateSpace, "__call__", "convolve", "select", "decay", "scan", "activate_gate")
 def step_of_mixer(compiler: StepCompiler, block: SelectiveStateSpace) -> Function:
-    """(B, D), mask, cache -> (B, D): A and D are read once, and what is elementwise is one kernel."""
+    """Compiled decode step: (B, D), mask, cache -> (B, D): A and D are read once, and what is elementwise is one kernel."""
     project_in, project_dt, output = (
         compiler.compile(block[name]) for name in ("input", "dt_proj", "output")
     )
@@ -229,7 +229,7 @@ def step_of_mixer(compiler: StepCompiler, block: SelectiveStateSpace) -> Functio
 
 @compiles(MixerLayer, "__call__")
 def step_of_layer(compiler: StepCompiler, block: MixerLayer) -> Function:
-    """(B, D), mask, cache -> (B, D)."""
+    """Compiled decode step: (B, D), mask, cache -> (B, D)."""
     mixer, norm = compiler.compile(block.mixer), compiler.compile(block.mixer_norm)
     add = runtime.fused(lambda x, y: (x.astype(mx.float32) if block.float32_residual else x) + y)
     return lambda x, mask, cache: add(x, mixer(norm(x), mask, cache))

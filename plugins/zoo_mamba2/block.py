@@ -173,7 +173,7 @@ def scan(
     "activate_gate",
 )
 def step_of_mixer(compiler: StepCompiler, block: StateSpace) -> Function:
-    """One token of the mixer: (B, D), mask, cache -> (B, D). A is computed once. Elementwise operations are fused; e heads a group."""
+    """Compiled decode step of the mixer: (B, D), mask, cache -> (B, D). A is computed once. Elementwise operations are fused; e heads a group."""
     spec, output = block.spec, compiler.compile(block.output)
     groups, each, ends = spec.groups, spec.heads // spec.groups, spec.inner + spec.groups * spec.state
     convolve, silu = convolution(compiler, block.convolution, block.activation, wide=True), block.silu

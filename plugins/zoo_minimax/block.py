@@ -18,7 +18,7 @@ from zoo_minimax import text01 as specs
 
 
 class LightningAttention(nn.Module):
-    """output(σ(gate(x)) · norm(linear attention with states that fade))."""
+    """output(σ(gate(x)) · norm(linear attention whose states decay))."""
 
     joins = ("query", "key", "value", "gate")
 
@@ -32,7 +32,7 @@ class LightningAttention(nn.Module):
 
     @property
     def rate(self) -> mx.array:  # (H,)
-        """The log of what is left of each head's state after a token."""
+        """The log of the factor by which each head's state decays with each token."""
         share = 1 - self.index / (self.spec.depth - 1 + 1e-5) + 1e-5
         return -share * 2.0 ** (-8 * mx.arange(1, self.spec.heads + 1) / self.spec.heads)
 
@@ -45,7 +45,7 @@ class LightningAttention(nn.Module):
     ) -> mx.array:  # (B, T, D) -> (B, T, D); mask (B, T)
         (batch, length, _), state = x.shape, None if cache is None else cache[0]
         queries, keys, values = self.project(x)
-        # A column that holds no token neither fades the state nor writes into it.
+        # Padding neither decays the state nor writes into it.
         rate = tokens_only(mx.broadcast_to(self.rate, (batch, length, self.spec.heads)), mask).swapaxes(1, 2)
         values = values if mask is None else mx.where(mask[:, None, :, None], values, 0)
         y, state = self.scan(queries, keys, values, rate, state)
@@ -66,16 +66,16 @@ class LightningAttention(nn.Module):
     def scan(
         self, queries: mx.array, keys: mx.array, values: mx.array, rate: mx.array, state: mx.array | None
     ) -> tuple[mx.array, mx.array]:
-        """What each head gives, (B, H, T, K), and the last states, transposed, (B, H, K, K)."""
+        """The output of each head, (B, H, T, K), and the last state of each head, transposed: (B, H, K, K)."""
         return scan(values, rate, keys, queries, state)
 
     def activate_gate(self, gate: mx.array) -> mx.array:  # (B, T, H·K) -> (B, T, H·K)
-        """How much of each number is let through."""
+        """The output gate, between 0 and 1."""
         return mx.sigmoid(gate)
 
 
 class NormedStreamLayer(Layer):
-    """Two residual sums whose streams are normalised.
+    """Two residual sums, α · h + β · f(h), with h = norm(x).
 
     x ─ norm ─┬─ mixer ─ + ─ norm ─┬─ feed-forward ─ + ─
               └───────── ┘         └──────────────── ┘
@@ -85,26 +85,26 @@ class NormedStreamLayer(Layer):
 
     def add(self, name: str, x: mx.array, *inputs: Any) -> mx.array:  # (B, T, D) -> (B, T, D)
         """One residual sum."""
-        h, kept, added = self.normed(name, x), *factors(self.spec, name)
-        return h * kept + self.run(name, h, *inputs) * added
+        h, alpha, beta = self.normed(name, x), *factors(self.spec, name)
+        return alpha * h + beta * self.run(name, h, *inputs)
 
 
 def factors(spec: specs.NormedStreamLayer, name: str) -> tuple[float, float]:
-    """What a sum keeps of the stream, and what it adds of a part's output."""
-    return getattr(spec, f"{name}_kept"), getattr(spec, f"{name}_added")
+    """The factors of a residual sum: α of the normalised stream, β of the part's output."""
+    return getattr(spec, f"{name}_alpha"), getattr(spec, f"{name}_beta")
 
 
 @compiles(NormedStreamLayer, "__call__", "add", "normed", "run")
 def step_of_layer(compiler: StepCompiler, block: NormedStreamLayer) -> Function:
-    """One token of such a layer: (B, D), mask, cache -> (B, D)."""
+    """Compiled decode step of the layer: (B, D), mask, cache -> (B, D)."""
 
     def compile_sum(name: str) -> Function:
         norm, part = compiler.compile(block[f"{name}_norm"]), compiler.compile(block[name])
-        kept, added = factors(block.spec, name)
+        alpha, beta = factors(block.spec, name)
 
         def add(x: mx.array, *inputs: Any) -> mx.array:
             h = norm(x)
-            y: mx.array = h * kept + part(h, *inputs) * added
+            y: mx.array = alpha * h + beta * part(h, *inputs)
             return y
 
         return add
@@ -115,7 +115,7 @@ def step_of_layer(compiler: StepCompiler, block: NormedStreamLayer) -> Function:
 
 @compiles(LightningAttention, "__call__", "project", "scan", "activate_gate")
 def step_of_mixer(compiler: StepCompiler, block: LightningAttention) -> Function:
-    """One token of lightning attention: (B, D), mask, cache -> (B, D)."""
+    """Compiled decode step of lightning attention: (B, D), mask, cache -> (B, D)."""
     layers, heads = [block[name] for name in block.joins], block.spec.heads
     joined, apart = compiler.joined(*layers), [compiler.compile(layer) for layer in layers]
     norm, output, activate = compiler.compile(block.norm), compiler.compile(block.output), block.activation

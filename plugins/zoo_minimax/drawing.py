@@ -27,9 +27,9 @@ def normed_stream(subject):
     for part in ("mixer", "feedforward"):
         yield from subject.part(f"{part}_norm")
         *rest, box = subject.part(part)
-        factors = {word: getattr(subject.spec, f"{part}_{word}") for word in ("kept", "added")}
-        if factors["kept"] != 1.0:
-            box = box.with_notes(note(f"{part}_kept", "stream × {n}", n=factors["kept"]))
-        if factors["added"] != 1.0:
-            box = box.with_notes(note(f"{part}_added", "output × {n}", n=factors["added"]))
+        factors = {word: getattr(subject.spec, f"{part}_{word}") for word in ("alpha", "beta")}
+        if factors["alpha"] != 1.0:
+            box = box.with_notes(note(f"{part}_alpha", "stream × {n}", n=factors["alpha"]))
+        if factors["beta"] != 1.0:
+            box = box.with_notes(note(f"{part}_beta", "output × {n}", n=factors["beta"]))
         yield Residual((*rest, box))

@@ -10,13 +10,13 @@ from zoo.inspect.tracing.probe import Probe, Traces, Value
 
 
 class LightningAttentionProbe(Probe):
-    """What is read from each head's state, and the gate."""
+    """Notes the output of each head's state and the output gate."""
 
     traces = Traces(
         Value("B T D", "what the mixer adds to the residual stream"),
         {
-            "scanned": Value("B H T K", "what is read from each head's state", item="head", item_axis="H"),
-            "gate": Value("B T H·K", "what each channel of that is multiplied by"),
+            "scanned": Value("B H T K", "the output of each head's state", item="head", item_axis="H"),
+            "gate": Value("B T H·K", "the output gate: a factor for each channel"),
         },
         parts={
             "query": Value("B T H·K", "the queries of all heads side by side"),
@@ -28,7 +28,7 @@ class LightningAttentionProbe(Probe):
     )
 
     def scan(self, *arrays: Any) -> tuple[mx.array, mx.array]:
-        """Note what is read from the states."""
+        """Note the output of each head's state."""
         y, state = super().scan(*arrays)  # type: ignore[misc]
         return self.note("scanned", y), state
 

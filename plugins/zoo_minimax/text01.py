@@ -42,13 +42,13 @@ class LightningAttention(Spec):
 
 @frozen(kw_only=True)
 class NormedStreamLayer(Layer):
-    """A layer whose norms stand before the residual sums: with h = norm(x), `kept` · h + `added` · f(h), for both parts."""
+    """A layer whose residual sums start from the normalised stream: h = norm(x), then α · h + β · f(h), for both parts."""
 
     kind, name = "layer", "normed-stream"
-    mixer_kept: float = 1.0
-    mixer_added: float = 1.0
-    feedforward_kept: float = 1.0
-    feedforward_added: float = 1.0
+    mixer_alpha: float = 1.0
+    mixer_beta: float = 1.0
+    feedforward_alpha: float = 1.0
+    feedforward_beta: float = 1.0
 
     @property
     def norm_placement(self):
@@ -93,12 +93,12 @@ def minimax(config):
         return NormedStreamLayer(
             mixer=mixer,
             mixer_norm=plain.mixer_norm,
-            mixer_kept=factor(f"{kind}_alpha_factor"),
-            mixer_added=factor(f"{kind}_beta_factor"),
+            mixer_alpha=factor(f"{kind}_alpha_factor"),
+            mixer_beta=factor(f"{kind}_beta_factor"),
             feedforward=plain.feedforward,
             feedforward_norm=plain.feedforward_norm,
-            feedforward_kept=factor("mlp_alpha_factor"),
-            feedforward_added=factor("mlp_beta_factor"),
+            feedforward_alpha=factor("mlp_alpha_factor"),
+            feedforward_beta=factor("mlp_beta_factor"),
         )
 
     lightning = LightningAttention(

@@ -43,7 +43,7 @@ class FeedForwardLayer(CachedLayer):
 
 @compiles(FeedForwardLayer, "__call__")
 def step_of_layer(compiler: StepCompiler, block: FeedForwardLayer) -> Function:
-    """One token of a layer that is a feed-forward alone: (B, D), mask, cache -> (B, D)."""
+    """Compiled decode step of a layer that is a feed-forward alone: (B, D), mask, cache -> (B, D)."""
     norm, add = compiler.compile(block.feedforward_norm), adding(compiler.compile(block.feedforward))
 
     def step(x: mx.array, mask: Any, cache: StateCache) -> mx.array:

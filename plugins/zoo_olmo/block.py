@@ -47,7 +47,7 @@ class OutputNormLayer(CachedLayer):
 
 @compiles(OutputNormLayer, "__call__", "add")
 def step_of_layer(compiler: StepCompiler, block: OutputNormLayer) -> Function:
-    """(B, D), mask, cache -> (B, D)."""
+    """Compiled decode step: (B, D), mask, cache -> (B, D)."""
 
     def compile_sum(name: str) -> Function:
         part = chained(compiler.compile(block[name]), compiler.compile(block[f"{name}_norm"]))

@@ -1,4 +1,4 @@
-"""Encoder-decoders: the Transformer of 2017, and Marian, BART, Pegasus, M2M-100 and T5 as differences from it. Imports no mlx."""
+"""Encoder-decoder models: the Transformer of 2017; Marian, BART, Pegasus, M2M-100 and T5 differ from it. Imports no mlx."""
 
 from zoo.architecture import (
     GGUF,

@@ -79,14 +79,14 @@ class RelativeBias(Spec):
 
 @frozen(kw_only=True)
 class RelativeAttention(Attention):
-    """Attention with a relative bias of its own, where T5's is that of all layers (Chung et al., 2023, UMT5)."""
+    """Attention with a relative position bias for each layer; T5 has one for all layers (Chung et al., 2023, UMT5)."""
 
     kind, name = "mixer", "relative-attention"
     relative: RelativeBias = field(metadata={"kind": "position"})
 
     @property
     def title(self) -> str:
-        """The kind of attention, with its bias."""
+        """The attention's name, with the relative position bias."""
         return f"{super().title} with a relative position bias"
 
     def divided(self, dim, share):

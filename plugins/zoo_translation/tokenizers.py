@@ -244,7 +244,7 @@ def read_m2m(folder: Path, settings: TokenizerSettings) -> Backend:
 
 
 def read_nllb(folder: Path, settings: TokenizerSettings) -> TokenizersBackend:
-    """NLLB's tokenizer, or mBART-50's, whose `tokenizer.json` has tokens for languages ("fra_Latn", "fr_XX")."""
+    """The tokenizer of an NLLB or mBART-50 folder. Its tokenizer.json has one token for each language ("fra_Latn", "fr_XX")."""
     backend = from_json(folder / "tokenizer.json", settings)
     added = backend.tokenizer.get_added_tokens_decoder().items()
     codes = {

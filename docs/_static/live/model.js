@@ -125,15 +125,19 @@ export class Run {
     return spec.head ? this.block(at("head"), spec.head, normed, state) : normed;
   }
 
-  // What the head makes of the residual stream at each depth, at every position: the `count` likeliest tokens, their
+  // What the head makes of the residual stream at each depth, at every position or at one: the `count` likeliest tokens, their
   // probabilities, and the entropy of all in bits (nostalgebraist, 2020, "the logit lens").
-  lens(count = 5) {
+  lens(count = 5, position) {
     const silent = Object.assign(new Run(this.model, [], { recipe: this.recipe, keep: false }), { reader: this.reader });
     const { at, spec } = this.reader, depths = [at("embedding"), ...layersOf(spec).map((_, index) => at(`layers.${index}`))];
-    return depths.map((address) => {
-      const each = rowsOf(silent.read(this.values.get(address))).map(softmax), tokens = each.map((row) => likeliest(row, count));
-      const bits = (row) => Math.abs(row.reduce((sum, p) => sum - (p ? p * Math.log2(p) : 0), 0));
-      const track = this.model.kind === "encoder-decoder" ? "target" : "text";
+    const chosen = (all) => (position === undefined ? all : [all[position]]);
+    const rows = depths.flatMap((address) => chosen(rowsOf(this.values.get(address))));
+    const stream = tensor([rows.length, rows[0].length], Float32Array.from(rows.flatMap((row) => [...row])));
+    const all = rowsOf(silent.read(stream)).map(softmax), length = rows.length / depths.length;
+    const bits = (row) => Math.abs(row.reduce((sum, p) => sum - (p ? p * Math.log2(p) : 0), 0));
+    const track = this.model.kind === "encoder-decoder" ? "target" : "text";
+    return depths.map((address, depth) => {
+      const each = all.slice(depth * length, (depth + 1) * length), tokens = each.map((row) => likeliest(row, count));
       return { address, track, tokens, probabilities: tokens.map((ids, t) => ids.map((id) => each[t][id])), entropy_bits: each.map(bits) };
     });
   }

@@ -1,7 +1,6 @@
 // A conversation with a model of gguf_model.js: the answer token by token, and what the page shows of its passes.
 import { chatText } from "./gguf_model.js";
 import { drawToken } from "./sampler.js";
-import { likeliest, rowsOf, softmax, tensor } from "./tensor.js";
 import { view } from "./view.js";
 
 const AT_ONCE = 8; // tokens of a prompt in one pass: between passes a reader can cancel
@@ -91,13 +90,8 @@ export class Talk {
   lens(position) {
     const run = this.runs.find((one) => position < one.start + one.T);
     if (!run) return []; // of a conversation before
-    const addresses = [...run.values.keys()].filter((each) => /^(embedding|layers\.\d+)$/.test(each));
-    const width = this.model.recipe.embedding.dim, at = (position - run.start) * width;
-    const rows = addresses.flatMap((address) => [...run.values.get(address).data.subarray(at, at + width)]);
-    const silent = Object.assign(Object.create(run), { keep: false }), logits = silent.read(tensor([addresses.length, width], Float32Array.from(rows)));
-    return rowsOf(logits).map((row, depth) => {
-      const p = softmax(row), best = likeliest(p, 5), bits = Math.abs(p.reduce((sum, each) => sum - (each ? each * Math.log2(each) : 0), 0));
-      return { address: addresses[depth], tokens: best.map((id) => this.model.tokenizer.piece(id)), probabilities: best.map((id) => p[id]), bits };
+    return run.lens(5, position - run.start).map(({ address, tokens: [ids], probabilities: [p], entropy_bits: [bits] }) => {
+      return { address, tokens: ids.map((id) => this.model.tokenizer.piece(id)), probabilities: p, bits };
     });
   }
 }

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from zoo.describe.diagram.svg import DARK, LIGHT, properties
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def page(
@@ -29,12 +34,22 @@ def page(
 
 def filled(template: str, **values: Any) -> str:
     """A template in `assets`, given its values; text in them is escaped, unless the template calls it safe."""
-    from jinja2 import Environment, StrictUndefined
+    return environment().get_template(template).render(**values)
 
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+
+@cache
+def environment(folder: Path | None = None) -> Environment:
+    """What fills templates: those of `assets`, and of a folder, where there is one."""
+    from jinja2 import ChoiceLoader, Environment, FileSystemLoader, FunctionLoader, StrictUndefined
+
+    more = [FileSystemLoader(folder)] if folder else []
+    return Environment(
+        loader=ChoiceLoader([*more, FunctionLoader(asset)]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return environment.from_string(asset(template)).render(**values)
 
 
 def as_data(value: object) -> str:

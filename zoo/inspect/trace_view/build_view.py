@@ -260,7 +260,7 @@ class ViewBuilder:
         return AttentionPattern(address, track, "source" if across else track, first, heads, operands)
 
     def _operands(self, address: str) -> AttentionOperands | None:
-        """The operands of a pattern, where the block mixes as `MultiHeadAttention` does."""
+        """The operands of a pattern; None if the block overrides `MultiHeadAttention.mix`."""
         owner = address.rpartition(".")[0]
         block, names = self.modules.get(owner), [f"{owner}.{name}" for name in OPERANDS]
         if not isinstance(block, MultiHeadAttention) or type(block).mix is not MultiHeadAttention.mix:
