@@ -16,7 +16,7 @@ PROMPT = "The capital city of China is"
 MASKED = "The capital city of [MASK] is Beijing."
 SOURCE = "My mother drinks tea."
 FIRST_PAINT = 300_000  # bytes, without compression
-SCRIPTS = 25_500  # bytes of one model's scripts, each compressed as a server sends it
+SCRIPTS = 25_600  # bytes of one model's scripts, each compressed as a server sends it
 MASKS = 8  # that masked diffusion begins with
 # Each model in a language, a width and a theme: every pair of values occurs.
 MODELS = {

@@ -198,6 +198,9 @@ def assert_alike(found, wanted, path):
         assert set(found) == set(wanted), path
         for key in wanted:
             assert_alike(found[key], wanted[key], f"{path}.{key}")
+    elif ".operands." in path and isinstance(wanted, list):  # rounded to digits of the largest number
+        assert np.shape(found) == np.shape(wanted), path
+        assert np.allclose(found, wanted, rtol=0, atol=2e-3 * np.abs(wanted).max()), path
     elif isinstance(wanted, list) and not path.endswith((".tokens", ".candidates", ".shown", ".attends_to")):
         assert len(found) == len(wanted), path
         for index, (own, other) in enumerate(zip(found, wanted, strict=True)):
@@ -229,7 +232,7 @@ def test_what_a_page_loads_for_one_model_is_small(live_site, live_run, browser, 
     assert ("experts.js" in names, "cross.js" in names) == (name == "mixtral", name == "transformer")
     assert ("masks.js" in names) == (name in ("bert", "llada"))
     assert (
-        sum(len(gzip.compress(script.read_bytes())) for script in scripts) < 15_500
+        sum(len(gzip.compress(script.read_bytes())) for script in scripts) < 15_600
     )  # of 25,000 with the page's own
 
 

@@ -1,6 +1,6 @@
 // A model by its recipe: the embedding, the layers, the norm and the head of a tower, one after the other; a run keeps what
 // they compute by address. Axes: T tokens, D width, V vocabulary.
-import { likeliest, product, rowsOf, softmax, tensor } from "./tensor.js";
+import { concatenate, likeliest, product, rowsOf, softmax, tensor } from "./tensor.js";
 
 // A recipe's layers: equal ones in a row are written once.
 const layersOf = (tower) => tower.layers.flatMap((each) => (each.repeat ? Array(each.repeat).fill(each.layer) : [each]));
@@ -128,12 +128,11 @@ export class Run {
   // What the head makes of the residual stream at each depth, at every position or at one: the `count` likeliest tokens, their
   // probabilities, and the entropy of all in bits (nostalgebraist, 2020, "the logit lens").
   lens(count = 5, position) {
-    const silent = Object.assign(new Run(this.model, [], { recipe: this.recipe, keep: false }), { reader: this.reader });
+    const silent = Object.assign(Object.create(this), { keep: false, off: new Set(), computed: {} });
     const { at, spec } = this.reader, depths = [at("embedding"), ...layersOf(spec).map((_, index) => at(`layers.${index}`))];
-    const chosen = (all) => (position === undefined ? all : [all[position]]);
-    const rows = depths.flatMap((address) => chosen(rowsOf(this.values.get(address))));
-    const stream = tensor([rows.length, rows[0].length], Float32Array.from(rows.flatMap((row) => [...row])));
-    const all = rowsOf(silent.read(stream)).map(softmax), length = rows.length / depths.length;
+    const one = (x) => (position === undefined ? x : tensor([1, x.shape[1]], rowsOf(x)[position]));
+    const stream = concatenate(depths.map((address) => one(this.values.get(address))), 0);
+    const all = rowsOf(silent.read(stream)).map(softmax), length = all.length / depths.length;
     const bits = (row) => Math.abs(row.reduce((sum, p) => sum - (p ? p * Math.log2(p) : 0), 0));
     const track = this.model.kind === "encoder-decoder" ? "target" : "text";
     return depths.map((address, depth) => {
