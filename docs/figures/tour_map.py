@@ -12,7 +12,7 @@ from figures.tour_marks import PROMPT, arrow, chip_width, grid, pieces, said, sh
 
 WIDTH, LEFT, RIGHT = 442.0, 76.0, 430.0
 BEAT = 78.0  # from one stage to the next
-LAYER = 1
+LAYER, HEAD = 1, 2
 ROW = 220.0  # the room for a row of words
 
 
@@ -24,22 +24,29 @@ def draw(language: str) -> str:
     ids = loaded.tokenizer.encode(prompt)
     names = pieces(loaded.tokenizer, ids)
     choice = trace.choices(3)[0]
+    at = f"layers.{LAYER}"
+    mixer = loaded.model.layers[LAYER].mixer
+    group = HEAD * mixer.kv_heads // mixer.heads
+    rotated = trace[f"{at}.mixer.queries"][HEAD], trace[f"{at}.mixer.keys"][group]
+    plain = tuple(
+        np.array(trace[f"{at}.mixer.{name}"])[:, head * mixer.head_dim : (head + 1) * mixer.head_dim]
+        for name, head in (("query", HEAD), ("key", group))
+    )
     stages = [
         ("tokens", said(language, "Tokens", "词元"), row_of(names, ids)),
         ("embeddings", said(language, "Embeddings", "嵌入"), strips(trace["embedding.vectors"][: len(ids)])),
-        ("positions", said(language, "Positions", "位置编码"), row_of([str(n) for n in range(len(ids))])),
+        ("attention", said(language, "Queries, keys", "查询与键"), halves(plain, len(ids))),
+        ("positions", said(language, "Positions", "位置编码"), halves(rotated, len(ids))),
         ("attention", said(language, "Attention", "注意力"), pattern_of(trace, len(ids))),
-        (
-            "residuals-and-norms",
-            said(language, "Residuals", "残差与归一化"),
-            strips(
-                trace[f"layers.{LAYER}.resid_mid"][: len(ids)]
-            ),  # attention's result, added to what came in
-        ),
         (
             "feedforward",
             said(language, "Feed-forward", "前馈网络"),
-            strips(trace[f"layers.{LAYER}.feedforward"][: len(ids)]),
+            strips(trace[f"{at}.feedforward"][: len(ids)]),
+        ),
+        (
+            "residuals-and-norms",
+            said(language, "Residuals", "残差与归一化"),
+            strips(trace[at][: len(ids)]),  # what came in, plus attention's result, plus the feed-forward's
         ),
         ("logits", "Logits", strips(trace["head"][-1:], 60)),
         ("sampling", said(language, "Sampling", "采样"), bars(loaded.tokenizer, choice)),
@@ -47,13 +54,12 @@ def draw(language: str) -> str:
     ]
     drawn = [chip_of_text(prompt)]
     y = 46.0
-    for index, (page, name, picture) in enumerate(stages):
-        inside = 3 <= index <= 5
+    for page, name, picture in stages:
         drawn.append(arrow((LEFT + RIGHT) / 2, y, (LEFT + RIGHT) / 2, y + 18))
-        drawn.append(stage(page, name, picture, y + 18, inside))
+        drawn.append(stage(page, name, picture, y + 18))
         y += BEAT
     count = len(loaded.model.layers)
-    top, bottom = 46 + 3 * BEAT + 10, 46 + 6 * BEAT + 4
+    top, bottom = 46 + 2 * BEAT + 10, 46 + 7 * BEAT + 4
     around = rect(
         LEFT - 8, top, RIGHT - LEFT + 16, bottom - top, fill="none", line="var(--accent)", radius=10
     )
@@ -78,7 +84,7 @@ def picture_of(drawn: list[str], height: float, back: str) -> str:
     )
 
 
-def stage(page: str, name: str, picture: str, y: float, inside: bool) -> str:
+def stage(page: str, name: str, picture: str, y: float) -> str:
     """A box that leads to its page: the name at the left, what the prompt is at the right."""
     box = rect(LEFT, y, RIGHT - LEFT, BEAT - 24, radius=8)
     name_at = text(LEFT + 12, y + 32, name, bold=True, size=15)
@@ -111,6 +117,14 @@ def strips(values: Any, shown: int = 32) -> str:
     rows = np.array(values, dtype=np.float32)[:, :shown]
     height = 42 / len(rows)
     return grid(rows, 0, 6, 216 / shown, height, float(np.abs(rows).max()))
+
+
+def halves(values: Any, length: int) -> str:
+    """Queries at the left and keys at the right, as rows of coloured cells."""
+    rows = [np.array(each, dtype=np.float32)[:length] for each in values]
+    most = max(float(np.abs(each).max()) for each in rows)
+    width = 104 / rows[0].shape[1]
+    return "".join(grid(each, 112 * index, 6, width, 42 / length, most) for index, each in enumerate(rows))
 
 
 def pattern_of(trace: Any, length: int) -> str:

@@ -43,11 +43,36 @@ def test_neighbouring_tokens_share_an_expert_more_often_than_random_ones(page):
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_first_figure_has_whole_tokens_and_the_residual_sum_before_the_feedforward(language):
+def test_the_map_has_whole_tokens_and_the_order_of_the_pages(language):
     drawn = tour_map.draw(language)
     tokenizer = zoo.load("llama").tokenizer
     tokens = tour_map.pieces(tokenizer, tokenizer.encode(tour_map.PROMPT[language]))
     assert all(f">{token}<" in drawn for token in tokens)
     assert set(re.findall(r'text-anchor="([^"]*)"', drawn)) <= {"start", "middle", "end"}
-    pages = re.findall(r'<a href="([^"]+)\.html">', drawn)
-    assert pages.index("attention") < pages.index("residuals-and-norms") < pages.index("feedforward")
+    shown = list(dict.fromkeys(re.findall(r'<a href="([^"]+)\.html">', drawn)))
+    assert shown.index("attention") < shown.index("positions")
+    order = reading_order(language)
+    stages = [name for name in shown if name != "cache"]  # the way back leads there
+    assert stages == [name for name in order if name in stages] and len(stages) == 9
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_each_page_leads_to_the_next_one_of_the_list_and_the_formulas_follow_it(language):
+    folder = DOCS / ("" if language == "en" else "zh") / "tour"
+    order = reading_order(language)
+    for name, after in zip(["index", *order], order, strict=False):
+        if name == "real-model":
+            after = "questions"  # the formulas are there to be looked up
+        last = (folder / f"{name}.md").read_text(encoding="utf-8").rstrip().splitlines()[-1]
+        assert re.search(r"\]\(([\w/.-]+)\.md\)", last)[1] == after, name
+    listed = re.search(
+        r"<!-- formulas: text (.*?) -->", (folder / "formulas.md").read_text(encoding="utf-8")
+    )[1]
+    before_training, _, _ = listed.partition(" training ")
+    assert before_training.split() == [name for name in order if name in before_training.split()]
+
+
+def reading_order(language):
+    """The pages of the tour as its first page lists them."""
+    text = (DOCS / ("" if language == "en" else "zh") / "tour" / "index.md").read_text(encoding="utf-8")
+    return " ".join(re.findall(r"<!-- pages: (.*?) -->", text)).split()
