@@ -76,3 +76,10 @@ def reading_order(language):
     """The pages of the tour as its first page lists them."""
     text = (DOCS / ("" if language == "en" else "zh") / "tour" / "index.md").read_text(encoding="utf-8")
     return " ".join(re.findall(r"<!-- pages: (.*?) -->", text)).split()
+
+
+@pytest.mark.parametrize("page", ["tour/one-layer.md", "zh/tour/one-layer.md"])
+def test_a_layer_computed_by_its_equations_is_the_models(page):
+    found = names(page, None)
+    assert len(found["differences"]) == 16 and max(found["differences"]) < 1e-4
+    assert abs(found["y"]).max().item() > 1  # not a comparison of zeros
