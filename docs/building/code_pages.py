@@ -25,7 +25,8 @@ SHOWN = (
 # Names, punctuation, operators and spaces are in the colour of the text, and more than half of a page.
 UNCOLOURED = re.compile(r'<span class="(?:n|p|o|w)">([^<]*)</span>')
 PIECE = re.compile(r'<span class="pre">([^<]*)</span>')
-LINK = re.compile(r'href="[^"]*\bcode/([\w/.-]+)\.html')
+LINK = re.compile(r'href="[^"]*\bcode/([\w/.-]+)\.html(?:#line-(\d+))?"')
+LINE = re.compile(r'<span id="line-(\d+)">(.*\n)</span>')
 
 
 def files() -> Iterator[Path]:
@@ -44,17 +45,20 @@ def address_of(target: Any, docname: str, language: str) -> str:
     return f"{up}code/{path.with_suffix('.html').as_posix()}#line-{line}"
 
 
-def used(out: Path) -> set[str]:
-    """The files, without their suffix, that the written pages or the cards of models lead to."""
-    found = {one["file"].removesuffix(".py") for one in code_behind().values()}
+def used(out: Path) -> dict[str, set[str]]:
+    """The files, without their suffix, that the written pages or the cards of models lead to, and the lines of each."""
+    found: dict[str, set[str]] = {}
+    for one in code_behind().values():
+        found.setdefault(one["file"].removesuffix(".py"), set()).add(str(one["line"]))
     for path in out.rglob("*.html"):
         if path.relative_to(out).parts[0] not in ("code", "zh"):
-            found.update(LINK.findall(path.read_text(encoding="utf-8")))
+            for name, line in LINK.findall(path.read_text(encoding="utf-8")):
+                found.setdefault(name, set()).add(line)
     return found
 
 
 def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """The page of each file that another page leads to, highlighted, every line with an anchor; the others are written by now."""
+    """The page of each file that another page leads to, highlighted, with anchors of its lines; the others are written by now."""
     if app.config.zoo_language != "en":
         return
     from pygments import highlight
@@ -68,7 +72,10 @@ def pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
             continue
         text = (ROOT / path).read_text(encoding="utf-8")
         formatter = HtmlFormatter(linespans="line", wrapcode=True)
-        body = highlight(text, PythonLexer(), formatter)
+        body = LINE.sub(
+            lambda line, lines=wanted[name]: line[0] if line[1] in lines else line[2],
+            highlight(text, PythonLexer(), formatter),
+        )
         lead = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
         about = {"title": path.as_posix(), "about": escape(lead), "body": body}
         yield f"code/{name}", about, "code.html"

@@ -1,6 +1,7 @@
 """Models side by side: those that a page has chosen, and `{comparer}`, where a person chooses two to four.
 
-The cards of all architectures and their presets are written beside the pages, and fetched as a page asks for them.
+The cards of all architectures and their presets, and the scripts of both languages, are written beside the English pages,
+and fetched as a page asks for them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from docutils import nodes
 
 from building import code_pages, compare_cards
 from building.build_cache import DOCS
-from building.compare_cards import CODE, FOLDER, models, write_cards, write_code
+from building.compare_cards import CODE, FOLDER, models, write_cards, write_code, write_style
 from building.directive import ZooDirective, html
 
 FIRST = ("llama:8b", "mixtral:8x7b")  # what the picker begins with
@@ -29,9 +30,9 @@ def comparison(names: list[str], docname: str, language: str, choose: bool = Fal
     registry, found = default_registry(), models()
     chosen = [found[describe(name, registry).origin] for name in names]
     depth = docname.count("/")
-    top, english = "../" * depth, "../" * (depth + (language == "zh"))
+    english = "../" * (depth + (language == "zh"))
     more: dict[str, Any] = {  # what the script is told besides
-        "folder": f"{top}_static/{FOLDER}/cards/",
+        "folder": f"{english}_static/{FOLDER}/cards/",
         "code": f"{english}_static/{FOLDER}/{CODE}",
         "files": f"{english}code/",
         "level": 2 if choose else 3,
@@ -51,22 +52,26 @@ class Comparer(ZooDirective):
 def add_files(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Give a page that compares the script and the styles."""
     if 'class="zoo-compare"' in context.get("body", ""):
-        app.add_js_file(f"{FOLDER}/compare.js", defer="defer")
+        language = app.config.zoo_language
+        english = "../" * (page.count("/") + (language == "zh"))
+        context["body"] += f'<script defer src="{english}_static/{FOLDER}/compare.{language}.js"></script>'
         app.add_css_file(f"{FOLDER}/compare.css")
 
 
 def begin(app: Any) -> None:
     """Let another process make the cards, which takes a minute, while this one reads the pages."""
-    command = [sys.executable, "-m", compare_cards.__name__, app.config.zoo_language]
-    app.zoo_cards = subprocess.Popen(command, cwd=DOCS)
+    if app.config.zoo_language == "en":
+        app.zoo_cards = subprocess.Popen([sys.executable, "-m", compare_cards.__name__], cwd=DOCS)
 
 
 def write(app: Any, error: Exception | None) -> None:
-    """Write what the pages ask for."""
-    app.zoo_cards.wait()  # had it failed, what it did not make is made here
+    """Write what the pages ask for: all but the style sheet once, beside the English pages."""
+    if app.config.zoo_language == "en":
+        app.zoo_cards.wait()  # had it failed, what it did not make is made here
     if error is None and app.builder.format == "html":
-        write_cards(Path(app.outdir), app.config.zoo_language)
-        if app.config.zoo_language == "en":  # code has no language
+        write_style(Path(app.outdir))
+        if app.config.zoo_language == "en":
+            write_cards(Path(app.outdir))
             write_code(Path(app.outdir), {path.as_posix() for path in code_pages.files()})
 
 

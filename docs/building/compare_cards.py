@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Set
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from building.build_cache import DOCS, cached_result
+from building.card_texts import pack
 
 FOLDER = "compare"  # within _static
 RECORD = DOCS / "records" / "pockets.json"
@@ -47,41 +47,46 @@ def record() -> dict[str, Any]:
     return found
 
 
-def words_of(language: str) -> dict[str, Any]:
-    """The differences of each model from each other in a language, as `words_between` gives them."""
+def words_of() -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+    """The differences of each model from each other as `words_between` gives them, and each sentence by language."""
     from zoo.describe.language import LANGUAGES
     from zoo.describe.pages.model_card import words_between
 
     made = cached_result(lambda: words_between(models(), LANGUAGES), "words between models, by language")
-    return {
+    words = {
         name: {other: [(text, of_sizes) for text, of_sizes in told] for other, told in row.items()}
-        for name, row in made[language].items()
+        for name, row in made["en"].items()
     }
+    said = {
+        language: {
+            text: translated
+            for name, row in words.items()
+            for other, told in row.items()
+            for (text, _), (translated, _) in zip(told, made[language][name][other], strict=True)
+        }
+        for language in LANGUAGES
+    }
+    return words, said
 
 
 def cards(language: str) -> list[dict[str, Any]]:
-    """The card of each model, in a language."""
+    """The card of each model in a language, without the words between models."""
     from zoo.describe.described import pocket_facts
-    from zoo.describe.pages.model_card import card, shared_words, with_words
+    from zoo.describe.pages.model_card import card
     from zoo.host.registry import default_registry
 
-    found, registry, words = models(), default_registry(), words_of(language)
-    shared = shared_words(words)
+    found, registry = models(), default_registry()
     measured = record().get("pockets", {})
 
     def made() -> list[dict[str, Any]]:
         return [
-            with_words(
-                card(
-                    one,
-                    registry,
-                    language=language,
-                    pocket=pocket_facts(one.architecture, measured.get(one.architecture.name)),
-                ),
-                words[name],
-                shared,
+            card(
+                one,
+                registry,
+                language=language,
+                pocket=pocket_facts(one.architecture, measured.get(one.architecture.name)),
             )
-            for name, one in found.items()
+            for one in found.values()
         ]
 
     every: list[dict[str, Any]] = cached_result(made, "cards", language, json.dumps(measured))
@@ -99,22 +104,54 @@ def code_behind() -> dict[str, dict[str, Any]]:
     return table
 
 
-def write_cards(outdir: Path, language: str) -> None:
-    """Write the script, the styles and the cards into `_static/compare`."""
-    from zoo.describe.pages.comparison import about_record, app_script, app_style
-    from zoo.describe.pages.model_card import shared_words
-    from zoo.describe.pages.template import as_data
+def write_style(outdir: Path) -> None:
+    """Write the styles into `_static/compare`."""
+    from zoo.describe.pages.comparison import app_style
 
     folder = outdir / "_static" / FOLDER
-    (folder / "cards").mkdir(parents=True, exist_ok=True)
-    about = about_record(record(), language)
-    shared = f"zooCompare.shared = {as_data(shared_words(words_of(language)))};"
-    script = app_script(language, record=about, before=[shared])
-    (folder / "compare.js").write_text(script, encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
     within = (Path(__file__).parent / "compare.css").read_text(encoding="utf-8")
     (folder / "compare.css").write_text(app_style() + within, encoding="utf-8")
-    for one in cards(language):
-        path = folder / "cards" / f"{one['name'].replace(':', '.')}.js"
+
+
+def write_cards(outdir: Path) -> None:
+    """Write the cards, and the script of each language with the texts of the cards, into `_static/compare`."""
+    from zoo.describe.language import LANGUAGES
+    from zoo.describe.pages.comparison import about_record, app_script
+    from zoo.describe.pages.model_card import shared_words, with_words
+    from zoo.describe.pages.template import as_data
+
+    words, said = words_of()
+    shared = shared_words(words)
+
+    def translated(one: dict[str, Any], language: str) -> dict[str, Any]:
+        return one | {"sentences": [said[language][text] for text in one["sentences"]]}
+
+    packed, table = pack(
+        [
+            {
+                "shared": translated(shared, language),
+                "cards": [
+                    translated(with_words(one, words[one["name"]], shared), language)
+                    for one in cards(language)
+                ],
+            }
+            for language in LANGUAGES
+        ]
+    )
+    folder = outdir / "_static" / FOLDER
+    (folder / "cards").mkdir(parents=True, exist_ok=True)
+    unpack = (Path(__file__).parent / "card_texts.js").read_text(encoding="utf-8")
+    for place, language in enumerate(LANGUAGES):
+        before = [
+            f"zooCompare.texts = {as_data([texts[place] for texts in table])};",
+            unpack,
+            f"zooCompare.shared = zooCompare.unpack({as_data(packed['shared'])});",
+        ]
+        script = app_script(language, record=about_record(record(), language), before=before)
+        (folder / f"compare.{language}.js").write_text(script, encoding="utf-8")
+    for one, whole in zip(packed["cards"], cards("en"), strict=True):
+        path = folder / "cards" / f"{whole['name'].replace(':', '.')}.js"
         path.write_text(f"zooCompare.card({as_data(one)});\n", encoding="utf-8")
 
 
@@ -132,6 +169,9 @@ def write_code(outdir: Path, pages: Set[str] = frozenset()) -> None:
 
 
 if __name__ == "__main__":  # a process of its own makes them while Sphinx reads the pages
-    cards(sys.argv[1])
-    if sys.argv[1] == "en":  # code has no language
-        code_behind()
+    from zoo.describe.language import LANGUAGES
+
+    words_of()
+    for language in LANGUAGES:
+        cards(language)
+    code_behind()

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+# An architecture's page has its relatives; the list of all, longer than most pages, is that of the section's first page.
+ARCHITECTURES = "architectures/"
+SIBLING = re.compile(
+    r'<li class="toctree-l2"><a class="reference internal" href="[\w.-]+\.html">[^<]*</a></li>\n?'
+)
 
 
 def collapse(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
@@ -12,16 +19,18 @@ def collapse(app: Any, page: str, template: str, context: dict[str, Any], doctre
         context["toctree"] = lambda **options: whole(**options | {"collapse": True})
 
 
-def give_levels(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """Give the headings of the list a level.
+def finish(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Give the headings of the list a level, and leave an architecture's siblings out.
 
     The theme says that they are headings, and not of which level: a screen reader could not place them.
     """
     tree = context.get("furo_navigation_tree", "")
+    if page.startswith(ARCHITECTURES) and page != f"{ARCHITECTURES}index":
+        tree = SIBLING.sub("", tree)
     context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
 
 
 def setup(app: Any) -> None:
     """Change the list before and after the theme makes it."""
     app.connect("html-page-context", collapse, priority=400)
-    app.connect("html-page-context", give_levels, priority=900)
+    app.connect("html-page-context", finish, priority=900)

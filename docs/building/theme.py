@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+import furo
 
 from zoo.describe.diagram import geometry
 from zoo.describe.diagram.svg import DARK, LIGHT, properties, rules, style
@@ -21,6 +24,9 @@ USUAL_TEXTS = [
 ]
 # What is kept to the letter, and the lines between two elements.
 KEPT = re.compile(r"(<(?:pre|script|style|textarea)\b.*?</(?:pre|script|style|textarea)>)", re.DOTALL)
+SYMBOL = re.compile(r'<symbol id="([\w-]+)".*?(<svg.*?</svg>)\s*</symbol>', re.DOTALL)
+XMLNS = "http://www.w3.org/2000/svg"
+SAFE = ' =:/"<>().,-'  # characters that a URL within apostrophes may hold
 BETWEEN = re.compile(r">\s*\n\s*<")
 
 
@@ -45,10 +51,25 @@ def colours() -> str:
     )
 
 
+def icons() -> str:
+    """The rules that draw furo's icons where a page uses them: each is a mask in the colour of the text."""
+    sheet = Path(furo.__file__).parent / "theme" / "furo" / "partials" / "icons.html"
+    rules = []
+    for name, icon in SYMBOL.findall(sheet.read_text(encoding="utf-8")):
+        spaced = " ".join(icon.split())
+        named = spaced if "xmlns=" in spaced else spaced.replace("<svg", f'<svg xmlns="{XMLNS}"', 1)
+        mask = f"url('data:image/svg+xml,{quote(named, safe=SAFE)}') center/contain no-repeat"
+        rules.append(
+            f'svg:has(>use[href="#{name}"]){{background:currentColor;-webkit-mask:{mask};mask:{mask}}}'
+        )
+    return "\n".join(rules)
+
+
 def write(app: Any, error: Exception | None) -> None:
     """Write it beside the other style sheets."""
     if error is None and app.builder.format == "html":
-        Path(app.outdir, "_static", "zoo-colours.css").write_text(colours(), encoding="utf-8")
+        sheet = f"{colours()}\n{icons()}\n"
+        Path(app.outdir, "_static", "zoo-colours.css").write_text(sheet, encoding="utf-8")
 
 
 def write_smaller(app: Any, error: Exception | None) -> None:

@@ -10,13 +10,14 @@ from tests.helpers.site_of_docs import SITE, Page, all_pages, bytes_by_kind, pag
 from zoo.host.registry import default_registry
 
 WEIGHTS = 22_000_000  # bytes of the models that run in the page
-OF_ONE = 450_000  # of the rest of the site, for each architecture: its pages and cards in two languages, with their words
+OF_ONE = 310_000  # of the rest of the site, for each architecture: its pages and cards in two languages, with their words
 FIRST = 305_000  # bytes that a browser waits for before it shows a page
 SERIOUS = ("serious", "critical")
 # Axe would fetch the style sheets, which a file may not.
 OPTIONS = {"resultTypes": ["violations"], "preload": False}
 VIEWS = [(theme, width) for theme in ("light", "dark") for width in (390, 1280)]
 READ = [str(path.relative_to(SITE)) for path in pages()]
+ICON = re.compile(r'<use href="#(svg-[\w-]+)"')
 MARKUP = re.compile(
     r"\$\S.{,30}|\\[a-z]{3,}.{,30}|\]\(.{,30}|\{[a-z]{3,}\}|```"
 )  # formulas, links, roles, code
@@ -66,6 +67,12 @@ def test_the_whole_site_is_small():
     told = ", ".join(f"{kind} {size / 1e6:.1f} MB" for kind, size in found.most_common())
     assert found["live"] < WEIGHTS, told
     assert found.total() - found["live"] < OF_ONE * len(default_registry().architectures), told
+
+
+def test_every_icon_of_a_page_is_drawn_by_the_style_sheet():
+    sheet = (SITE / "_static" / "zoo-colours.css").read_text(encoding="utf-8")
+    icons = {name for path in all_pages() for name in ICON.findall(path.read_text(encoding="utf-8"))}
+    assert "svg-menu" in icons and {name for name in icons if f'use[href="#{name}"]' not in sheet} == set()
 
 
 @pytest.mark.parametrize("path", all_pages(), ids=lambda path: str(path.relative_to(SITE)))
