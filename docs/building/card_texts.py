@@ -1,7 +1,7 @@
 """One set of cards for all languages of the site: their texts stand in a table of each language.
 
-A text "#12 32 40" in a packed card is text 12 of the table with the numbers 32 and 40 in its places {0} and {1}.
-Lists of small indices are strings, a character for each. `card_texts.js` unpacks both.
+A text "#12 32 40" in a packed card is text 12 of the table with the numbers 32 and 40 in its places {0} and {1};
+`card_texts.js` unpacks it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from typing import Any
 
 NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 SHORT = 8  # characters, below which the table does not make a text shorter
-FIRST = 35  # the character of index 0: the first that JSON writes as itself
-INDICES = ("words", "sizes")  # of a card and of what cards share
 
 Texts = tuple[str, ...]  # one text in each language
 
@@ -60,21 +58,7 @@ def _map_texts(values: Sequence[Any], change: Callable[[Texts], Any]) -> Any:
     if isinstance(first, str):
         return change(tuple(value if isinstance(value, str) else first for value in values))
     if isinstance(first, dict):
-        return {
-            key: (
-                pack_indices(first[key])
-                if key in INDICES
-                else _map_texts([value[key] for value in values], change)
-            )
-            for key in first
-        }
+        return {key: _map_texts([value[key] for value in values], change) for key in first}
     if isinstance(first, list):
         return [_map_texts(column, change) for column in zip(*values, strict=True)]
     return first
-
-
-def pack_indices(value: Any) -> Any:
-    """A list of indices as a string, each list in a list alike."""
-    if all(isinstance(one, int) for one in value):
-        return "".join(chr(FIRST + one) for one in value)
-    return [pack_indices(one) for one in value]
