@@ -44,12 +44,13 @@ COMMANDS = {
 }
 LENS = "The capital of France is"
 HEADS = "The capital of France is Paris. The capital city of China is"
+CHINESE = "北京是中国的首都，东京是日本的首都。"
 OPEN = "My favourite animal is the"
 SAMPLING = dict(temperature=0.8, top_k=20, top_p=0.8, min_p=0.1, seed=0)
 CANDIDATES = 10
 MODELS = {"SmolLM2": FILE, "LLaMA": "llama"}  # a real model, and a pocket beside it
 BITS = ("8", "6", "4", "3")
-TEXT = DOCS / "tour" / "attention.md"
+TEXT = RECORD.with_name("perplexity.txt")  # prose of the tour, which stays as it is
 CONTEXT, TOKENS = 1024, 1024  # of a window, and that are predicted
 
 
@@ -93,14 +94,17 @@ def traces() -> dict[str, Any]:
     lenses = {name: lens(model) for name, model in loaded.items()}
     patterns = {name: attention(model) for name, model in loaded.items()}
     real = loaded["SmolLM2"]
+    heads = habits(real, patterns["SmolLM2"])
     return {
         "lens": {"prompt": LENS, "models": lenses},
         "attention": {
             "prompt": HEADS,
             "pieces": pieces(real, real.tokenizer.encode(HEADS)),
-            "heads": habits(real, patterns["SmolLM2"]),
+            "heads": heads,
             "first": {name: on_first(found) for name, found in patterns.items()},
+            "values": {name: first_values(model, patterns[name]) for name, model in loaded.items()},
         },
+        "chinese": in_chinese(real, {name: head["address"] for name, head in heads.items()}),
         "sampling": sampling(real),
     }
 
@@ -164,6 +168,39 @@ def habits(loaded: zoo.Loaded, patterns: dict[str, np.ndarray]) -> dict[str, Any
 def on_first(patterns: dict[str, np.ndarray]) -> list[float]:
     """The mean weight of the first token by layer, over the heads and the later tokens."""
     return [round(float(pattern[:, 1:, 0].mean()), 4) for pattern in patterns.values()]
+
+
+def first_values(loaded: zoo.Loaded, patterns: dict[str, np.ndarray]) -> dict[str, float]:
+    """The norm of the first token's value, divided by the mean norm of the later tokens': the median over heads.
+
+    Once of the heads that give the first token more than half of their weight, once of the others; with their counts.
+    """
+    trace = zoo.trace(loaded, HEADS, max_tokens=1, only="*.values")
+    ratios: dict[str, list[float]] = {"sink": [], "other": []}
+    for address, pattern in patterns.items():
+        norms = np.linalg.norm(np.array(trace[address.replace("pattern", "values")]), axis=-1)  # (G, T)
+        for head, weights in enumerate(pattern):
+            own = norms[head * len(norms) // len(pattern), : pattern.shape[-1]]
+            kind = "sink" if weights[1:, 0].mean() > 0.5 else "other"
+            ratios[kind].append(float(own[0] / own[1:].mean()))
+    found = {kind: round(float(np.median(each)), 4) for kind, each in ratios.items() if each}
+    return found | {f"{kind} heads": len(each) for kind, each in ratios.items()}
+
+
+def in_chinese(loaded: zoo.Loaded, heads: dict[str, str]) -> dict[str, Any]:
+    """What the heads of each habit do on a Chinese text, and how it is cut: `␣` or the bytes of part of a character."""
+    trace = zoo.trace(loaded, CHINESE, max_tokens=1, only="*.pattern")
+    length = len(trace.prompt)
+    shown = [
+        piece if "\ufffd" not in piece else loaded.tokenizer.token_bytes(id).hex(" ")
+        for id, piece in zip(trace.prompt, pieces(loaded, trace.prompt), strict=True)
+    ]
+    found = {}
+    for name, address in heads.items():
+        whole, _, head = address.rpartition(".")
+        pattern = np.array(trace[whole])[int(head), :length, :length]
+        found[name] = {"address": address, "pattern": np.round(pattern, 3).tolist()}
+    return {"text": CHINESE, "pieces": shown, "heads": found}
 
 
 def sampling(loaded: zoo.Loaded) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from figures.real_model import POCKET, REAL, REAL_MODEL, by_depth
 from figures.tour_marks import panels, said
 
 
-def draw(language: str) -> str:
-    """The maps of the heads, a row for each query, and the curves."""
-    found = REAL_MODEL["traces"]["attention"]
+def draw(language: str, text: str = "attention") -> str:
+    """The maps of the heads, a row for each query, and the curves; of the text "chinese" the first two maps alone."""
+    found = REAL_MODEL["traces"][text]
     titles = {
         "before": said(language, "the token before", "前一个词元"),
         "induction": said(language, "after the same token", "相同词元之后"),
@@ -20,7 +20,7 @@ def draw(language: str) -> str:
         panel(titles[habit], head["address"], head["pattern"], found["pieces"])
         for habit, head in found["heads"].items()
     ]
-    return panels([*maps, curves(language)])
+    return panels([*maps, curves(language)] if text == "attention" else maps[:2])
 
 
 def curves(language: str) -> str:
