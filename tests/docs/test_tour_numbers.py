@@ -83,3 +83,19 @@ def test_a_layer_computed_by_its_equations_is_the_models(page):
     found = names(page, None)
     assert len(found["differences"]) == 16 and max(found["differences"]) < 1e-4
     assert abs(found["y"]).max().item() > 1  # not a comparison of zeros
+
+
+@pytest.mark.parametrize("page", ["tour/attention.md", "zh/tour/attention.md"])
+def test_heads_are_a_sum_of_matrices_of_low_rank_and_one_product_gives_all_three(page):
+    found = names(page, None)
+    assert found["difference"] < 1e-4 and found["same"] and found["d"] < len(found["looks"])
+
+
+@pytest.mark.parametrize("page", ["tour/feedforward.md", "zh/tour/feedforward.md"])
+def test_few_features_do_most_of_a_feedforwards_work(page):
+    blocks = PYTHON.findall((DOCS / page).read_text(encoding="utf-8"))
+    found = {"__name__": "page", "print": lambda line: lines.append(line)}
+    lines = []
+    exec(next(code for code in blocks if "argsort" in code), found)
+    cosines = [[float(cosine) for cosine in re.findall(r"terms (0\.\d+)", line)] for line in lines]
+    assert len(cosines) == 4 and all(one < ten < fifty and fifty > 0.85 for one, ten, fifty in cosines)
