@@ -21,6 +21,13 @@ def display(writer: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def add_font(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Give a page with formulas the font whose brackets grow with what they hold."""
+    if "<math" in context.get("body", ""):
+        app.add_css_file("math.css")
+
+
 def setup(app: Any) -> None:
     """Make this the way that formulas are written."""
     app.add_html_math_renderer("mathml", inline_renderers=(inline, None), block_renderers=(display, None))
+    app.connect("html-page-context", add_font)

@@ -24,7 +24,10 @@ USUAL_TEXTS = [
 ]
 # What is kept to the letter, and the lines between two elements.
 KEPT = re.compile(r"(<(?:pre|script|style|textarea)\b.*?</(?:pre|script|style|textarea)>)", re.DOTALL)
+ICON = re.compile(r'<svg(?: class="([\w-]+)")?><use href="#(svg-[\w-]+)"></use></svg>')
 SYMBOL = re.compile(r'<symbol id="([\w-]+)".*?(<svg.*?</svg>)\s*</symbol>', re.DOTALL)
+UNUSED = ("svg-pencil", "svg-eye")  # of links to a page's source
+EXTENSIONS = "furo-extensions.css"  # styles of Sphinx extensions that these pages do not use
 XMLNS = "http://www.w3.org/2000/svg"
 SAFE = ' =:/"<>().,-'  # characters that a URL within apostrophes may hold
 BETWEEN = re.compile(r">\s*\n\s*<")
@@ -56,12 +59,12 @@ def icons() -> str:
     sheet = Path(furo.__file__).parent / "theme" / "furo" / "partials" / "icons.html"
     rules = []
     for name, icon in SYMBOL.findall(sheet.read_text(encoding="utf-8")):
+        if name in UNUSED:
+            continue
         spaced = " ".join(icon.split())
         named = spaced if "xmlns=" in spaced else spaced.replace("<svg", f'<svg xmlns="{XMLNS}"', 1)
         mask = f"url('data:image/svg+xml,{quote(named, safe=SAFE)}') center/contain no-repeat"
-        rules.append(
-            f'svg:has(>use[href="#{name}"]){{background:currentColor;-webkit-mask:{mask};mask:{mask}}}'
-        )
+        rules.append(f".{name}{{background:currentColor;mask:{mask}}}")
     return "\n".join(rules)
 
 
@@ -85,12 +88,19 @@ def write_smaller(app: Any, error: Exception | None) -> None:
         if app.config.zoo_language == "en" and path.relative_to(app.outdir).parts[0] == "zh":
             continue  # another build's
         parts = KEPT.split(path.read_text(encoding="utf-8"))
-        parts[::2] = (BETWEEN.sub(">\n<", part) for part in parts[::2])
+        parts[::2] = (ICON.sub(_icon, BETWEEN.sub(">\n<", part)) for part in parts[::2])
         path.write_text("".join(parts), encoding="utf-8")
+
+
+def _icon(use: re.Match[str]) -> str:
+    """An icon that a rule of `icons` draws in the place of one that is drawn by a part of the page."""
+    return f'<svg class="{" ".join(filter(None, use.groups()))}"></svg>'
 
 
 def share_styles(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Take out of diagrams what the page's own sheet says: the sheet that each has for itself, and the sizes of texts."""
+    if "css_files" in context:
+        context["css_files"] = [one for one in context["css_files"] if EXTENSIONS not in str(one.filename)]
     if "body" in context:
         body = context["body"].replace(f"<style>{style()}</style>", "")
         for usual in USUAL_TEXTS:

@@ -1,6 +1,7 @@
 """The docs as a reader's browser has them: each page is opened once, and all that holds for every page is checked there."""
 
 import re
+from importlib import import_module
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -17,7 +18,7 @@ SERIOUS = ("serious", "critical")
 OPTIONS = {"resultTypes": ["violations"], "preload": False}
 VIEWS = [(theme, width) for theme in ("light", "dark") for width in (390, 1280)]
 READ = [str(path.relative_to(SITE)) for path in pages()]
-ICON = re.compile(r'<use href="#(svg-[\w-]+)"')
+ICON = re.compile(r'<svg class="(?:[\w-]+ )?(svg-[\w-]+)"></svg>')
 MARKUP = re.compile(
     r"\$\S.{,30}|\\[a-z]{3,}.{,30}|\]\(.{,30}|\{[a-z]{3,}\}|```"
 )  # formulas, links, roles, code
@@ -72,7 +73,29 @@ def test_the_whole_site_is_small():
 def test_every_icon_of_a_page_is_drawn_by_the_style_sheet():
     sheet = (SITE / "_static" / "zoo-colours.css").read_text(encoding="utf-8")
     icons = {name for path in all_pages() for name in ICON.findall(path.read_text(encoding="utf-8"))}
-    assert "svg-menu" in icons and {name for name in icons if f'use[href="#{name}"]' not in sheet} == set()
+    assert "svg-menu" in icons and {name for name in icons if f".{name}{{" not in sheet} == set()
+
+
+def test_the_math_font_has_every_character_of_the_formulas(monkeypatch):
+    monkeypatch.syspath_prepend(SITE.parents[2] / "tools")
+    tool = import_module("math_font")
+    style = (SITE / "_static" / "math.css").read_text(encoding="utf-8")
+    ranges = [
+        range(int(one[1], 16), int(one[2] or one[1], 16) + 1)
+        for one in re.finditer(r"U\+([0-9A-F]+)(?:-([0-9A-F]+))?", style)
+    ]
+    codes = {tool.ROOT, *tool.characters(SITE)}
+    assert len(codes) > 100 and [chr(code) for code in codes if not any(code in one for one in ranges)] == []
+
+
+def test_brackets_and_roots_grow_with_what_they_hold(visit):
+    page = visit(SITE / "tour" / "formulas.html")
+    assert page.evaluate("document.fonts.ready.then(all => [...all].map(one => one.status))") == ["loaded"]
+    heights = page.eval_on_selector_all(
+        "math mo",
+        "all => all.filter(one => one.textContent === '(').map(one => one.getBoundingClientRect().height)",
+    )
+    assert max(heights) > 1.7 * min(heights)
 
 
 @pytest.mark.parametrize("path", all_pages(), ids=lambda path: str(path.relative_to(SITE)))
@@ -121,27 +144,42 @@ def test_a_page_fits_every_window_and_is_accessible(name, view, accessible, visi
 @pytest.mark.parametrize(
     ("place", "words", "leads"),
     [
+        ("", "KV cache", "tour/cache"),
+        ("", "RoPE", "tour/positions"),
+        ("", "attention", "tour/attention"),
         ("", "causal mask", "tour/attention"),
+        ("", "LoRA", "guides/tune"),
+        ("", "quantize", "guides/convert"),
+        ("", "temperature", "tour/sampling"),
+        ("", "GGUF", "reference/gguf"),
+        ("", "tokens", "tour/tokens"),
+        ("", "serve", "guides/serve"),
+        ("zh/", "注意力", "tour/attention"),
         ("zh/", "因果掩码", "tour/attention"),
+        ("zh/", "量化", "tour/real-model"),
+        ("zh/", "位置编码", "tour/positions"),
+        ("zh/", "KV 缓存", "tour/cache"),
         *(
             (place, words, leads)
             for place in ("", "zh/")
             for words, leads in (
-                ("MHA", "tour/attention.html"),
+                ("MHA", "tour/attention"),
                 ("GQA", "tour/attention-variants"),
                 ("MLA", "tour/attention-variants"),
                 ("MoE", "tour/experts"),
-                ("quantization", "tour/real-model"),
             )
         ),
     ],
 )
-def test_search_finds_a_page(place, words, leads, served, browser):
+def test_the_search_finds_the_page_that_explains_a_term_first(place, words, leads, served, browser):
     page = browser.new_page()
     page.goto(f"{served}/{place}search.html")
     page.fill("input[name=q] >> nth=0", words)
     page.keyboard.press("Enter")
-    page.wait_for_selector(f'#search-results li a[href*="{leads}"]', state="attached", timeout=120_000)
+    first = page.locator("#search-results li > a").first
+    first.wait_for(timeout=120_000)
+    page.wait_for_function("document.querySelector('.search-summary').innerText")
+    assert first.get_attribute("href").partition("?")[0] == f"{leads}.html"
     page.close()
 
 
@@ -153,13 +191,15 @@ def test_search_shows_pages_before_the_glossary_and_their_text_in_excerpts(place
     leads = page.eval_on_selector_all(
         "#search-results li > a", "all => all.map((a) => a.getAttribute('href'))"
     )
-    assert any("tour/cache" in lead for lead in leads[:3]) and not any(
-        "glossary" in lead for lead in leads[:3]
+    assert not any("glossary" in lead for lead in leads[:3])
+    hidden = (
+        "<div class=zoo-shapes>(B, T, D)</div>",
+        "<div class=zoo-output>0.5</div>",
+        "<svg><text>a</text></svg>",
     )
-    strip = page.evaluate(
-        "Search.htmlToText('<div role=main><div class=zoo-shapes>(B, T, D)</div>text</div>')"
-    )
-    assert strip == "text"
+    html = f"<div role=main><article>{''.join(hidden)}text</article></div>"
+    found = page.evaluate("html => Search.htmlToText(html)", html)
+    assert found == "text"
     page.close()
 
 
