@@ -213,8 +213,8 @@ def _unrotated_layers(before: str, after: str) -> Iterator[str]:
 POSITION_FIELDS = {
     ("interleaved", False): "All sines of the positions come before all cosines.",
     ("interleaved", True): "Sines and cosines of the positions stand side by side.",
-    ("inclusive", True): "The slowest position turns at exactly 1/theta.",
-    ("inclusive", False): "The slowest position turns faster than 1/theta.",
+    ("inclusive", True): "The slowest pair of dimensions turns at exactly 1/theta.",
+    ("inclusive", False): "The slowest pair of dimensions turns faster than 1/theta.",
 }
 
 
