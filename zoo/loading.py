@@ -165,7 +165,7 @@ def load(
     'llama'
     >>> zoo.load("lama")
     Traceback (most recent call last):
-    zoo.errors.SourceError: 'lama' is no architecture, folder or hub id; did you mean llama or llama4?; `zoo list --presets` shows the models, `zoo run mlx-community/NAME` runs one of the hub
+    zoo.errors.SourceError: 'lama' is no architecture, folder or hub id; did you mean llama or llama4? `zoo list --presets` shows the models, `zoo run mlx-community/NAME` runs one of the hub
     """
     runtime.check_not_forked()
     options = LoadOptions(

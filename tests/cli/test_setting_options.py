@@ -77,11 +77,11 @@ def test_a_strategys_own_settings_are_options_of_the_command(echo, command):
     refused = command(*asked, "--times", "10", **how)
     assert refused.returncode == 2 and refused.stdout == ""
     assert refused.stderr == (
-        "zoo: error: Invalid value for '--times': expected a whole number of at least 1 and at most 9, got 10\n"
+        "zoo: error: Invalid value for '--times': expected a whole number from 1 to 9, got 10\n"
     )
     with using(Registry(load_plugins({}))):
         for options, words in (
-            (("--times", "two"), "expected a whole number of at least 1 and at most 9, got 'two'"),
+            (("--times", "two"), "expected a whole number from 1 to 9, got 'two'"),
             (("--mark", "star"), "expected one of dot, dash, got 'star'"),
         ):
             with pytest.raises(click.BadParameter, match=words):
@@ -102,7 +102,7 @@ def test_the_same_settings_reach_it_from_python(echo):
     assert reached(times=3, mark="dot", max_tokens=7) == {"mark": "dot", "max_tokens": 7, "times": 3}
     assert reached(mark=None) == {"times": 2}
     for settings, words in (
-        ({"times": 10}, "`times` must be a whole number of at least 1 and at most 9, got 10"),
+        ({"times": 10}, "`times` must be a whole number from 1 to 9, got 10"),
         ({"times": 2.5}, "`times` must be a whole number"),
         ({"times": True}, "`times` must be a whole number"),
         ({"mark": "star"}, "`mark` must be one of dot, dash, got 'star'"),

@@ -1,10 +1,14 @@
 """Commands that cannot work as they were typed: the error says in one line what to type instead."""
 
 import json
+import re
 
+import click
 import pytest
 
 import zoo
+from zoo.cli import hints
+from zoo.cli.program import cli, command_table
 
 TYPED = {
     "run": "usage: zoo run [options] source [prompt]. example: zoo run llama",
@@ -13,21 +17,37 @@ TYPED = {
     "perplexity llama": "usage: zoo perplexity [options] source... file",
     "perplexity llama gpt2": "comes last: zoo perplexity llama gpt2 file",
     "perplexity llama text.txt": "comes last: zoo perplexity llama file",
-    "show llama gpt2": "extra argument (gpt2) usage: zoo show [options] source",
-    "run llama Hello --temp 1": "no such option '--temp'. did you mean '--temperature'?",
-    "run llama Hello --top_p 1": "no such option '--top_p'. did you mean '--top-p'?",
-    "run llama Hello --num-ctx 1": "no such option '--num-ctx'. `zoo run --help` lists the options",
+    "show llama gpt2": "extra argument (gpt2). usage: zoo show [options] source",
+    "run llama Hello --temp 1": "no option '--temp'; did you mean --temperature?",
+    "run llama Hello --top_p 1": "no option '--top_p'; did you mean --top-p?",
+    "run llama Hello --max_new_tokens 1": "did you mean --max-tokens?",
+    "run llama Hello -n 1": "no option '-n'; did you mean --max-tokens?",
+    "run llama Hello -ngl 99": "no option '-ngl': the gpu is used where there is one",
+    "run llama Hello --verboze": "no option '--verboze'; `zoo run --help` lists the options",
+    "run llama Hello --num-ctx 1": "no option '--num-ctx': the whole context of the model is used; --max-kv-size",
+    "run llama Hello --quantize 4": "'--quantize': `zoo convert model folder --quantize 4` writes",
+    "chat --model llama": "no option '--model': the model is written without an option: zoo chat model …",
+    "tune llama --iters 1": "did you mean --steps?",
+    "convert llama out --q-bits 4": "did you mean --quantize?",
+    "run hello llama": "the model comes before the prompt: zoo run llama hello",
+    "run llama": "no prompt: the pipe is empty; type zoo run llama text,",
+    "trace llama": "no prompt: the pipe is empty; type zoo trace llama text,",
     "run llama Hello --temperature -1": "expected a number of at least 0, got -1",
     "run llama Hello --top-k -1": "expected a whole number of at least 0, got -1",
-    "run llama3.2:9b Hello": "did you mean llama3.2:1b or llama3.2:3b?; `zoo list --presets` shows the models, `zoo run mlx-",
+    "run llama3.2:9b Hello": "did you mean llama3.2:1b or llama3.2:3b? `zoo list --presets` shows the models, `zoo run mlx-",
     "run gemma3:4b Hello": "no weights to run; `zoo run mlx-community/name` runs a checkpoint of the hub",
     "run phi-5 Hello": "did you mean phi or phi3?",
     "run Lama Hello": "did you mean llama or llama4?",
-    "show qwen2.6": "did you mean qwen2 or qwen3.5?; `zoo list --presets` shows the models",
-    "compare llama3 gpt2": "did you mean llama:8b or llama:70b or llama3.2:1b?; `zoo list --presets`",
-    "pull o/n": "no command 'pull'; `zoo run hub_id` downloads",
+    "show qwen2.6": "did you mean qwen2 or qwen3.5? `zoo list --presets` shows the models",
+    "compare llama3 gpt2": "did you mean llama:8b or llama:70b or llama3.2:1b? `zoo list --presets`",
+    "pull o/n": "no command 'pull'; `zoo run owner/name` downloads",
     "ps": "no command 'ps'; a model is in memory only while a command runs; `zoo cache` lists",
-    "rm o/n": "`zoo cache remove hub_id` deletes",
+    "rm o/n": "`zoo cache remove owner/name` deletes",
+    "finetune": "`zoo tune model --data file",
+    "llama hello": "no command 'llama'; `zoo run llama prompt` runs that model",
+    "RUN llama": "no command 'run'; did you mean run?",
+    "cache rm o/n": "no command 'rm'; did you mean remove?",
+    "serve llama --port x": "'x' is not a whole number",
     "rum": "no command 'rum'; did you mean run?",
     "train mine.json": "zoo train --recipe mine.json --out folder",
     "train .": "zoo train --resume --out . goes on with its run",
@@ -44,8 +64,8 @@ def test_a_line_that_cannot_work_says_what_to_type(command, line):
 def test_a_bound_of_arithmetic_is_said_where_it_is_broken():
     told = {
         ("temperature", 1e-31): "a number of at least 1e-30, or 0, got 1e-31",
-        ("temperature", 1e31): "a number of at least 1e-30 and at most 1e+30, or 0, got 1e+31",
-        ("max_tokens", 2**40): "a whole number of at least 1 and at most 2147483647, got 1099511627776",
+        ("temperature", 1e31): "a number from 1e-30 to 1e+30, or 0, got 1e+31",
+        ("max_tokens", 2**40): "a whole number from 1 to 2147483647, got 1099511627776",
         ("max_tokens", 0): "a whole number of at least 1, got 0",
     }
     loaded = zoo.load("llama")
@@ -113,3 +133,13 @@ def test_a_model_of_ones_own_text_is_not_asked_for_capitals(command, tmp_path):
     done = command("evaluate", "mine")
     assert done.returncode == 1 and done.stdout == ""
     assert "was trained on the text diary.txt, which has no questions; name a --corpus" in done.stderr
+
+
+def test_hints_name_commands_and_options_that_there_are():
+    names = set(command_table().listed())
+    told = " ".join([*hints.COMMANDS.values(), *hints.OPTIONS.values()])
+    assert {*re.findall(r"`zoo ([a-z]+)", told)} <= names
+    context = click.Context(cli)
+    commands = [cli.get_command(context, name) for name in names]
+    flags = {flag for c in commands for param in c.get_params(context) for flag in param.opts}
+    assert {flag for flag in hints.OPTIONS.values() if " " not in flag} <= flags

@@ -144,7 +144,7 @@ def test_a_sampler_alone_draws(extras):
 @pytest.mark.parametrize(
     ("samplers", "said"),
     [
-        ({"at-least": {"share": 2.0}}, "`share` must be a number of at least 0 and at most 1, got 2.0"),
+        ({"at-least": {"share": 2.0}}, "`share` must be a number from 0 to 1, got 2.0"),
         ({"at-least": {"share": "much"}}, "`share` must be a number"),
         ({"at-least": {"share": True}}, "`share` must be a number"),
         ({"at-least": {"share": float("nan")}}, "`share` must be a number"),

@@ -158,15 +158,18 @@ class Setting(Frozen):
                 least, also = 0, ()
             if most is not None and number <= most >= MOST:
                 most = None
-            limits = (("at least", least), ("more than", self.above), ("at most", most))
-            bounds = [
-                f"{words} {bound if isinstance(bound, int) else f'{bound:g}'}"
-                for words, bound in limits
-                if bound is not None
-            ]
-            what = f"{kind}{' of ' if bounds else ''}{' and '.join(bounds)}"
+            if least is not None and most is not None and self.above is None:
+                what = f"{kind} from {_written(least)} to {_written(most)}"
+            else:
+                limits = (("at least", least), ("more than", self.above), ("at most", most))
+                bounds = [f"{words} {_written(bound)}" for words, bound in limits if bound is not None]
+                what = f"{kind}{' of ' if bounds else ''}{' and '.join(bounds)}"
         what += " or a list of them" if self.several else ""
         return f"{what}{''.join(f', or {str(extra).lower()}' for extra in also)}"
+
+
+def _written(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
 def count_setting(name: str, help: str, minimum: int = 0, maximum: int = MOST, **more: Any) -> Setting:

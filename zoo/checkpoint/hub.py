@@ -314,7 +314,7 @@ def _reason(error: Exception, hub_id: str, revision: str | None) -> str:
     disk = next((link.errno for link in chain if isinstance(link, OSError) and link.filename), None)
     reason = " ".join(str(chain[-1]).split())[:200] or type(chain[-1]).__name__  # what the others wrap
     if of(errors.HFValidationError):
-        return "no folder of this name, and no hub id either: one is written OWNER/NAME"
+        return "no folder of this name, and no hub id either: one is written OWNER/NAME, a file of it OWNER/NAME/FILE.gguf"
     if of(errors.GatedRepoError):
         copies = f"{constants.ENDPOINT}/models?search=mlx-community/{hub_id.rpartition('/')[2]}"
         return f"is gated: accept its licence at {page}, then {_LOGIN}; or give one of its copies, {copies}"
@@ -334,5 +334,5 @@ def _reason(error: Exception, hub_id: str, revision: str | None) -> str:
         return f"the cache {constants.HF_HUB_CACHE} cannot be used ({reason}); HF_HOME names another place"
     return (
         f"the hub at {constants.ENDPOINT} cannot be reached ({reason}); check the network and run again: "
-        f"files that are whole are kept"
+        f"files that were downloaded whole are kept"
     )

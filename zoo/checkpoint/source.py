@@ -182,7 +182,8 @@ def _unknown_source(name: str, registry: Registry) -> SourceError:
     sizes = [alias for alias in registry.table(Alias).listed() if alias.startswith(f"{plain}:")]
     near = sizes or _models_like(name, registry) or _models_like(plain, registry)
     hint = registry.suggestion(name if sizes else plain, near[:3])
-    hint += "; `zoo list --presets` shows the models, `zoo run mlx-community/NAME` runs one of the hub"
+    hint += " " if hint.endswith("?") else "; "
+    hint += "`zoo list --presets` shows the models, `zoo run mlx-community/NAME` runs one of the hub"
     return SourceError(f"{name!r} is no architecture, folder or hub id{hint}")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zoo.cli.hints import Group
 from zoo.cli.terminal import table
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def downloaded(scanned: HFCacheInfo | None) -> list[dict[str, Any]]:
     ]
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def cache(context: click.Context, as_json: bool) -> None:

@@ -17,6 +17,7 @@ import click
 
 from zoo.checkpoint.hub_guard import confirming_downloads
 from zoo.cli.defaults import default_map, read_config
+from zoo.cli.hints import COMMANDS, LISTED, Group, option_hint
 from zoo.cli.progress import say
 from zoo.cli.ranks import join_ranks
 from zoo.cli.signals import leave, listen
@@ -29,17 +30,6 @@ if TYPE_CHECKING:
     from zoo.host.record_table import RecordTable
 
 
-LISTED = "; `zoo --help` lists them"
-# What other programs' commands are here.
-OF_OTHER_PROGRAMS = {
-    "pull": "`zoo run HUB_ID` downloads a model when it first needs it",
-    "download": "`zoo run HUB_ID` downloads a model when it first needs it",
-    "ls": "`zoo cache` lists the models that were downloaded, `zoo list` the architectures",
-    "ps": "a model is in memory only while a command runs; `zoo cache` lists those that were downloaded",
-    "rm": "`zoo cache remove HUB_ID` deletes a model that was downloaded",
-    "generate": "`zoo run MODEL PROMPT` generates text",
-    "quantize": "`zoo convert MODEL FOLDER --quantize 4` quantizes",
-}
 GENERAL = "zoo chat smollm2"  # a model that knows more than the embedded ones
 # What a newcomer can do at once.
 FIRST = (
@@ -51,7 +41,7 @@ FIRST = (
 _ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]*))?`")
 
 
-class Commands(click.Group):
+class Commands(Group):
     """The subcommands of the zoo and of plugins. Each is imported when it is called.
 
     `running` is the last command that was called, followed by its own subcommands.
@@ -82,10 +72,6 @@ class Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in command_table() and not args[0].startswith("-"):
-            other = OF_OTHER_PROGRAMS.get(args[0])
-            hint = f"; {other}" if other else did_you_mean(args[0], self.list_commands(ctx), LISTED)
-            raise click.UsageError(f"no command {args[0]!r}{hint}")
         found = super().resolve_command(ctx, args)
         if launched_rank() and not any(record.ranks for _, record in command_table().claims(str(found[0]))):
             ctx.exit()  # rank 0 runs it
@@ -96,6 +82,18 @@ class Commands(click.Group):
             tables = read_config(command_table().listed())
             ctx.default_map = default_map(names, self.running[-1], inner, tables)
         return found
+
+    def has(self, ctx: click.Context, name: str) -> bool:
+        return name in command_table()
+
+    def hint(self, ctx: click.Context, typed: str) -> str:
+        from zoo.checkpoint.source import is_architecture
+        from zoo.host.registry import default_registry
+
+        if is_architecture(typed, default_registry()) or "/" in typed or typed.endswith(".gguf"):
+            return f"; `zoo run {typed} PROMPT` runs that model"
+        other = COMMANDS.get(typed.lower())
+        return f"; {other}" if other else did_you_mean(typed.lower(), self.list_commands(ctx), LISTED)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Begin"):
@@ -209,15 +207,9 @@ def with_option_names(message: str, commands: Iterable[click.Command]) -> str:
 
 
 def _message(error: click.ClickException) -> str:
-    """The message of a usage error. An option cut short is suggested whole: --temperature for --temp."""
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        flags = [flag for param in error.ctx.command.params for flag in (*param.opts, *param.secondary_opts)]
-        whole = [flag for flag in flags if flag.startswith(error.option_name.replace("_", "-"))]
-        if whole:
-            return click.NoSuchOption(error.option_name, possibilities=whole).format_message()
-        if not error.possibilities:
-            return f"{error.format_message()} `{error.ctx.command_path} --help` lists the options"
-    return error.format_message()
+        return option_hint(error, sys.argv[1:])
+    return error.format_message().replace("a valid integer range", "a whole number")
 
 
 def _usage_hint(error: click.ClickException) -> str:
@@ -227,7 +219,7 @@ def _usage_hint(error: click.ClickException) -> str:
     if ctx is None or not (too_many or isinstance(error, click.MissingParameter)):
         return ""
     usage = " ".join([ctx.command_path, *ctx.command.collect_usage_pieces(ctx)])
-    return f" Usage: {usage}{f'. {ctx.command.epilog}' if ctx.command.epilog else ''}"
+    return f"{'.' * too_many} Usage: {usage}{f'. {ctx.command.epilog}' if ctx.command.epilog else ''}"
 
 
 def _bug_message(error: Exception) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo.cli.generation import model_name, output_constraint, prompt_hint, truncation_notice, typed_prompt
-from zoo.cli.progress import Progress
+from zoo.cli.progress import Progress, say
 from zoo.cli.ranks import on_rank_0, until_interrupted
 from zoo.cli.screen import Screen
 from zoo.cli.setting_options import CommandSettings, SettingsCommand
@@ -169,12 +169,7 @@ def run(
         raise click.UsageError(f"--{asked.replace('_', '-')} needs --json or --prompts")
     chat = prompt is None and prompts is None and on_rank_0(sys.stdin.isatty)
     if prompts is None and prompt in (None, "-") and not chat:
-        prompt = on_rank_0(read_pipe, raises=(PromptError,))
-        if not prompt:
-            line = shlex.join(["zoo", "run", source, "TEXT"])
-            raise PromptError(
-                f'no PROMPT, and the pipe is empty: type {line}, with "" for a text from nothing'
-            )
+        prompt = piped_prompt("run", source)
     began = time.perf_counter()
     room = len(prompt or "") + settings["max_tokens"] if "max_tokens" in settings else None
     loaded = options.load(source, room)
@@ -299,6 +294,14 @@ def _as_json(generated: Generated, reason: str | None, statistics: Statistics) -
 
 def given_prompt(source: str, words: Sequence[str], option: str | None) -> str | None:
     """The prompt, from the argument or the option. UsageError for several, with the command to type instead."""
+    from zoo.checkpoint.source import is_architecture
+    from zoo.host.registry import default_registry
+
+    if words and "/" not in source and not Path(source).exists():
+        first, second = (is_architecture(word, default_registry()) for word in (source, words[-1]))
+        if second and not first:
+            typed = shlex.join(["zoo", "run", words[-1], " ".join([source, *words[:-1]])])
+            raise click.UsageError(f"the model comes before the prompt: {typed}")
     if len(words) > 1:
         typed = shlex.join(["zoo", "run", source, " ".join(words)])
         raise click.UsageError(f"the prompt is one argument, in quotes: {typed}")
@@ -307,12 +310,23 @@ def given_prompt(source: str, words: Sequence[str], option: str | None) -> str |
     return words[0] if words else option
 
 
+def piped_prompt(command: str, source: str) -> str:
+    """The prompt on standard input. PromptError, with the line to type instead, when there is none."""
+    prompt = on_rank_0(read_pipe, raises=(PromptError,))
+    if not prompt:
+        line = shlex.join(["zoo", command, source, "TEXT"])
+        raise PromptError(f'no prompt: the pipe is empty; type {line}, where "" as TEXT begins a new text')
+    return prompt
+
+
 def read_pipe() -> str:
-    """Read the text on standard input. PromptError when it is not UTF-8.
+    """Read the text on standard input, on a terminal until Ctrl-D. PromptError when it is not UTF-8.
 
     It is one line on several ranks: `mlx.launch` never ends their input.
     """
     pipe = sys.stdin.buffer
+    if sys.stdin.isatty():
+        say("zoo: type the text; Ctrl-D on a line of its own ends it")
     try:
         return (pipe.readline() if launched() else pipe.read()).decode("utf-8").rstrip("\n")
     except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ import click
 
 from zoo.cli.generation import model_name, typed_prompt
 from zoo.cli.progress import Progress
-from zoo.cli.run import read_pipe
+from zoo.cli.run import piped_prompt
 from zoo.cli.setting_options import CommandSettings, SettingsCommand
 from zoo.cli.source_options import (
     FILE,
@@ -94,7 +94,7 @@ def trace(
     from zoo.inspect.trace_view.summaries import value_json, value_lines
 
     if prompt is None or prompt == "-":
-        prompt = read_pipe()
+        prompt = piped_prompt("trace", source)
     written = [path for path in (html, npz, Path(as_json) if as_json not in (None, "-") else None) if path]
     check_outputs(written, overwrite)
     found = _traced(source, prompt, options, settings, raw, address, whole=bool(written))

@@ -172,7 +172,7 @@ def test_the_prompts_of_a_file_have_their_own_negative_prompts(llama, tmp_path):
         (dict(guidance_scale=2, negative_prompt=[]), None),
         (dict(guidance_scale=2, negative_prompt=[9999]), "`negative_prompt`: token id 9999 lies outside"),
         (dict(guidance_scale=2, negative_prompt=3), "`negative_prompt`: the prompt must be a text or a list"),
-        (dict(guidance_scale=-1), "`guidance_scale` must be a number of at least 0 and at most 100, got -1"),
+        (dict(guidance_scale=-1), "`guidance_scale` must be a number from 0 to 100, got -1"),
         (dict(guidance_scale=2, beams=3), "`guidance_scale` cannot be given with several `beams`"),
     ],
 )

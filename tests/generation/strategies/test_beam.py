@@ -211,8 +211,8 @@ def test_the_start_token_is_the_recipe_s_unless_the_folder_says_otherwise(loaded
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"beams": 0}, "`beams` must be a whole number of at least 1 and at most 256"),
-        ({"beams": 10**6}, "`beams` must be a whole number of at least 1 and at most 256"),
+        ({"beams": 0}, "`beams` must be a whole number from 1 to 256"),
+        ({"beams": 10**6}, "`beams` must be a whole number from 1 to 256"),
         ({"beams": 2, "temperature": 1.0}, "`beams`: several are searched"),
         ({"max_tokens": 0}, "`max_tokens`"),
         ({"min_tokens": 9, "max_tokens": 4}, "`min_tokens` must lie in 0..4"),

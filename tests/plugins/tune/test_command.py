@@ -99,7 +99,7 @@ def test_out_must_be_a_folder(tune, tmp_path):
     [
         (["--rank", "0"], "--rank must be at least 1, got 0"),
         (["--dropout", "1"], "--dropout must be from 0 to below 1"),
-        (["--steps", "0"], "--steps must be a whole number of at least 1 and at most"),
+        (["--steps", "0"], "--steps must be a whole number from 1 to"),
         (["--parts", "mixer.foo"], "--parts: no layer 'mixer.foo' takes an adapter"),
         (["--rate", "1e20", "--steps", "1", "--warmup", "0"], "try a smaller --rate"),
         (["--data", "nothing.jsonl"], "nothing.jsonl: no such file or folder of data"),
