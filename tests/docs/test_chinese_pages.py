@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from building.translated import paragraphs, translations
 
 from tests.helpers.code_of_pages import run
 
@@ -14,13 +15,14 @@ PAGES = [
     for folder in FOLDERS
     for path in sorted((DOCS / "zh" / folder).glob("*.md"))
 ]
+ENGLISH_ALONE = {"changelog.md", "plugins/reference.md", "reference/api.md", "reference/cli.md"}
 
 
 def page(name, language):
     return (DOCS / ("zh" if language == "zh" else "") / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [*PAGES, "sources.md"])
+@pytest.mark.parametrize("name", [*PAGES, "architecture.md", "performance.md", "security.md", "sources.md"])
 def test_it_runs_what_the_english_page_runs(name):
     assert run(page(name, "zh")) == run(page(name, "en"))
 
@@ -43,3 +45,17 @@ def test_every_guide_is_there_and_listed():
     assert all(
         f"\n{Path(name).stem}\n" in listed for name in PAGES if re.fullmatch(r"guides/(?!index).*", name)
     )
+
+
+def test_every_page_but_a_few_is_there_in_chinese():
+    pages = [*DOCS.glob("*.md"), *DOCS.glob("[a-z]*/*.md")]
+    english = {
+        path.relative_to(DOCS).as_posix() for path in pages if path.parts[-2] not in ("zh", "architectures")
+    }
+    assert {name for name in english if not (DOCS / "zh" / name).is_file()} == ENGLISH_ALONE
+
+
+@pytest.mark.parametrize("name", ["plugins/hooks", "plugins/parts"])
+def test_a_translated_paragraph_is_still_in_the_english_page(name):
+    english = {" ".join(one.split()) for one in paragraphs(name)}
+    assert set(translations(name)) - english == set(), "translate it anew in docs/zh, or take it out"

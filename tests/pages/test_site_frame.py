@@ -20,9 +20,9 @@ PARTS = [
     "theme_words",
 ]
 PAGES = {
-    "index": "# zoo\n\nA zoo of models, each of them small. More.\n\n```{toctree}\ntour/tokens\nplugins/parts\n```\n",
+    "index": "# zoo\n\nA zoo of models, each of them small. More.\n\n```{toctree}\ntour/tokens\nplugins/reference\n```\n",
     "tour/tokens": "# Tokens\n\nText in \\<pieces> & more.\n\n## One\n\n### Two\n\n## Three\n",
-    "plugins/parts": "# Run\n\n$x$ is a formula, and no description.\n\n[Tokens](../tour/tokens.md)\n",
+    "plugins/reference": "# Run\n\n$x$ is a formula, and no description.\n\n[Tokens](../tour/tokens.md)\n",
 }
 SITE, CODE = "https://example.org/zoo/", "https://example.org/code"
 
@@ -84,7 +84,7 @@ def test_a_page_says_what_it_is_to_previews_of_links(built):
 
 def test_a_description_is_words_and_short(built):
     assert tagged(read(built("en"), "index"))["description"] == "A zoo of models, each of them small. More."
-    assert "formula" not in read(built("en"), "plugins/parts").partition("</head>")[0]
+    assert "formula" not in read(built("en"), "plugins/reference").partition("</head>")[0]
     from building.head import shortened
 
     assert shortened("One sentence. Another that is long.", 30) == "One sentence."
@@ -125,7 +125,7 @@ def test_a_repository_is_what_the_metadata_names():
 
 
 def test_a_page_in_one_language_says_so_beside_the_way_to_the_other(built):
-    both, only = read(built("en"), "tour/tokens"), read(built("en"), "plugins/parts")
+    both, only = read(built("en"), "tour/tokens"), read(built("en"), "plugins/reference")
     assert 'href="../zh/tour/tokens.html" lang="zh-CN"' in both and "仅有英文" not in both
     assert 'href="../zh/plugins/index.html" lang="zh-CN"' in only
     assert '<span lang="zh-CN">本页仅有英文</span>' in only
@@ -140,7 +140,7 @@ def test_a_link_from_chinese_to_an_english_page_is_marked(built):
     assert marked("paths", with_links("paths", text)).startswith(
         f'见{leaving[:-3]} hreflang="en">教程<span class="zoo-english">（英文）</span></a>'
     )
-    assert 'href="../tour/tokens.html"' in read(built("en"), "plugins/parts")
+    assert 'href="../tour/tokens.html"' in read(built("en"), "plugins/reference")
     with pytest.raises(ValueError, match=r"there is no page \.\./nowhere"):
         with_links("paths", "[x](../nowhere.md)")
 
