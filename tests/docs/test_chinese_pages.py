@@ -15,7 +15,7 @@ PAGES = [
     for folder in FOLDERS
     for path in sorted((DOCS / "zh" / folder).glob("*.md"))
 ]
-ENGLISH_ALONE = {"changelog.md", "plugins/reference.md", "reference/api.md", "reference/cli.md"}
+ENGLISH_ALONE = {"changelog.md", "plugins/reference.md", "reference/cli.md"}
 
 
 def page(name, language):
