@@ -83,9 +83,8 @@ class Notebook:
             self.prose += match[0]
         elif match["part"] == "trace":
             words, options = words_of(match["words"])
-            settings = {"max_tokens": int(options.get("max-tokens", 1))}
-            call = f'zoo.trace(zoo.load("{words[0]}"), "{options["prompt"]}", max_tokens={settings["max_tokens"]})'
-            self._code(f"import zoo\n\n{call}")
+            prompt, most = json.dumps(options["prompt"], ensure_ascii=False), options.get("max-tokens", 1)
+            self._code(f'import zoo\n\nzoo.trace(zoo.load("{words[0]}"), {prompt}, max_tokens={most})')
         elif match["part"]:
             body = match[0].partition("\n")[2].rpartition("\n")[0]
             self.prose += "" if match["part"] == "shapes" else body
