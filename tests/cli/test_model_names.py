@@ -48,3 +48,14 @@ def test_the_first_line_says_which_preset_a_name_stands_for(command):
     assert compared.startswith(f"{line}bert is bert:base here; `zoo run bert` runs bert:pocket\nllama:8b  ")
     for names in (["llama:8b", "gpt2:pocket"], ["smollm2"], ["gemma3"]):
         assert " here; " not in command("compare", *names).stdout
+
+
+def test_a_gguf_file_has_its_name_where_it_is_described_unless_two_have_it(pocket, tmp_path, command):
+    for file in ("one.gguf", "my two.gguf"):
+        gguf_files.write(tmp_path / file, pocket, extra=lambda writer: writer.add_name("My Model"))
+    shown = command("show", "my two.gguf").stdout
+    assert shown.startswith("My Model\n") and "zoo run 'my two.gguf' TEXT" in shown
+    assert command("compare", "one.gguf", "llama:pocket").stdout.startswith("My Model  ")
+    both = command("compare", "one.gguf", "my two.gguf").stdout.splitlines()[0]
+    assert both.split(maxsplit=1) == ["one.gguf", "my two.gguf"]
+    assert command("trace", "one.gguf", "The", "--max-tokens", "1").stdout.startswith("My Model ·")

@@ -55,15 +55,16 @@ def compare(
     writes the page of that model.
     """
     from zoo.cli.show import diagrams_of, presets_meant, print_diagrams, write_file
-    from zoo.describe import aligned, common_context, describe, fields_of
+    from zoo.describe import aligned, common_context, fields_of
     from zoo.describe import compare as compare_sheets
+    from zoo.describe.described import describe_each
     from zoo.describe.diagram import to_svg
     from zoo.files.writing import check_outputs
     from zoo.host.registry import default_registry
 
     check_outputs((svg, html), overwrite)
     registry = default_registry()
-    found = [describe(name, registry) for name in names]
+    found = describe_each(names, registry)
     common = common_context([one.recipe for one in found])
     context = common if counted["context"] is None else counted["context"]
     sheets = [one.sheet(registry, context, counted["quantize"]) for one in found]

@@ -5,8 +5,11 @@ Also says how to run it, and the facts of its small checkpoint: its training and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +36,10 @@ NOT_MEASURED = "not measured"
 
 @frozen()
 class Described(Frozen):
-    """The architecture and recipe of a source. `origin` names the source ("llama:8b").
+    """The architecture and recipe of a source. `origin` names the source: "llama:8b", a GGUF file's own name.
 
     `preset` is None for a folder, a hub id or a recipe. `config` holds its config.json where there is one, `path` where it
-    was read from.
+    was read from, `source` what a person typed for it.
     """
 
     architecture: Architecture
@@ -45,6 +48,7 @@ class Described(Frozen):
     preset: Preset | None = None
     config: dict[str, Any] | None = None
     path: Path | None = None
+    source: str | None = None
 
     def tokenizer(self, registry: Registry) -> Tokenizer | None:
         """The `Tokenizer` of a folder, a file or an installed checkpoint; uses no network.
@@ -131,8 +135,19 @@ def describe(source: str, registry: Registry, revision: str | None = None) -> De
     from zoo.checkpoint.ties import recipe_of
 
     checkpoint = open_checkpoint(find(source, registry, revision, weights=False).path, registry)
-    recipe, origin = recipe_of(checkpoint), str(checkpoint.path)
-    return Described(checkpoint.architecture, origin, recipe, config=checkpoint.config, path=checkpoint.path)
+    recipe, path = recipe_of(checkpoint), checkpoint.path
+    origin = checkpoint.name if path.is_file() else source
+    return Described(checkpoint.architecture, origin, recipe, None, checkpoint.config, path, source)
+
+
+def describe_each(sources: Sequence[str], registry: Registry) -> list[Described]:
+    """Describe models to stand side by side. Where two files have one name, they are called as they were typed."""
+    models = [describe(source, registry) for source in sources]
+    counts = Counter(model.origin for model in models if model.source)
+    return [
+        replace(model, origin=model.source) if model.source and counts[model.origin] > 1 else model
+        for model in models
+    ]
 
 
 def base_of(model: Described, registry: Registry) -> tuple[str, Model] | None:
@@ -173,7 +188,7 @@ def how_to_run(model: Described) -> list[tuple[str, str]]:
     own = model.recipe.task if known else architecture.task
     command, installed = command_of(own), architecture.preset()
     if model.path is not None or (preset is not None and preset.embedded):
-        return [(f"zoo {command} {model.origin} TEXT", "")]
+        return [(f"zoo {command} {shlex.quote(model.source or model.origin)} TEXT", "")]
     lines = []
     if preset is not None and preset.hub:
         lines.append((f"zoo {command} {next(iter(preset.aliases), preset.hub)} TEXT", ""))
