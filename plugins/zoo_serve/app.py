@@ -127,7 +127,8 @@ def _file(text: str, kind: str) -> Callable[[Request], Any]:
 
 def model_record(service: Service, name: str) -> dict[str, Any]:
     """A model as /v1/models lists it, for clients of either interface."""
-    state = "loaded" if service.table.sources[name].holder in service.table.served else "available"
+    source = service.table.sources[name]
+    state = "loaded" if source.holder in service.table.served else "available"
     return {
         "id": name,
         "object": "model",
@@ -135,10 +136,10 @@ def model_record(service: Service, name: str) -> dict[str, Any]:
         "owned_by": "zoo",
         # Of Anthropic's interface:
         "type": "model",
-        "display_name": name,
+        "display_name": name if source.adapter else source.about.get("name", name),
         "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(STARTED)),
         "lifecycle": "active",
-        "zoo": {**service.table.sources[name].about, "state": state},
+        "zoo": {**source.about, "state": state},
     }
 
 

@@ -298,6 +298,7 @@ def about(source: str, options: ModelOptions) -> dict[str, Any]:
         "thinking": "think" in template,
         "bytes": sum(file.stat().st_size for file in checkpoint.weight_files()),
         "format": "gguf" if checkpoint.path.suffix == ".gguf" else "safetensors",
+        **({"name": checkpoint.name} if checkpoint.path.is_file() else {}),
     }
 
 

@@ -1,11 +1,17 @@
 """What models are called where they are run and described."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import zoo
 from tests.helpers import gguf_files
 from zoo.cli.generation import model_name
+from zoo.cli.source_options import ModelOptions
 from zoo.host.registry import default_registry
+from zoo_serve.app import model_record
+from zoo_serve.command import about
+from zoo_serve.models import Source
 
 
 @pytest.fixture
@@ -59,3 +65,11 @@ def test_a_gguf_file_has_its_name_where_it_is_described_unless_two_have_it(pocke
     both = command("compare", "one.gguf", "my two.gguf").stdout.splitlines()[0]
     assert both.split(maxsplit=1) == ["one.gguf", "my two.gguf"]
     assert command("trace", "one.gguf", "The", "--max-tokens", "1").stdout.startswith("My Model ·")
+
+
+def test_a_server_lists_a_gguf_file_by_its_path_and_shows_its_own_name(pocket, tmp_path):
+    path = gguf_files.write(tmp_path / "one.gguf", pocket, extra=lambda writer: writer.add_name("My Model"))
+    source = Source("one.gguf", None, None, about(str(path), ModelOptions()))
+    table = SimpleNamespace(sources={"one.gguf": source}, served={})
+    record = model_record(SimpleNamespace(table=table), "one.gguf")
+    assert (record["id"], record["display_name"]) == ("one.gguf", "My Model")

@@ -65,7 +65,7 @@ def model_hint(loaded: Loaded) -> str | None:
     count = loaded.recipe.parameters(loaded.recipe.dim) / 1e6
     return (
         f"It has {count:.3g} million parameters and knows only {corpus.summary or corpus.name}. "
-        f"A general model: {GENERAL}"
+        f"For other questions: {GENERAL}"
     )
 
 
@@ -89,7 +89,7 @@ def prompt_hint(loaded: Loaded, prompt: str) -> str | None:
     named = ", ".join(f'"{word}"' for word in words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
     return (
         f"zoo: {model_name(loaded)} was trained only on {corpus.summary or corpus.name}, where {named} "
-        f"{'does' if len(words) == 1 else 'do'} not occur. A general model: {GENERAL}"
+        f"{'does' if len(words) == 1 else 'do'} not occur. For other questions: {GENERAL}"
     )
 
 

@@ -237,7 +237,7 @@ def converse(session: ChatSession) -> None:
         ": a conversation"
         if session.multi_turn
         else f" {'leaves the chat template out' if session.raw else 'has no chat template'}: each line is a prompt of its "
-        "own, and no other is remembered"
+        "own, and earlier lines are not remembered"
     )
     say(f"{model_name(session.loaded)}{what}.")
     if line := model_hint(session.loaded):
