@@ -3,8 +3,8 @@
 import re
 import sys
 from html import unescape
+from html.parser import HTMLParser
 from importlib import import_module
-from itertools import pairwise
 
 import pytest
 from building import architecture_sections, architecture_words, architectures, family
@@ -118,22 +118,41 @@ def test_pages_of_architectures_that_are_gone_are_removed(third_party, tmp_path)
     }
 
 
-def test_the_tree_has_each_architecture_once_and_an_edge_for_each_variant():
-    among = family.members()
-    drawn = tree.drawn(among, "en", "architectures/")
-    assert sorted(re.findall(r'href="architectures/([^"]*)\.html"', drawn)) == sorted(NAMES)
-    assert drawn.count("<path d=") == sum(one.base in among for one in among.values())
+class Boxes(HTMLParser):
+    """The name in each box of the tree, and that in the box around it."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.around, self.found, self.begun = [], {}, False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "li":
+            self.begun = True
+        elif tag == "a" and self.begun:
+            name = dict(attributes)["href"].removesuffix(".html")
+            assert name not in self.found
+            self.found[name] = self.around[-1] if self.around else ""
+            self.around.append(name)
+            self.begun = False
+
+    def handle_endtag(self, tag):
+        if tag == "li":
+            self.around.pop()
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_no_two_boxes_of_the_tree_overlap(language):
+def test_the_tree_has_each_architecture_once_within_the_box_of_its_base():
     among = family.members()
-    for root in family.roots(among):
-        boxes = sorted(tree.placed(root, among, 0.0, language), key=lambda box: (box.x, box.middle))
-        for above, below in pairwise(boxes):
-            if above.x == below.x:
-                assert above.middle + above.height / 2 < below.middle - below.height / 2
-        assert min(box.middle - box.height / 2 for box in boxes) >= 0
+    text = "".join(tree.box(one, among, "en", "") for one in family.roots(among))
+    assert Boxes(text).found == {name: one.base if one.base in among else "" for name, one in among.items()}
+    assert re.search(r">gpt2</a> <small>Feb 2019 · variants: 4<", text)
+
+
+def test_a_variant_that_the_zoo_made_says_so():
+    among = family.members()
+    for language, words in (("en", "the zoo's own"), ("zh", "zoo 自己的")):
+        said = {name: words in tree.box(one, {}, language, "") for name, one in among.items()}
+        assert [name for name, own in said.items() if own] == ["prefix-lm", "gpt2-postln"]
 
 
 @pytest.mark.parametrize(
@@ -161,38 +180,35 @@ def test_members_and_their_variants_are_in_the_order_of_publication():
         assert all(first <= one.published[:4] <= (last or first) for one in some)
 
 
-def test_gpt_is_drawn_before_gpt2():
-    among = family.members()
-    boxes = {box.one.name: box for box in tree.placed(among["gpt"], among, 0.0, "en")}
-    assert boxes["gpt"].x < boxes["gpt2"].x < boxes["gpt2-postln"].x
-
-
 def test_a_month_is_written_out_in_both_languages():
     month = architecture_words.month
     assert month("2017-06", "en") == "June 2017" and month("2017-06", "en", short=True) == "Jun 2017"
     assert month("2023-12", "zh") == month("2023-12", "zh", short=True) == "2023 年 12 月"
 
 
-SMALLEST = """() => Math.min(...[...document.querySelectorAll(".zoo-gallery svg text, .zoo-tree-drawn text")]
+SMALLEST = """() => Math.min(...[...document.querySelectorAll(".zoo-gallery svg text")]
     .filter(text => text.checkVisibility())
     .map(text => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a))"""
 
 
 @pytest.mark.parametrize(
     ("place", "width"),
-    [("gallery.html", 1440), ("gallery.html", 390), ("zh/gallery.html", 390), ("families.html", 1440)],
+    [("gallery.html", 1440), ("gallery.html", 390), ("zh/gallery.html", 390)],
 )
 def test_text_in_the_pictures_is_12_pixels_or_more(visit, place, width):
     page = visit(SITE / place, width=width)
     assert page.evaluate(SMALLEST) >= 11.99
 
 
-def test_the_tree_is_a_list_on_a_phone(visit):
-    page = visit(SITE / "families.html", width=390)
-    assert page.locator(".zoo-tree-drawn").is_hidden()
-    names = page.locator(".zoo-tree li > a").all_text_contents()
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_name_of_a_family_stays_in_sight_while_its_variants_pass(visit, width):
+    page = visit(SITE / "families.html", width=width)
+    names = page.locator(".zoo-tree a").all_text_contents()
     assert sorted(names) == sorted(NAMES) and names.index("gpt") < names.index("gpt2")
-    assert "February 2019" in page.locator(".zoo-tree li", has_text="gpt2").first.inner_text()
+    page.locator(".zoo-tree a", has_text=re.compile("^qwen3$")).first.evaluate("one => one.scrollIntoView()")
+    head = page.locator(".zoo-tree > li > p", has_text=re.compile("^llama "))
+    assert 0 <= head.evaluate("one => one.getBoundingClientRect().top") < 60
+    assert page.evaluate("document.documentElement.scrollHeight") < 6000
 
 
 def test_the_matrix_says_what_a_recipe_has():
