@@ -12,3 +12,13 @@
   document.addEventListener("DOMContentLoaded", update);
   window.addEventListener("resize", update);
 })();
+
+// What a reader may open is printed open.
+(() => {
+  const closed = [];
+  window.addEventListener("beforeprint", () => {
+    closed.push(...document.querySelectorAll("article details:not([open])"));
+    closed.forEach((one) => (one.open = true));
+  });
+  window.addEventListener("afterprint", () => closed.splice(0).forEach((one) => (one.open = false)));
+})();

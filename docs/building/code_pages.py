@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from building.build_cache import ROOT
 from building.code_of import place_of
 from building.compare_cards import code_behind
+from building.language_switch import SAID
 
 # Files that get a page: what a box of a diagram may lead to, and what the tour shows.
 SHOWN = (
@@ -25,6 +27,12 @@ SHOWN = (
 # Names, punctuation, operators and spaces are in the colour of the text, and more than half of a page.
 UNCOLOURED = re.compile(r'<span class="(?:n|p|o|w)">([^<]*)</span>')
 PIECE = re.compile(r'<span class="pre">([^<]*)</span>')
+STORY = "tour/"
+CODE = re.compile(
+    r'<div class="zoo-code docutils container">\s*<p class="zoo-place">(<a.*?</a>)</p>(.*?</pre>\s*</div>\s*</div>)\s*</div>',
+    re.DOTALL,
+)
+DEFINED = re.compile(r'<span class="k">(?:def|class)</span> <span class="n[fc]">(\w+)</span>')
 LINK = re.compile(r'href="[^"]*\bcode/([\w/.-]+)\.html(?:#line-(\d+))?"')
 LINE = re.compile(r'<span id="line-(\d+)">(.*\n)</span>')
 
@@ -91,6 +99,21 @@ def plain_literals(text: str) -> str:
     return PIECE.sub(r"\1", text).replace('class="docutils literal notranslate"', 'class="literal"')
 
 
+def fold(found: re.Match[str], language: str) -> str:
+    """The code of a function or class in a box that a reader opens, under its name."""
+    link, block = found.groups()
+    name = DEFINED.search(block)
+    said = f"{SAID[language]['code']}: <code>{name[1]}</code>" if name else re.sub("<.*?>", "", link)
+    place = f'<p class="zoo-place">{link}</p>'
+    return f'<details class="zoo-code"><summary>{said}</summary>{place}{block}</details>'
+
+
+def fold_code(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Fold the code on pages that tell a story."""
+    if "body" in context and page.startswith(STORY):
+        context["body"] = CODE.sub(partial(fold, language=app.config.zoo_language), context["body"])
+
+
 def make_smaller(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """The same for the code on any page."""
     if "body" in context:
@@ -100,4 +123,5 @@ def make_smaller(app: Any, page: str, template: str, context: dict[str, Any], do
 def setup(app: Any) -> None:
     """Add the pages."""
     app.connect("html-page-context", make_smaller)
+    app.connect("html-page-context", fold_code)
     app.connect("html-collect-pages", pages)

@@ -160,12 +160,11 @@ def write_code(outdir: Path, pages: Set[str] = frozenset()) -> None:
 
     `pages` are the files of code, as paths from the root, that have a page of their own.
     """
-    from zoo.describe.pages.template import as_data
-
     table = {name: one | {"page": one["file"] in pages} for name, one in code_behind().items()}
     path = outdir / "_static" / FOLDER / CODE
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"zooCompare.code = {as_data(table)};\n", encoding="utf-8")
+    text = json.dumps(table, ensure_ascii=False, separators=(",", ":"))
+    path.write_text(f"zooCompare.code = {text};\n", encoding="utf-8")
 
 
 if __name__ == "__main__":  # a process of its own makes them while Sphinx reads the pages

@@ -163,6 +163,7 @@ def matrix(among: dict[str, Member], language: str, address: str) -> str:
         rows.append(f'<tr data-task="{one.task}"><th scope="row">{link}</th>{cells}</tr>')
     return (
         f'<div class="zoo-filtered">{task_filter(among, language, "matrix")}{_chooser(titles, words)}'
+        f'<p class="zoo-hint">{words["scrolls"]}</p>'
         f'<div class="zoo-scroll zoo-matrix" tabindex="0" role="group" aria-label="{words["matrix"]}">'
         f"<table><thead><tr>{top}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></div>"
     )

@@ -13,9 +13,9 @@ from sphinx import addnodes
 from building.build_cache import DOCS
 
 HIDDEN = {"zoo-output", "zoo-console"}  # classes of what is not prose
-# Of HTML: drawings, strips of shapes, code, and the names of tensors.
+# Of HTML: drawings, strips of shapes, code, and the tables of facts, blocks and tensors of an architecture.
 NO_PROSE = re.compile(
-    r'<(svg|script|style|pre)\b.*?</\1>|<div class="zoo-shapes.*|<table class="zoo-names".*?</table>',
+    r'<(svg|script|style|pre)\b.*?</\1>|<div class="zoo-shapes.*|<table class="zoo-\w+"><thead>.*?</table>',
     re.DOTALL,
 )
 TAG = re.compile(r"<[^<]+?>")

@@ -22,6 +22,8 @@ USUAL_TEXTS = [
     re.compile(rf'(<text class="{kind}" x="[^"]*" y="[^"]*") font-size="{size}"{anchor}(?! text-anchor)')
     for kind, (size, anchor) in USUAL.items()
 ]
+# What an SVG within HTML need not say.
+NEEDLESS = re.compile(r' xmlns="http://www.w3.org/2000/svg"| rx="0"(?= style=)')
 # What is kept to the letter, and the lines between two elements.
 KEPT = re.compile(r"(<(?:pre|script|style|textarea)\b.*?</(?:pre|script|style|textarea)>)", re.DOTALL)
 ICON = re.compile(r'<svg(?: class="([\w-]+)")?><use href="#(svg-[\w-]+)"></use></svg>')
@@ -105,6 +107,7 @@ def share_styles(app: Any, page: str, template: str, context: dict[str, Any], do
         body = context["body"].replace(f"<style>{style()}</style>", "")
         for usual in USUAL_TEXTS:
             body = usual.sub(r"\1", body)
+        body = NEEDLESS.sub("", body)
         context["body"] = body
 
 

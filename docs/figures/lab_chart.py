@@ -36,8 +36,11 @@ if TYPE_CHECKING:
     from zoo_lab.plan import Chart
     from zoo_lab.record import ArmRecord, ExperimentRecord
 
+    Placed = tuple[ArmRecord, Interval, Interval]  # an arm with its x and y
+
 ROW = 26  # of dots
 APART = 4.5  # between the bars of lines at one x
+MUCH = 3  # times the range of the others, beyond which they are drawn for themselves, too
 FEW = 8  # names beside points, beyond which a chart is higher
 
 
@@ -98,17 +101,56 @@ def curves(found: ExperimentRecord, chart: Chart, said: Callable[[str], str], la
 
 
 def points(found: ExperimentRecord, chart: Chart, said: Callable[[str], str], language: str) -> str:
-    """A metric against another, or against a value of the arms: a line a series, with bars for the intervals."""
+    """A metric against another, or against a value of the arms: a line a series, with bars for the intervals.
+
+    Where one series alone sets the scale, a second picture shows the others.
+    """
     from zoo_lab.chart_values import arm_x
 
-    metrics = {metric.name: metric for metric in found.metrics}
-    metric = metrics[chart.y]
-    placed: list[tuple[ArmRecord, Interval, Interval]] = []
+    placed: list[Placed] = []
     for arm in found.arms:
         x, y = arm_x(found, chart, arm), found.interval(arm.name, chart.y)
         if x is not None and y is not None:
             placed.append((arm, x, y))
     names = list(dict.fromkeys(arm.line for arm, _, _ in placed))
+    pictures = [_points(found, chart, placed, names, said, language)]
+    wide = _widest(found, chart, placed, names)
+    if wide:
+        rest = [each for each in placed if each[0].line != wide]
+        pictures.append(_points(found, chart, rest, names, said, language, said(f"without: {wide}")))
+    alone = len(names) == len(placed)
+    more = [legend(list(map(said, names)))] if not alone and len(names) > 1 else []
+    return panels([*pictures, *more])
+
+
+def _widest(found: ExperimentRecord, chart: Chart, placed: Sequence[Placed], names: Sequence[str]) -> str:
+    """The series without which the others have much more room, "" where there is none."""
+
+    def room(left_out: str) -> float:
+        every = [
+            value for arm, _, _ in placed if arm.line != left_out for value in found.values(arm.name, chart.y)
+        ]
+        return max(every) - min(every)
+
+    if chart.log_y or len(names) < 3 or len(names) == len(placed):
+        return ""
+    widest = min(names, key=room)
+    return widest if room("") > MUCH * room(widest) else ""
+
+
+def _points(
+    found: ExperimentRecord,
+    chart: Chart,
+    placed: Sequence[Placed],
+    names: Sequence[str],
+    said: Callable[[str], str],
+    language: str,
+    about: str = "",
+) -> str:
+    """The picture of some arms, each in the style of its series among `names`; its title is `about`, or the metric."""
+    metrics = {metric.name: metric for metric in found.metrics}
+    metric = metrics[chart.y]
+    alone = not about and len(names) == len(placed)  # each arm a series: told by its name, not by a style
     xs = sorted({x.value for _, x, _ in placed})
     runs = [value for arm, _, _ in placed for value in found.values(arm.name, chart.y)]
     y_range, y_ticks, y_scale = _vertical([y for _, _, y in placed], chart.log_y, runs)
@@ -122,9 +164,8 @@ def points(found: ExperimentRecord, chart: Chart, said: Callable[[str], str], la
     height = 340 if chart.labels and len(placed) > FEW else 240
     inset = 12 if chart.x not in metrics else 0
     axes = _axes(x_range, y_range, identity, y_scale, y_ticks, height=height, inset=inset)
-    title(axes, axis_of(metric.label, metric.unit, language))
+    title(axes, about or axis_of(metric.label, metric.unit, language))
     axes.frame("", x_ticks, y_ticks, x_label)
-    alone = len(names) == len(placed)  # each arm a series: told by its name, not by a style
     for number, name in enumerate(names):
         index = 0 if alone else number
         shift = 0.0 if alone or chart.x in metrics else (number - (len(names) - 1) / 2) * APART
@@ -145,8 +186,7 @@ def points(found: ExperimentRecord, chart: Chart, said: Callable[[str], str], la
             if y.low is not None and y.high is not None
         ]
         name_points(axes, [(x.value, y.value, said(arm.name)) for arm, x, y in placed], bars)
-    more = [legend(list(map(said, names)))] if not alone and len(names) > 1 else []
-    return panels([axes.picture(), *more])
+    return axes.picture()
 
 
 def dots(found: ExperimentRecord, chart: Chart, said: Callable[[str], str], language: str) -> str:

@@ -165,3 +165,15 @@ def test_lines_of_a_tables_numbers_break_before_a_bracket_or_after_a_comma():
     assert in_whole_parts("12 ms (9 ms–1 s)").split(" ") == ["12\xa0ms", "(9\xa0ms–\u20601\xa0s)"]
     assert in_whole_parts("0.9 of 1.1, met").split(" ") == ["0.9\xa0of\xa01.1,", "met"]
     assert in_whole_parts("zoo, 2 ranks (one run)") == "zoo, 2 ranks (one run)"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_series_that_sets_the_scale_alone_is_left_out_of_a_second_picture(language):
+    without = {"en": "without: Post-LN, no warm-up", "zh": "不含 Post-LN、无预热"}[language]
+    drawn = {
+        (name, chart.name): draw(language, name, chart.name)
+        for name in NAMES
+        for chart in lab_records.record(name).charts
+    }
+    assert [place for place, text in drawn.items() if without in text] == [("norm-placement", "depth")]
+    assert drawn["norm-placement", "depth"].count("<svg") == 3  # all, the others, what the lines are

@@ -211,6 +211,12 @@ def test_the_name_of_a_family_stays_in_sight_while_its_variants_pass(visit, widt
     assert page.evaluate("document.documentElement.scrollHeight") < 6000
 
 
+@pytest.mark.parametrize(("width", "hinted"), [(390, True), (2400, False)])
+def test_a_table_that_scrolls_says_so(visit, width, hinted):
+    page = visit(SITE / "matrix.html", width=width)
+    assert page.locator(".zoo-hint").is_visible() == hinted
+
+
 def test_the_matrix_says_what_a_recipe_has():
     found = {name: matrix.features(one, "en") for name, one in family.members().items()}
     assert found["gpt-oss"]["experts"].text == "4 of 32"

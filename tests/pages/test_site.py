@@ -98,6 +98,23 @@ def test_brackets_and_roots_grow_with_what_they_hold(visit):
     assert max(heights) > 1.7 * min(heights)
 
 
+@pytest.mark.parametrize("place", ["", "zh/"])
+def test_code_of_the_tour_is_folded_and_printed_open(place, visit):
+    page = visit(SITE / f"{place}tour/attention.html")
+    folded = page.locator("details.zoo-code")
+    named = folded.locator("> summary code").all_text_contents()
+    assert {"attention", "softmax", "causal_mask"} <= set(named) and folded.locator("pre").count() == len(
+        named
+    )
+    closed = page.locator("article details:not([open])")
+    before = closed.count()
+    assert not folded.first.locator("pre").is_visible()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert closed.count() == 0 and folded.first.locator("pre").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert closed.count() == before
+
+
 @pytest.mark.parametrize("path", all_pages(), ids=lambda path: str(path.relative_to(SITE)))
 def test_every_link_leads_somewhere_and_little_is_waited_for(path):
     lost = []
