@@ -113,18 +113,20 @@ def source(words: list[str], options: dict[str, str], place: Place) -> str:
 def command(words: list[str], options: dict[str, str], place: Place) -> str:
     """The usage, the text and the options of a command."""
     from building.command_help import command_help, parts
+    from building.translated import translated_help
     from zoo.cli.program import cli
 
     def written(text: str) -> str:
         found = (f"`{part}`" if is_code else plain(part) for part, is_code in parts(text))
-        return "".join(found).replace("|", "\\|")
+        line = "".join(found).replace("|", "\\|")
+        return translated_help(line) if place.language == "zh" else line
 
     found = command_help(cli, " ".join(words))
     shown = [fenced(found.usage, "text"), *map(written, found.text)]
     for title, rows in found.sections:
         escaped = ((name.replace("|", "\\|"), written(text)) for name, text in rows)
         lines = "\n".join(f"| `{name}` | {text} |" for name, text in escaped)
-        shown.append(f"| {title} | |\n|---|---|\n{lines}")
+        shown.append(f"| {written(title)} | |\n|---|---|\n{lines}")
     return "\n\n".join(part.strip("\n") for part in shown)
 
 

@@ -1,4 +1,4 @@
-"""A generated English page in Chinese: paragraphs by `docs/zh/PAGE.toml`, those without an entry in English, code as it is."""
+"""A generated English page in Chinese: sentences by `docs/zh/PAGE.toml`, those without an entry in English, code as it is."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from building.build_cache import DOCS
 
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([\w/.-]+\.md)")
-HEADS = {
-    "| Field | Type | Default |": "| 字段 | 类型 | 默认值 |",
-}
+HEADS = {"| Field | Type | Default |": "| 字段 | 类型 | 默认值 |"}
+BOUNDS = re.compile(
+    r"(.*?)( \\\[[^\[\]]*\\\])?"
+)  # a help text, and "[required]" or "[default: 1; x>=0]" after it
 ITSELF = ("In the zoo itself: ", "本项目自己的：")
 
 
 def translations(page: str) -> dict[str, str]:
-    """The Chinese of paragraphs by their English, each on one line."""
-    found = tomllib.loads((DOCS / "zh" / f"{page}.toml").read_text(encoding="utf-8"))
-    return {" ".join(one["en"].split()): one["zh"].strip() for one in found["paragraphs"]}
-
-
-def paragraphs(page: str) -> list[str]:
-    """The paragraphs, headings and tables of a page from its first section on, without code."""
-    return [one for one in _parts(page) if not FENCED.fullmatch(one)]
+    """The Chinese of a page's generated sentences by their English, each on one line."""
+    return tomllib.loads((DOCS / "zh" / f"{page}.toml").read_text(encoding="utf-8"))
 
 
 def translated(page: str) -> str:
     """The sections of `docs/PAGE.md` in Chinese."""
     table = translations(page)
     return "\n\n".join(_in_chinese(page, one, table) for one in _parts(page))
+
+
+def translated_help(text: str) -> str:
+    """A text of a command's help, as `docs/reference/cli.md` has it, in Chinese."""
+    table = translations("reference/cli")
+    words, bounds = BOUNDS.fullmatch(text).groups("")  # type: ignore[union-attr]
+    return table.get(words, words) + bounds.replace("required", "必需").replace("default: ", "默认：")
 
 
 def _parts(page: str) -> list[str]:
