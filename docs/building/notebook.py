@@ -2,7 +2,8 @@
 
 Code cells are the blocks of Python and the commands that the page shows, with what they printed; a trace that the site shows
 becomes a call of `zoo.trace`, which a notebook shows, too. What only the site or the repository has is left out: strips of shapes,
-hidden code that only the page's own sentences need, and links, where the address of the site is not known. The functions need no Sphinx.
+hidden code that only the page's own sentences need, and links, where the address of the site is not known. Of a large picture there are the
+words that describe it. The functions need no Sphinx.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ LINK = {"en": "This page as a notebook", "zh": "本页的笔记本"}
 SITE = re.compile(r"<!-- site(?::? |\n).*?-->\n?", re.DOTALL)
 COMMENT = re.compile(r"<!-- .*?-->\n?", re.DOTALL)
 IMAGE = re.compile(rf"!\[([^\n]*?)\]\((?:\.\./)*{FOLDER}/([\w.-]+\.svg)\)")
+LARGEST = 16_000  # bytes of a picture that is put into a notebook, so that all notebooks together stay small
+UNSEEN = re.compile(
+    r'<rect [^>]*style="fill:transparent;stroke:transparent"></rect>\n?'
+)  # what one can point at on the site
 REFERENCE = re.compile(r"(?<!!)\[([^\]\[]+)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 ANSWER = re.compile(
@@ -123,8 +128,10 @@ class Notebook:
         pictures: dict[str, dict[str, str]] = {}
 
         def attached(found: re.Match[str]) -> str:
-            data = (self.top / FOLDER / found[2]).read_bytes()
-            pictures[found[2]] = {"image/svg+xml": base64.b64encode(data).decode("ascii")}
+            svg = UNSEEN.sub("", (self.top / FOLDER / found[2]).read_text(encoding="utf-8")).encode()
+            if len(svg) > LARGEST:
+                return f"*{found[1]}*"
+            pictures[found[2]] = {"image/svg+xml": base64.b64encode(svg).decode("ascii")}
             return f"![{found[1]}](attachment:{found[2]})"
 
         parts = FENCE.split(text)

@@ -82,6 +82,12 @@ def test_only_what_a_notebook_shows_is_left_of_a_page(path):
             )
 
 
+def test_a_large_picture_is_told_in_words():
+    cells = notebook_of(DOCS / "tour" / "index.md")["cells"]
+    text = "".join(map(source, cells))
+    assert "*The prompt goes down through tokens and embeddings" in text and "attachment:" not in text
+
+
 def test_links_lead_to_the_page_in_its_language():
     for path, folder in ((DOCS / "tour" / "tokens.md", ""), (DOCS / "zh" / "tour" / "tokens.md", "zh/")):
         last = source(notebook_of(path, SITE)["cells"][-1])
