@@ -31,7 +31,7 @@ LINK = {"en": "This page as a notebook", "zh": "本页的笔记本"}
 SITE = re.compile(r"<!-- site(?::? |\n).*?-->\n?", re.DOTALL)
 COMMENT = re.compile(r"<!-- .*?-->\n?", re.DOTALL)
 IMAGE = re.compile(rf"!\[([^\n]*?)\]\((?:\.\./)*{FOLDER}/([\w.-]+\.svg)\)")
-LARGEST = 16_000  # bytes of a picture that is put into a notebook, so that all notebooks together stay small
+LARGEST = 10_000  # bytes of a picture that is put into a notebook, so that all notebooks together stay small
 UNSEEN = re.compile(
     r'<rect [^>]*style="fill:transparent;stroke:transparent"></rect>\n?'
 )  # what one can point at on the site
