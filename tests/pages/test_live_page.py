@@ -340,7 +340,7 @@ def test_typing_runs_again_from_the_beginning(live):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("", "The prompt is empty"), ("   ", "The prompt is empty"), ("one " * 200, "at most 128 tokens")],
+    [("", "The prompt is empty"), ("   ", "The prompt is empty"), ("one " * 200, "reads at most 128")],
 )
 def test_a_text_that_cannot_be_read_is_one_line(text, said, live):
     page = live(model="llama", prompt=PROMPT)
