@@ -68,7 +68,7 @@ def benchmark(
     if unknown := [work for work in only if work not in WORKLOADS]:
         raise ZooError(f"nothing called {unknown[0]!r} is measured; there is {', '.join(WORKLOADS)}")
     if "graph" in only and set(only) != {"graph"}:
-        raise ZooError("`graph` is counted alone: its processes may pretend to have a GPU")
+        raise ZooError("`graph` is measured alone, since its processes may pretend to have a GPU")
     for name in against:
         check_installed(name)
     place = find(source, default_registry())

@@ -55,7 +55,7 @@ def classify(loaded: Loaded, texts: Sequence[Text]) -> list[list[Label]]:
     >>> from zoo_classify.classify import classify
     >>> classify(zoo.load("llama"), ["Nice."])
     Traceback (most recent call last):
-    zoo.errors.PromptError: llama has no head of labels: it does generate, not classify; `zoo run` runs it
+    zoo.errors.PromptError: llama has no head of labels: its task is generate, not classify; `zoo run` runs it
     """
     if head_of(loaded).pooling == "each":
         raise PromptError("the model labels tokens, not texts: zoo_classify.classify.label_tokens")
@@ -128,7 +128,7 @@ def head_of(loaded: Loaded) -> ClassifierHead:
         task = loaded.recipe.task if loaded.recipe.head is None else loaded.architecture.task
         command = "embed" if task == "encode" else "run"
         raise PromptError(
-            f"{loaded.name} has no head of labels: it does {task}, not classify; `zoo {command}` runs it"
+            f"{loaded.name} has no head of labels: its task is {task}, not classify; `zoo {command}` runs it"
         )
     return head
 
@@ -143,7 +143,7 @@ def encode_texts(loaded: Loaded, texts: Sequence[Text]) -> list[TypedIds]:
     most = longest(loaded)
     rows = [_encode(loaded, text, most) for text in texts]
     if any(row.cut for row in rows):
-        warn(f"texts of more than {most:,} tokens are cut: the model reads no more")
+        warn(f"texts of more than {most:,} tokens are cut: the model reads at most that many")
     return rows
 
 

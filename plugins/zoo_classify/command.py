@@ -27,10 +27,10 @@ from zoo.cli.source_options import (
 def classify(
     source: str, texts: tuple[str, ...], pair: str | None, tokens: bool, options: ModelOptions
 ) -> None:
-    """Give each TEXT, or its tokens, labels by SOURCE (an architecture, a folder or a hub id).
+    """Label each TEXT, or its tokens, with SOURCE (an architecture, a folder or a hub id).
 
     Without TEXT it reads one text from each line of the input. It prints a JSON object a line: the best label and its
-    score, and the scores of all; of a model that labels tokens, the entities with their characters.
+    score, and the scores of all. Models that label tokens give entities with their characters.
     """
     lines = _texts(texts, "classify")
     from zoo.errors import PromptError
@@ -70,7 +70,7 @@ def rerank(
     instruction: str | None,
     options: ModelOptions,
 ) -> None:
-    """Sort each DOCUMENT by how it answers QUERY, by SOURCE (an architecture, a folder or a hub id).
+    """Sort each DOCUMENT by how well it answers QUERY, with SOURCE (an architecture, a folder or a hub id).
 
     Without DOCUMENT it reads one from each line of the input. SOURCE is a cross-encoder, or a language model such as
     Qwen3-Reranker. It prints a JSON object a line, the best document first.

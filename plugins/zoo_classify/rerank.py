@@ -152,7 +152,9 @@ def _encode_prompts(loaded: Loaded, pairs: Sequence[tuple[str, str]], instructio
         raise PromptError(f"{loaded.name} is no reranker: its vocabulary has no token {', '.join(missing)}")
     template = tokenizer.chat_template or ""
     if "rerank" not in loaded.name.lower() and "Judge whether the Document" not in template:
-        warn(f"{loaded.name} may not be trained to rank: its scores are P(yes) to Qwen3-Reranker's question")
+        warn(
+            f"{loaded.name} may not have been trained to rank: a score is its probability of yes as the answer to Qwen3-Reranker's question"
+        )
     before, after = (tokenizer.encode(text, special_tokens=False) for text in (BEFORE, AFTER))
     most = min(MOST, loaded.recipe.context or MOST) - len(before) - len(after)
     rows, cut = [], False

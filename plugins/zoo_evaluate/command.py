@@ -110,7 +110,7 @@ def evaluate(
         elif tasks is not None:
             record, text = _on_tasks(loaders, tasks, given)
         elif len(models) > 1:
-            raise click.UsageError("several models are judged on --data or --tasks")
+            raise click.UsageError("give --data or --tasks to judge several models")
         else:
             record, text = _on_corpus(loaders[0][1], corpus, everything)
     record |= {"versions": versions()}
@@ -178,7 +178,7 @@ def _on_data(
     if set(metrics) & set(SCORES):
         check_sacrebleu()
     if "divergence" in metrics and len(loaders) < 2:
-        raise click.UsageError("divergence is of one model from another: give two")
+        raise click.UsageError("divergence compares two models: give a second SOURCE")
     for source in sources:
         check_model(architecture_of(source, options.architecture, options.revision), type(items[0]))
     first: Loaded | None = None

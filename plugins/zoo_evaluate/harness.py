@@ -36,7 +36,7 @@ class ZooLM(TemplateLM):
         super().__init__()
         name = loaded.folder.name or loaded.architecture.name
         if loaded.architecture.task not in ("generate", "translate"):
-            raise PromptError(f"{loaded.architecture.name} predicts no next token, which tasks ask for")
+            raise PromptError(f"{loaded.architecture.name} does not predict a next token, which tasks need")
         if loaded.tokenizer is None:
             raise PromptError(f"{name}: has no tokenizer, which tasks need")
         self.loaded, self.tokenizer, self.report = loaded, loaded.tokenizer, report

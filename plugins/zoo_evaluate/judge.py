@@ -76,9 +76,9 @@ def check_model(architecture: Architecture, kind: type[Example]) -> None:
     if kind is TextExample:
         check_architecture(architecture)
     elif kind is TranslationPair and architecture.task != "translate":
-        raise PromptError(f"{architecture.name} does not translate, and the data is translations")
+        raise PromptError(f"{architecture.name} does not translate, which this data asks for")
     elif kind not in (TranslationPair, SentencePair) and architecture.task != "generate":
-        raise PromptError(f"{architecture.name} {does}: it gives no answers to prompts, and the data is such")
+        raise PromptError(f"{architecture.name} {does}: it does not answer prompts, which this data asks for")
 
 
 def items_of(examples: Sequence[Example], limit: int | None = None) -> list[Example]:

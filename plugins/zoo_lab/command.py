@@ -157,4 +157,4 @@ def _list(out: Path, as_json: bool) -> None:
         row["minutes"] = "–" if row["seconds"] is None else f"{row['seconds'] / 60:.1f}"
     click.echo(table([[row[key] for key in columns_shown] for row in rows], list(columns_shown.values())))
     room = columns()
-    click.echo("\n" + wrapped("`zoo lab NAME` runs one, with --quick a tiny version", room))
+    click.echo("\n" + wrapped("`zoo lab NAME` runs an experiment, with --quick a small version of it", room))

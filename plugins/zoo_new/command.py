@@ -41,7 +41,9 @@ def new(name: str, kind: str, base: str | None, block: str | None, source: Path 
     """
     if source is not None:
         if kind != "architecture" or block:
-            raise click.UsageError("--from reads from the checkpoint what --kind and --block would say")
+            raise click.UsageError(
+                "--from reads kind and block from the checkpoint: leave --kind and --block out"
+            )
         from zoo_new.from_checkpoint import create_from  # imports mlx
 
         click.echo(create_from(name, source, base=base))

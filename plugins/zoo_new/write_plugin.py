@@ -45,9 +45,9 @@ def create(
     names = named(name)
     is_architecture = kind in ARCHITECTURES
     if base and not is_architecture:
-        raise ScaffoldError(f"`base` is of an architecture, not of a {kind}")
+        raise ScaffoldError(f"`base` is for an architecture, not for a {kind}")
     if block and kind not in ("architecture", "block"):
-        raise ScaffoldError(f"`block` is of a decoder or a block, not of the kind {kind}")
+        raise ScaffoldError(f"`block` is for a decoder or a block, not for the kind {kind}")
     if block is not None and block not in BLOCKS:
         raise ScaffoldError(f'`block="{block}"`: not one of {", ".join(BLOCKS)}')
     block = block or ("norm" if kind == "block" else None)

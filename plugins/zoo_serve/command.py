@@ -164,7 +164,7 @@ def serve(sources: tuple[str, ...], options: ModelOptions, settings: CommandSett
     """Serve each SOURCE (an architecture, a folder, a GGUF file or a hub id) over HTTP.
 
     Clients of OpenAI's and Anthropic's interfaces use it at http://HOST:PORT/v1, Ollama's and a browser at http://HOST:PORT/.
-    Programs that look for Ollama without asking where expect --port 11434. The first SOURCE is loaded at once, others when they are asked for. Settings are defaults of the answers. Ctrl-C stops.
+    Programs that look for Ollama by themselves need --port 11434. The first SOURCE is loaded at once, others when they are asked for. Settings are defaults of the answers. Ctrl-C stops.
     """
     missing = [name for name in LIBRARIES if find_spec(name) is None]
     if missing:
@@ -173,7 +173,7 @@ def serve(sources: tuple[str, ...], options: ModelOptions, settings: CommandSett
         )
     server = ServerOptions(**given)
     if launched() and (len(sources) > 1 or server.adapters or server.unload_after is not None):
-        raise click.UsageError("several ranks serve one model, without adapters, and keep it loaded")
+        raise click.UsageError("several ranks serve one SOURCE, without --adapter and --unload-after")
     # click takes an empty variable as one that is not set.
     if server.api_key is None and "ZOO_API_KEY" in os.environ:
         raise click.UsageError("the variable ZOO_API_KEY is empty: give it a key, or unset it")

@@ -23,7 +23,7 @@ def encode_rows(loaded: Loaded, request: ClassificationRequest | ScoreRequest) -
     PromptError for what the model does not do, and on several ranks, which share no classifier.
     """
     if ranks.size() > 1:
-        raise PromptError("labels and scores are served on one rank alone")
+        raise PromptError("labels and scores need a server on one rank")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # texts that are cut
         if isinstance(request, ScoreRequest):

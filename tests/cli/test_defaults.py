@@ -74,7 +74,7 @@ def test_a_default_that_a_model_does_not_take_is_left_out_and_an_option_is_refus
         ("[run]\nraw = 3\n", "run.raw: "),
         ('[run]\ndtype = "int3"\n', "run.dtype: 'int3' is not one of"),
         ("[rum]\n", "[rum] is no command; did you mean run?"),
-        ("temperature = 1\n", "temperature stands in no table"),
+        ("temperature = 1\n", "temperature is in no table"),
         ("[run\n", "cannot be read as TOML"),
     ],
 )

@@ -62,7 +62,7 @@ def test_in_a_pipe_a_row_is_a_line(command):
 def test_the_list_says_how_many_more_there_are_and_all_names_them(command):
     listed, everything = command("list").stdout, command("list", "--all").stdout
     count = len(default_registry().bridged)
-    assert f"{count} more run by mlx-lm's own code" in listed and "zoo list --all" in listed
+    assert f"{count} more run through mlx-lm's own code" in listed and "zoo list --all" in listed
     assert "helium" not in listed and "helium" in everything
     assert len(listed.splitlines()) < len(default_registry().architectures) + 6
 

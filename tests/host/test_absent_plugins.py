@@ -68,19 +68,14 @@ def test_a_blocked_plugin_is_named(humming):
         "config.json: model_type 'humming' is of the plugin humming_plugin (zoo-humming 1.2), "
         "which is blocked: ZOO_BLOCK names it"
     )
-    with pytest.raises(
-        SourceError, match="unknown architecture 'humming'; not loaded is the plugin humming_plugin"
-    ):
+    with pytest.raises(SourceError, match="unknown architecture 'humming'; the plugin humming_plugin"):
         Registry(load_plugins({"ZOO_PLUGINS": "mlx-zoo"})).architecture("humming")
 
 
 def test_the_command_names_it(humming, command):
     done = command("run", "humming", "hi", environment=humming.environment | {"ZOO_BLOCK": "humming_plugin"})
     assert done.returncode == 1
-    assert (
-        "'humming' is no architecture, folder or hub id; not loaded is the plugin humming_plugin"
-        in done.stderr
-    )
+    assert "'humming' is no architecture, folder or hub id; the plugin humming_plugin" in done.stderr
 
 
 def test_a_broken_plugin_is_named_with_its_error(humming):
@@ -106,7 +101,7 @@ def zoo_architectures():
 def test_a_broken_plugin_is_named_when_it_is_asked_for_by_its_own_name(site, name):
     site.add("zoo-humming", "zoo_humming", BROKEN_PLUGIN)
     known = Registry(load_plugins({}))
-    line = r"not loaded is the plugin zoo_humming \(zoo-humming 1.2\), which is broken: ModuleNotFoundError"
+    line = r"the plugin zoo_humming \(zoo-humming 1.2\) is broken and not loaded: ModuleNotFoundError"
     with pytest.raises(SourceError, match=line):
         known.architecture(name)
     with pytest.raises(SourceError, match=line):
@@ -116,14 +111,14 @@ def test_a_broken_plugin_is_named_when_it_is_asked_for_by_its_own_name(site, nam
 
 def test_what_no_plugin_has_names_the_plugins_that_are_not_loaded(site):
     site.add("zoo-odd", "odd_plugin", "def broken(:\n")
-    line = "'hum' is of no architecture that the zoo has; not loaded is the plugin odd_plugin (zoo-odd 1.2), "
-    assert f"{line}which is broken: SyntaxError" in refusal({"model_type": "hum"})
+    line = "'hum' is of no architecture that the zoo has; the plugin odd_plugin (zoo-odd 1.2) "
+    assert f"{line}is broken and not loaded: SyntaxError" in refusal({"model_type": "hum"})
     known = Registry(load_plugins({}))
-    with pytest.raises(SourceError, match="unknown architecture 'qqqq'; not loaded is the plugin odd_plugin"):
+    with pytest.raises(SourceError, match="unknown architecture 'qqqq'; the plugin odd_plugin"):
         known.architecture("qqqq")
     assert known.suggestion("lama") == "; did you mean llama or llama4?"
     both = refusal({"model_type": "hum"}, ZOO_BLOCK="rnn")
-    assert both.endswith("not loaded are the plugins rnn, odd_plugin: `zoo plugins` says why")
+    assert both.endswith("the plugins rnn, odd_plugin are not loaded: `zoo plugins` says why")
     alone = refusal({"model_type": "hum"}, ZOO_PLUGINS="llama")
     assert alone.endswith("is of no architecture that the zoo has")
 
@@ -154,7 +149,7 @@ def test_mlx_lms_code_is_not_tested_in_the_place_of_a_broken_plugin(site):
         match=r"it: model_type 'nemotron' is of the plugin nemotron_plugin .* is not tested",
     ):
         subject_of(bridged_folder(known, "nemotron"))
-    with pytest.warns(UserWarning, match="mlx-lm's code is tested; not loaded is the plugin nemotron_plugin"):
+    with pytest.warns(UserWarning, match="mlx-lm's code is tested, without the plugin nemotron_plugin"):
         assert subject_of(bridged_folder(known, "humming")).trained
     blocked = Registry(load_plugins({"ZOO_BLOCK": "zoo-nemotron"}))
     assert subject_of(bridged_folder(blocked, "nemotron")).trained
@@ -182,7 +177,7 @@ def test_what_no_plugin_is_called_is_not_repeated(writer):
 
 
 def test_one_of_the_zoos_own_that_is_blocked():
-    assert "not loaded is the plugin rnn (mlx-zoo" in refusal({"model_type": "lstm"}, ZOO_BLOCK="rnn")
+    assert "the plugin rnn (mlx-zoo" in refusal({"model_type": "lstm"}, ZOO_BLOCK="rnn")
     with pytest.warns(
         UserWarning, match="which is blocked: ZOO_BLOCK names it; mlx-lm's code runs it instead"
     ):
@@ -207,10 +202,8 @@ def test_a_recipe_names_the_plugin_that_has_its_block():
         recipe_from_json(recipe, known)
     where, _, line = str(raised.value).partition(": ")
     assert where == "layers.0.block"
-    assert line.startswith(
-        "no installed plugin has the block 'layer/mixer-only'; not loaded is the plugin mamba "
-    )
-    assert line.endswith("), which is blocked: ZOO_BLOCK names it")
+    assert line.startswith("no installed plugin has the block 'layer/mixer-only'; the plugin mamba ")
+    assert line.endswith(") is blocked and not loaded: ZOO_BLOCK names it")
     with pytest.raises(ConfigError, match=r"config.json: recipe\.layers\.0\.block: no .*'layer/mixer-only'"):
         resolve(known, {"model_type": "zoo-recipe", "recipe": recipe})
 

@@ -196,7 +196,7 @@ def test_what_cannot_be_ranked_is_refused_by_name(texts, pairs, folders):
         rerank(pairs, "who", ["a cat", " "])
     with pytest.raises(PromptError, match="no token no, yes"):
         rerank(zoo.load("llama"), "who", ["a cat"])
-    with pytest.raises(PromptError, match="has no head of labels: it does generate"):
+    with pytest.raises(PromptError, match="has no head of labels: its task is generate"):
         classify(zoo.load("llama"), ["a cat"])
     with pytest.raises(PromptError, match="a text to classify is empty"):
         classify(pairs, ["a cat", ""])

@@ -104,9 +104,9 @@ def test_the_list_shows_them_apart(command):
     listed = command("list").stdout
     assert (
         "helium" not in listed
-        and f"\n{len(default_registry().bridged)} more run by mlx-lm's own code" in listed
+        and f"\n{len(default_registry().bridged)} more run through mlx-lm's own code" in listed
     )
-    plain, apart = command("list", "--all").stdout.split("more run by mlx-lm's own code")
+    plain, apart = command("list", "--all").stdout.split("more run through mlx-lm's own code")
     assert "helium" not in plain and "mlx-lm::NAME" in apart and "  Klear, afm7," in apart
     rows = json.loads(command("list", "--json").stdout)
     assert {"llama", "mlx-lm::helium"} <= {row["name"] for row in rows}

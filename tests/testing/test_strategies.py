@@ -106,7 +106,7 @@ def test_the_command_shows_one_line(site, command):
     done = command("run", "llama", "The capital", "--strategy", "mute", environment=site.environment)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "zoo: error: strategy mute of the plugin mute_plugin yielded no step: the last of at least one has a finish_reason"
+        "zoo: error: strategy mute of the plugin mute_plugin yielded no step; the last step must have a finish_reason"
     )
 
 

@@ -76,11 +76,11 @@ class ConvertOptions(OpenOptions):
         if self.dtype is not None and self.dtype not in DTYPES:
             raise ZooError(f"`dtype` {self.dtype!r} is not one of {', '.join(DTYPES)}")
         if self.layout == "hf" and self.packs:
-            raise ZooError("quantized matrices have no place in `layout` hf: choose `layout` mlx")
+            raise ZooError("`layout` hf holds no quantized matrices: choose `layout` mlx")
         if self.recipe is not None and self.quantize is not None:
             raise ZooError("`recipe` says how many bits there are: leave `quantize` out")
         if self.group_size is not None and not self.packs:
-            raise ZooError("`group_size` says how `quantize` packs: give that too")
+            raise ZooError("`group_size` goes with `quantize`: give that, too")
         if self.calibration is not None:
             self.calibration.check(self.registry, self.packs, self.adapter)
 

@@ -199,8 +199,8 @@ def ask(hub_id: str, revision: str | None, suffixes: tuple[str, ...], repo_type:
 
     if constants.HF_HUB_OFFLINE:
         raise SourceError(
-            f"{hub_id}: no folder of this name, nothing whole in the cache {constants.HF_HUB_CACHE}, and "
-            f"HF_HUB_OFFLINE forbids to fetch it"
+            f"{hub_id}: no folder of this name, no complete copy in the cache {constants.HF_HUB_CACHE}, and "
+            f"HF_HUB_OFFLINE forbids the download"
         )
     from huggingface_hub import HfApi
 

@@ -242,7 +242,7 @@ def _preset(
                 if preset.name == "pocket"
                 else ""
             )
-        raise SourceError(f"{architecture.name}:{preset.name} has numbers only and no weights to run{how}")
+        raise SourceError(f"{architecture.name}:{preset.name} has a configuration but no weights to run{how}")
     from zoo.checkpoint.hub import download
 
     # A short name does not tell that it is a download.

@@ -71,6 +71,6 @@ def chat_session(loaded: Loaded, settings: CommandSettings, system: str | None, 
     )
     if cache is not None and not session.uses_prompt_cache:
         raise PromptError(
-            f"`prompt_cache`: {loaded.architecture.name} is run by a strategy that keeps nothing"
+            f"`prompt_cache`: {loaded.architecture.name} is run by a strategy without a KV cache to keep"
         )
     return session

@@ -47,7 +47,7 @@ def read_config(commands: Iterable[str]) -> dict[str, Any]:
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise click.UsageError(
-                f"{path}: {name} stands in no table: options belong to a command, as in [run]"
+                f"{path}: {name} is in no table: options belong to a command's table, such as [run]"
             )
         if name not in known:
             raise click.UsageError(f"{path}: [{name}] is no command{did_you_mean(name, known)}")

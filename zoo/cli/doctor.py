@@ -151,5 +151,5 @@ def doctor(as_json: bool) -> None:
     versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
     rows = [[key, value] for key, value in found.items() if isinstance(value, str)] + [["versions", versions]]
     click.echo(table(rows + (_rank_rows(ranks) if ranks else [])))
-    for line in found["advice"] or ["nothing that the zoo knows of would make it faster"]:
+    for line in found["advice"] or ["the zoo knows nothing that would make it faster"]:
         click.echo(f"→ {line}")  # unbroken: it may hold a command to be copied

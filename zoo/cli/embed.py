@@ -57,7 +57,7 @@ def embed(
     overwrite: bool,
     options: ModelOptions,
 ) -> None:
-    """Turn each TEXT into a vector by SOURCE (an architecture, a folder or a hub id).
+    """Turn each TEXT into a vector with SOURCE (an architecture, a folder or a hub id).
 
     Without TEXT it reads one text from each line of the input. It prints a JSON object a line, or writes --out: a .npy
     array of shape (texts, width), or a .json list of the objects.

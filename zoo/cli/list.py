@@ -68,13 +68,17 @@ def list_(everything: bool, presets: bool, as_json: bool) -> None:
         click.echo(whole)
     else:
         click.echo(drawn([name for name in shown if name not in ("base", "presets")]))
-    click.echo(wrapped("● answers at once: `zoo run NAME`; `zoo show NAME` tells more of any", first="\n"))
+    click.echo(
+        wrapped(
+            "● runs without a download: `zoo run NAME`. `zoo show NAME` describes any of them", first="\n"
+        )
+    )
     libraries: dict[str, list[str]] = {}
     for name in registry.bridged:
         library, _, plain = name.partition("::")
         libraries.setdefault(library, []).append(plain)
     for library, names in libraries.items():
-        line = f"{len(names)} more run by {library}'s own code, found by model_type or asked for as {library}::NAME"
+        line = f"{len(names)} more run through {library}'s own code: {library}::NAME, or a checkpoint of their model_type"
         if everything:
             click.echo(wrapped(f"{line}:", first="\n") + "\n")
             click.echo(wrapped(", ".join(names), room or 100, "  ", "  "))

@@ -63,7 +63,7 @@ class Commands(Group):
             )
             if own is None:
                 raise
-            notice(f"{error}; the zoo's own serves")
+            notice(f"{error}; the zoo's own command is used")
             return _imported(own.target)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -154,9 +154,7 @@ def _released(steps: Iterator[Any], label: str | None = None) -> Iterator[Any]:
                 runtime.check_not_forked()
             if label is not None:
                 if last is None:
-                    raise PluginError(
-                        f"{label} yielded no step: the last of at least one has a finish_reason"
-                    )
+                    raise PluginError(f"{label} yielded no step; the last step must have a finish_reason")
                 if last.finish_reason is None:
                     raise PluginError(f"{label} ended with a step that has no finish_reason")
             runtime.synchronize()  # for the pass that was begun before the last token was known to be the last

@@ -119,7 +119,7 @@ def token_limit(loaded: Loaded, prompt: int, max_tokens: int | None, min_tokens:
     if context is not None:
         limit = min(limit, context - given + 1)  # the last token chosen needs no position of its own
     if min_tokens is not None and min_tokens > limit:
-        raise PromptError(f"`min_tokens` must lie in 0..{limit}, the most tokens to come, got {min_tokens}")
+        raise PromptError(f"`min_tokens` must be from 0 to {limit}, the most new tokens, got {min_tokens}")
     return limit
 
 
@@ -251,7 +251,7 @@ def settings_for(loaded: Loaded, given: Mapping[str, Any]) -> Settings:
         defaults = {name: value for name, value in defaults.items() if name not in REPLACED}
         if rival := next((name for name in REPLACED if name in asked), None):
             raise PromptError(
-                f"`mirostat` and `{rival}` cannot be given together: each says what to draw from"
+                f"`mirostat` and `{rival}` cannot be given together: each chooses the tokens to sample from"
             )
     samplers = asked.get("samplers") or {}
     if not isinstance(samplers, Mapping) or not all(isinstance(v, Mapping) for v in samplers.values()):

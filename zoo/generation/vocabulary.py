@@ -32,7 +32,7 @@ def load_same_vocabulary(loaded: Loaded, source: Loaded | str | Path, setting: s
         their, our = token_of(other.tokenizer, id), token_of(loaded.tokenizer, id)
         if their != our:
             raise PromptError(
-                f"{name}: its tokenizer is another: token {id} is {their!r} there and {our!r} in {loaded.folder}"
+                f"{name}: it has another tokenizer: token {id} is {their!r} there and {our!r} in {loaded.folder}"
             )
     return other
 

@@ -113,7 +113,7 @@ class Registry:
         return next((p for p in self.plugins if p.state != "loaded" and p.is_called(name)), None)
 
     def unloaded_hint(self, name: str = "") -> str:
-        """The end of a message about what no plugin has: "; not loaded is the plugin …", or nothing where all are loaded.
+        """The end of a message about what no plugin has: "; the plugin … is not loaded", or nothing where all are loaded.
 
         It names the plugin called `name`, else those that failed or that ZOO_BLOCK names.
         """
@@ -121,8 +121,10 @@ class Registry:
         unloaded = [called] if called else [p for p in self.plugins if p.failed or p.error == BLOCKED]
         if len(unloaded) > 1:
             names = ", ".join(plugin.name for plugin in unloaded)
-            return f"; not loaded are the plugins {names}: `zoo plugins` says why"
-        return f"; not loaded is the {unloaded[0].unloaded_label}" if unloaded else ""
+            return f"; the plugins {names} are not loaded: `zoo plugins` says why"
+        return "".join(
+            f"; the plugin {p.name} ({p.label}) is {p.state} and not loaded: {p.error}" for p in unloaded
+        )
 
     @property
     def contested_names(self) -> dict[str, list[str]]:

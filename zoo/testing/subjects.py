@@ -184,7 +184,7 @@ def _check_not_in_place_of_a_plugin(loaded: Loaded, registry: Registry) -> None:
         )
     for plugin in registry.plugins:
         if plugin.failed and not plugin.first_party:
-            warn(f"{library} is tested; not loaded is the {plugin.unloaded_label}")
+            warn(f"{library} is tested, without the {plugin.unloaded_label}")
 
 
 def loaded_of(subject: Subject, config: Mapping[str, Any] | None = None) -> Loaded:

@@ -270,7 +270,7 @@ def _hold_out(path: Path, documents: list[Any], parallel: bool) -> tuple[list[An
         parts = [_tail_cut(text) for text in documents]
         return [head for head, _ in parts if head], [tail for _, tail in parts if tail]
     if len(documents) < 2:
-        raise ZooError(f"{path}: holds one pair, and one is held out for validation")
+        raise ZooError(f"{path}: holds one pair; validation needs another one")
     return divided(documents)
 
 

@@ -107,7 +107,7 @@ def _splits(place: str, names: Iterable[str], required: bool = True) -> dict[str
             match [path for path in inside if path.stem.lower() in stems]:
                 case [path, *others]:
                     if others:
-                        raise ZooError(f"{place}: {path} and {others[0]} are both for {split}: leave one")
+                        raise ZooError(f"{place}: {path} and {others[0]} are both for {split}: remove one")
                     files[split] = path.as_posix()
         if files or len(inside) == 1:
             return files or {"train": inside[0].as_posix()}

@@ -277,7 +277,7 @@ def _read_state(path: Path) -> State:
         raise CheckpointError(f"{path}: the state is damaged ({error})") from error
     record = checked_record(record, str(path))
     if not 0 <= step <= record["settings"]["steps"]:
-        raise CheckpointError(f"{path}: step {step} is none of the run's {record['settings']['steps']}")
+        raise CheckpointError(f"{path}: step {step} is not within the run's {record['settings']['steps']}")
     return State(step, record, list(parts["model"].items()), list(parts["optimizer"].items()), files)
 
 

@@ -43,7 +43,7 @@ def contrastive(loaded: Loaded, temperature: float) -> ExampleObjective:
     """
     side = "right" if loaded.model.encodes else "left"
     if side not in loaded.model.padding:
-        raise ZooError(f"objective contrastive: {loaded.architecture.name} takes no padded rows")
+        raise ZooError(f"objective contrastive: {loaded.architecture.name} cannot read padded rows")
     pooling = open_checkpoint(loaded.folder, loaded.registry, loaded.architecture).pooling()
     causality = loaded.architecture.causality
 

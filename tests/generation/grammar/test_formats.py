@@ -38,7 +38,7 @@ def test_formats_of_numbers_are_bounds():
 
 def test_every_format_is_tested_and_an_unknown_one_is_refused():
     assert {name for name in FORMATS.keys() - TEXTS.keys() if FORMATS[name]} == {"int32", "int64"}
-    with pytest.raises(PromptError, match=r"^`json_schema`: the format 'hostnam' cannot be held to$"):
+    with pytest.raises(PromptError, match=r"^`json_schema`: the format 'hostnam' cannot be enforced$"):
         compile_grammar(json_schema={"type": "string", "format": "hostnam"})
 
 

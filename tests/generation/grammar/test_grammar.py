@@ -308,7 +308,7 @@ def test_a_grammar_may_name_an_end_token():
 def test_a_token_that_does_not_fit_is_an_error_and_so_is_a_dead_end():
     tokenizer = tokenizer_of("byte level")
     mask, _ = mask_of(tokenizer, regex="ab")
-    with pytest.raises(ZooError, match=r"^`regex`: token \d+ does not fit"):
+    with pytest.raises(ZooError, match=r"^`regex`: token \d+ breaks it"):
         mask.update(tokenizer.id("b"))
     pieces = tokenizer_of("files of T5")  # which has no bytes
     with pytest.raises(PromptError, match=STUCK):

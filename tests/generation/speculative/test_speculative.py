@@ -258,8 +258,8 @@ def test_nothing_is_drafted_where_angles_depend_on_the_length():
     ("asked", "words"),
     [
         (dict(prompt_lookup=2, own_draft=True), "`prompt_lookup` and `own_draft` cannot be given together"),
-        (dict(draft_tokens=2), "`draft_tokens` is of `draft_model` and `own_draft`"),
-        (dict(prompt_lookup=3, draft_tokens=2), "`draft_tokens` is of `draft_model` and `own_draft`"),
+        (dict(draft_tokens=2), "`draft_tokens` goes with `draft_model` or `own_draft`"),
+        (dict(prompt_lookup=3, draft_tokens=2), "`draft_tokens` goes with `draft_model` or `own_draft`"),
         (dict(own_draft=True), "`own_draft`: llama has no next-token-prediction layer"),
         (dict(draft_model="nowhere"), "`draft_model`: 'nowhere' is no architecture, folder or hub id"),
         (dict(draft_model="bert"), "bert is no causal decoder"),
@@ -276,7 +276,7 @@ def test_a_draft_model_of_another_tokenizer_is_refused(folder, tokenizer_folder)
     path = folder()
     for file in ("tokenizer.json", "tokenizer_config.json"):
         (path / file).write_bytes((tokenizer_folder / file).read_bytes())
-    with pytest.raises(PromptError, match=r"its tokenizer is another: token \d+ is '.*' there and '.*' in"):
+    with pytest.raises(PromptError, match=r"it has another tokenizer: token \d+ is '.*' there and '.*' in"):
         zoo.stream(zoo.load("llama"), "中国的首都是", draft_model=str(path))
     with pytest.raises(PromptError, match="one of the two models has a tokenizer, the other none"):
         zoo.stream(zoo.load("llama"), "中国的首都是", draft_model=small("mamba"))
@@ -290,7 +290,7 @@ def test_caches_that_cannot_go_back_are_refused_by_the_name_of_their_model(monke
         (small("mamba"), dict(prompt_lookup=2)),
         (small("llama"), dict(draft_model=small("mamba"))),
     ):
-        with pytest.raises(PromptError, match="the caches of mamba cannot take tokens back"):
+        with pytest.raises(PromptError, match="the caches of mamba cannot drop tokens that were rejected"):
             steps(loaded, [1, 2, 3], **asked)
 
 

@@ -81,7 +81,7 @@ def test_the_generation_config_gives_the_penalty(tmp_path):
         (dict(penalty_alpha=0.5, top_k=0), "`top_k` must be a whole number from 1"),
         (dict(penalty_alpha=0.5, temperature=1.0), "`penalty_alpha`|`temperature`"),
         (dict(best_of=0), "`best_of` must be a whole number from 1"),
-        (dict(best_of=3, temperature=0.0), "`best_of` draws its texts"),
+        (dict(best_of=3, temperature=0.0), "`best_of` samples its texts"),
         (dict(best_of=3, prompt_logprobs=True), "`best_of`|`prompt_logprobs`"),
     ],
 )

@@ -34,7 +34,7 @@ def test_without_a_temperature_or_beams_there_is_one_text(loaded):
 
 
 def test_several_beams_are_still_not_sampled(loaded):
-    with pytest.raises(PromptError, match="several are searched, not sampled"):
+    with pytest.raises(PromptError, match="beam search does not sample"):
         zoo.generate(loaded, "The capital of", return_sequences=2, beams=4, temperature=1.0)
 
 

@@ -90,9 +90,9 @@ def test_a_corpus_is_asked_without_data(command):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["llama", "bert"], "bert fills masked tokens: it gives no answers"),
+        (["llama", "bert"], "bert fills masked tokens: it does not answer prompts"),
         (["llama", "--metrics", "recall@1"], "--metrics: 'recall@1' is not one of loss"),
-        (["llama", "--metrics", "divergence"], "divergence is of one model from another: give two"),
+        (["llama", "--metrics", "divergence"], "divergence compares two models: give a second SOURCE"),
         (["llama", "--num-fewshot", "1"], "--num-fewshot needs --tasks"),
         (["llama", "--tasks", "x"], "give either --data or --tasks"),
     ],
@@ -106,7 +106,7 @@ def test_what_cannot_be_judged_is_one_line(command, lines, arguments, words):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["llama", "gpt2"], "several models are judged on --data or --tasks"),
+        (["llama", "gpt2"], "give --data or --tasks to judge several models"),
         (["llama", "--metrics", "loss"], "--metrics needs --data"),
         (["llama", "--data", "missing.jsonl"], "missing.jsonl: no such file"),
     ],

@@ -173,9 +173,9 @@ def other_vocabulary(llama):
 @pytest.mark.parametrize(
     ("name", "records", "words"),
     [
-        ("bert", CAPITALS, "bert fills masked tokens: it gives no answers"),
-        ("transformer", CAPITALS, "transformer translates: it gives no answers"),
-        ("llada", CAPITALS, "llada fills masked tokens in any order: it gives no answers"),
+        ("bert", CAPITALS, "bert fills masked tokens: it does not answer prompts"),
+        ("transformer", CAPITALS, "transformer translates: it does not answer prompts"),
+        ("llada", CAPITALS, "llada fills masked tokens in any order: it does not answer prompts"),
         ("llama", [{"source": "a", "target": "b"}], "llama does not translate"),
         ("bert", [{"text": "a b"}], "no perplexity: bert"),
     ],

@@ -352,11 +352,11 @@ def site_here(make_site, tmp_path, monkeypatch):
             {"base": "t5", "block": "norm"},
             "it is of the kind encoder-decoder; `block` is for a decoder",
         ),
-        ("child", {"kind": "block", "base": "llama"}, "`base` is of an architecture, not of a block"),
+        ("child", {"kind": "block", "base": "llama"}, "`base` is for an architecture, not for a block"),
         (
             "child",
             {"kind": "command", "block": "norm"},
-            "`block` is of a decoder or a block, not of the kind command",
+            "`block` is for a decoder or a block, not for the kind command",
         ),
         ("child", {"block": "poem"}, '`block="poem"`: not one of norm, mixer, feedforward, router'),
         (

@@ -99,5 +99,5 @@ def test_what_cannot_be_is_one_line(folder, loaded):
     with pytest.raises(PromptError, match="`temperature` must be a number of more than 0, got 0"):
         example_objective(loaded, "contrastive", {"temperature": 0})
     loaded.model.padding = frozenset()
-    with pytest.raises(ZooError, match="objective contrastive: llama takes no padded rows"):
+    with pytest.raises(ZooError, match="objective contrastive: llama cannot read padded rows"):
         example_objective(loaded, "contrastive")

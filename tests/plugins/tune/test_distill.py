@@ -78,7 +78,7 @@ def test_a_student_comes_closer_to_its_teacher_which_stays(student, teacher, mon
 def test_a_teacher_is_loaded_by_its_source(student, folder):
     with pytest.raises(PromptError, match=r"`teacher`: .*nowhere"):
         example_objective(student, "distill", {"teacher": "./nowhere"})
-    with pytest.raises(PromptError, match=r"`teacher` .*: its tokenizer is another: token \d+ is .* in "):
+    with pytest.raises(PromptError, match=r"`teacher` .*: it has another tokenizer: token \d+ is .* in "):
         example_objective(student, "distill", {"teacher": str(folder("llama"))})
 
 

@@ -97,7 +97,7 @@ def run_command(repl: Repl, line: str) -> None:
     command = COMMANDS.get(name)
     try:
         if command is None:
-            raise PromptError(f"{name} is no command and was not sent; /help lists them")
+            raise PromptError(f"{name} is not a command, so nothing was sent; /help lists the commands")
         if argument.strip() and not command.argument:
             raise PromptError(f"{name} takes nothing after it")
         command.act(repl, argument.strip())

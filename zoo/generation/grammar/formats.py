@@ -49,4 +49,4 @@ def keywords_of(name: object) -> dict[str, Any]:
     """The keywords that enforce a format; PromptError for a format that is unknown or that no grammar can enforce."""
     if isinstance(name, str) and name in FORMATS:
         return FORMATS[name]
-    raise PromptError(f"`json_schema`: the format {name!r:.60} cannot be held to")
+    raise PromptError(f"`json_schema`: the format {name!r:.60} cannot be enforced")

@@ -140,7 +140,7 @@ class _Rewriting:
             case "contentMediaType" if value != "application/json":  # JSON within a text could be checked
                 return {}
             case "contentEncoding" | "contentMediaType":
-                raise PromptError(f"`json_schema`: {keyword} {value!r:.60} cannot be held to")
+                raise PromptError(f"`json_schema`: {keyword} {value!r:.60} cannot be enforced")
             case "propertyNames":
                 return self._names(value)
             case "discriminator" if (

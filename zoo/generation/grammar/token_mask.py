@@ -113,15 +113,13 @@ def token_mask(
     if compiled is None:
         return None
     if tokenizer is None:
-        raise PromptError(
-            f"`{compiled.name}`: the model has no tokenizer, so there is no text whose form could be kept"
-        )
+        raise PromptError(f"`{compiled.name}`: the model has no tokenizer, so its text cannot be constrained")
     vocabulary = vocabulary_of(tokenizer, vocab)
     if vocabulary is None:
         kind = f" ({tokenizer.kind})" if tokenizer.kind else ""
         raise PromptError(
-            f"`{compiled.name}`: this tokenizer{kind} changes text between tokens, so that the form of a text "
-            "cannot be kept"
+            f"`{compiled.name}`: this tokenizer{kind} changes text between tokens, so its text "
+            "cannot be constrained"
         )
     return TokenMask(compiled, vocabulary, eos_ids)
 
@@ -178,7 +176,9 @@ class TokenMask:
         # A grammar may name an end token, which is then a token of its own.
         named = token not in self._ends or self._matcher.validate_tokens([token])
         if not self._matcher.consume_token(token if named else self.vocabulary.end):
-            raise ZooError(f"`{self.grammar.name}`: token {token} does not fit; other settings left no other")
+            raise ZooError(
+                f"`{self.grammar.name}`: token {token} breaks it, and the other settings allow no other token"
+            )
         self._begun = self._begun or token not in self.vocabulary.silent
         self._only_end = False
 

@@ -25,7 +25,7 @@ def guidance_of(loaded: Loaded, settings: Settings, ids: Sequence[int], limit: i
         return None
     if loaded.model.translates:
         raise PromptError(
-            f"`guidance_scale`: {loaded.architecture.name} translates: it has no text without its source"
+            f"`guidance_scale`: {loaded.architecture.name} translates, and guidance is for models that continue a text"
         )
     if settings.negative_prompt is None:
         negative = [ids[-1]]

@@ -84,7 +84,7 @@ def read(path: Path, loaded: Loaded) -> dict[CachePolicy, Tree]:
             tensors = dict(mx.load(file, format="safetensors"))
             mx.eval(tensors)
         if metadata.pop("sum") != checksum(tensors, metadata):
-            raise Damaged("its checksum is another")
+            raise Damaged("its checksum is wrong")
         if metadata["model"] != fingerprint(loaded):
             raise PromptError(
                 f"{path}: is the prompt cache of another model, {metadata['name']}, or was written with another "
@@ -129,11 +129,11 @@ def check_tree(tree: Tree, model: Model, policy: CachePolicy) -> None:
     caches, one = _after(1, model, policy)
     _, two = _after(2, model, policy)
     if [(form.kind, form.by_column) for form in tree.forms] != [(s.kind, s.by_column) for s in one]:
-        raise Damaged("its caches are of other kinds than the model's")
+        raise Damaged("its caches are of other types than the model's")
     by_column = sum(snapshot.by_column for snapshot in one)
     for node in tree.nodes():
         if len(node.columns) != by_column or len(node.states or one[by_column:]) != len(one) - by_column:
-            raise Damaged(f"the text of {node.end} tokens has another number of caches than the model")
+            raise Damaged(f"the text of {node.end} tokens has more or fewer caches than the model")
         columns, states = iter(node.columns), iter(node.states or ())
         for cache, short, long in zip(caches, one, two, strict=True):
             if short.by_column:

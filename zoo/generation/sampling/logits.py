@@ -26,7 +26,7 @@ def check_numbers(highest: float, what: str) -> None:
     if not math.isfinite(highest):
         raise ZooError(
             f"{what}: the model gives {'NaN' if math.isnan(highest) else 'infinity'} where numbers belong; its weights "
-            "are damaged, or too large for the type it computes in: with `dtype` float32 it holds more than with float16"
+            "are damaged, or too large for the type it computes in: `dtype` float32 holds larger numbers than float16"
         )
 
 

@@ -304,14 +304,16 @@ def draft_config(loaded: Loaded, settings: Settings) -> DraftConfig | None:
     if len(asked) > 1:
         raise PromptError(f"`{asked[0]}` and `{asked[1]}` cannot be given together: each drafts the text")
     if settings.draft_tokens is not None and asked in ([], ["prompt_lookup"]):
-        raise PromptError("`draft_tokens` is of `draft_model` and `own_draft`, and neither is given")
+        raise PromptError("`draft_tokens` goes with `draft_model` or `own_draft`, and neither is given")
     if not asked:
         return None
     model = loaded.model
     if not model.decodes or model.translates or loaded.architecture.causality == "full":
         raise PromptError(f"`{asked[0]}`: {loaded.architecture.name} does not continue a text token by token")
     if not can_roll_back(model.plain_caches(model.make_cache(settings.policy()))):
-        raise PromptError(f"`{asked[0]}`: the caches of {loaded.architecture.name} cannot take tokens back")
+        raise PromptError(
+            f"`{asked[0]}`: the caches of {loaded.architecture.name} cannot drop tokens that were rejected"
+        )
     if settings.prompt_lookup:
         return DraftConfig(settings.prompt_lookup, PromptLookup, False)
     drafter: Callable[[DraftSampler], Drafter]
@@ -336,7 +338,7 @@ def load_draft_model(loaded: Loaded, source: Loaded | str | Path) -> Loaded:
     model = draft.model
     if not can_roll_back(model.plain_caches(model.make_cache())):
         raise PromptError(
-            f"`draft_model` {draft.folder}: the caches of {draft.architecture.name} cannot take tokens back"
+            f"`draft_model` {draft.folder}: the caches of {draft.architecture.name} cannot drop tokens that were rejected"
         )
     if not isinstance(source, Loaded):
         loaded.drafters[str(source)] = draft

@@ -72,9 +72,7 @@ def batch(
     if config.beams == 1:
         return run_prompts(Engine(loaded, rows=batch_size), prompts, settings, report=report)
     if settings.temperature:
-        raise PromptError(
-            "`beams`: several are searched, not sampled; give a `temperature` of 0, or one beam"
-        )
+        raise PromptError("`beams`: beam search does not sample; give a `temperature` of 0, or one beam")
     processors = not filters_from(loaded.registry, settings)  # all samplers are logits processors
     for name in (*given, "guidance_scale"):
         searched = name in SEARCHED or (name == "samplers" and processors)
@@ -163,12 +161,14 @@ class BeamConfig(BeamSettings):
         if self.beams % self.beam_groups:
             raise PromptError(f"`beam_groups` must divide the {self.beams} `beams`, got {self.beam_groups}")
         if self.beam_groups > 1 and not self.diversity_penalty:
-            raise PromptError("`beam_groups` needs a `diversity_penalty` above 0: all groups find the same")
+            raise PromptError(
+                "`beam_groups` needs a `diversity_penalty` above 0: without it all groups find the same texts"
+            )
         if self.beam_groups == 1 and self.diversity_penalty:
             raise PromptError("`diversity_penalty` needs several `beam_groups`")
         if self.return_sequences > self.beams:
             raise PromptError(
-                f"`return_sequences` must lie in 1..{self.beams}, the number of `beams`, got {self.return_sequences}"
+                f"`return_sequences` must be from 1 to {self.beams}, the number of `beams`, got {self.return_sequences}"
             )
 
     @property

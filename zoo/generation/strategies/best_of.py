@@ -38,7 +38,7 @@ def stream(
     settings = settings_for(loaded, given)
     if settings.greedy:
         if given.get("temperature") is not None:
-            raise PromptError("`best_of` draws its texts: give a `temperature` above 0")
+            raise PromptError("`best_of` samples its texts: give a `temperature` above 0")
         settings = replace(settings, temperature=1.0)
     check_prefill(loaded, settings)
     sequences = []

@@ -42,7 +42,7 @@ def batch(
             f"{loaded.folder}: has no head to fill a mask with; zoo.embed (`zoo embed`) gives its vectors"
         )
     if not 1 <= top_k <= loaded.recipe.head.vocab:
-        raise PromptError(f"`top_k` must lie in 1..{loaded.recipe.head.vocab}, got {top_k}")
+        raise PromptError(f"`top_k` must be from 1 to {loaded.recipe.head.vocab}, got {top_k}")
     texts = each_prompt(prompts, lambda prompt: _masked(loaded, prompt, special_tokens))
 
     def run() -> Iterator[tuple[int, Step]]:
