@@ -38,7 +38,7 @@ def rewrite(folder, change):
         ("llama:huge", ["huge", "pocket", "8b"]),
         ("./nowhere", ["./nowhere", "no such folder"]),
         ("/no/such/folder", ["/no/such/folder"]),
-        ("mistral:tiny", ["numbers only"]),
+        ("mistral:tiny", ["a configuration but no weights"]),
     ],
 )
 def test_a_source_that_is_not_there(source, words):

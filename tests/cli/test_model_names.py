@@ -52,6 +52,7 @@ def test_the_first_line_says_which_preset_a_name_stands_for(command):
     assert command("show", "llama").stdout.startswith(f"{line}llama:8b\n")
     compared = command("compare", "llama", "bert").stdout
     assert compared.startswith(f"{line}bert is bert:base here; `zoo run bert` runs bert:pocket\nllama:8b  ")
+    assert command("compare", "llama", "llama").stdout.startswith(f"{line}llama:8b  ")
     for names in (["llama:8b", "gpt2:pocket"], ["smollm2"], ["gemma3"]):
         assert " here; " not in command("compare", *names).stdout
 

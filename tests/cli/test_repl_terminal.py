@@ -66,7 +66,7 @@ def test_without_a_template_no_line_is_remembered_and_ctrl_c_twice_ends(tmp_path
         assert " Paris" in chat.ask(PROMPT)
         assert " Paris" in chat.ask(PROMPT)
         told = chat.ask("/hepl me")
-        assert "/hepl is no command and was not sent" in told and "Paris" not in told
+        assert "/hepl is not a command, so nothing was sent" in told and "Paris" not in told
         chat.type("The capital of Chi")
         chat.until("Chi")
         chat.type("\x03")

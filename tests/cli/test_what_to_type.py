@@ -7,6 +7,7 @@ import click
 import pytest
 
 import zoo
+from tests.helpers.terminal import Terminal
 from zoo.cli import hints
 from zoo.cli.program import cli, command_table
 
@@ -143,3 +144,11 @@ def test_hints_name_commands_and_options_that_there_are():
     commands = [cli.get_command(context, name) for name in names]
     flags = {flag for c in commands for param in c.get_params(context) for flag in param.opts}
     assert {flag for flag in hints.OPTIONS.values() if " " not in flag} <= flags
+
+
+@pytest.mark.slow
+def test_a_text_that_is_read_from_the_terminal_is_asked_for():
+    with Terminal("tokenize", "llama", "-") as terminal:
+        terminal.until("type the text; Ctrl-D on a line of its own ends it")
+        terminal.type("China\n\x04")
+        assert "3 tokens" in terminal.until("vocabulary")

@@ -265,7 +265,7 @@ def test_every_command_works_beside_them(wreck, folder):
     assert done.returncode == 0, done.stderr
     for line, status, output in json.loads(done.stdout):
         assert status in (None, 0) and output, line
-    assert "nowhere:run" in done.stderr and "zoo's own serves" in done.stderr
+    assert "nowhere:run" in done.stderr and "zoo's own command is used" in done.stderr
     assert "command 'list' is claimed by several plugins" in done.stderr
     for words in (
         "zoo_resolve: KeyError: 'mark'",

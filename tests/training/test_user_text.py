@@ -104,7 +104,7 @@ def test_a_translator_wants_pairs(tmp_path):
     with pytest.raises(ZooError, match=r'a\.jsonl, line 2: "target" is empty'):
         corpus(str(path), "translate")
     path = written(tmp_path / "a.jsonl", {"source": "a", "target": "b"})
-    with pytest.raises(ZooError, match="holds one pair, and one is held out"):
+    with pytest.raises(ZooError, match="holds one pair; validation needs another"):
         corpus(str(path), "translate")
 
 

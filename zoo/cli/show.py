@@ -280,7 +280,7 @@ def presets_meant(names: Sequence[str], found: Sequence[Described]) -> str:
         if run is not None and one.preset not in (None, run) and plain == architecture.name.lower():
             command = f"`zoo {command_of(architecture.task)} {name}` runs {architecture.name}:{run.name}"
             lines.append(wrapped(f"{name} is {one.origin} here; {command}") + "\n")
-    return "".join(lines)
+    return "".join(dict.fromkeys(lines))
 
 
 def print_diagrams(diagrams: Sequence[Diagram], before: str = "") -> None:
