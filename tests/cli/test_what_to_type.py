@@ -37,6 +37,7 @@ TYPED = {
     "run llama Hello --top-k -1": "expected a whole number of at least 0, got -1",
     "run llama3.2:9b Hello": "did you mean llama3.2:1b or llama3.2:3b? `zoo list --presets` shows the models, `zoo run mlx-",
     "run gemma3:4b Hello": "no weights to run; `zoo run mlx-community/name` runs a checkpoint of the hub",
+    "run hf.co/o/n-GGUF:Q4_K_M Hello": "written owner/name, a file of it owner/name/file.gguf",
     "run phi-5 Hello": "did you mean phi or phi3?",
     "run Lama Hello": "did you mean llama or llama4?",
     "show qwen2.6": "did you mean qwen2 or qwen3.5? `zoo list --presets` shows the models",
