@@ -29,7 +29,6 @@ KEPT = re.compile(r"(<(?:pre|script|style|textarea)\b.*?</(?:pre|script|style|te
 ICON = re.compile(r'<svg(?: class="([\w-]+)")?><use href="#(svg-[\w-]+)"></use></svg>')
 SYMBOL = re.compile(r'<symbol id="([\w-]+)".*?(<svg.*?</svg>)\s*</symbol>', re.DOTALL)
 UNUSED = ("svg-pencil", "svg-eye")  # of links to a page's source
-EXTENSIONS = "furo-extensions.css"  # styles of Sphinx extensions that these pages do not use
 XMLNS = "http://www.w3.org/2000/svg"
 SAFE = ' =:/"<>().,-'  # characters that a URL within apostrophes may hold
 BETWEEN = re.compile(r">\s*\n\s*<")
@@ -101,8 +100,6 @@ def _icon(use: re.Match[str]) -> str:
 
 def share_styles(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Take out of diagrams what the page's own sheet says: the sheet that each has for itself, and the sizes of texts."""
-    if "css_files" in context:
-        context["css_files"] = [one for one in context["css_files"] if EXTENSIONS not in str(one.filename)]
     if "body" in context:
         body = context["body"].replace(f"<style>{style()}</style>", "")
         for usual in USUAL_TEXTS:
