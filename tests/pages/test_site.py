@@ -98,6 +98,23 @@ def test_brackets_and_roots_grow_with_what_they_hold(visit):
     assert max(heights) > 1.7 * min(heights)
 
 
+@pytest.mark.parametrize(
+    ("name", "sheet"),
+    [
+        ("tour/attention.html", "zoo-trace.css"),
+        ("live/index.html", "page.css"),
+        ("compare/index.html", "compare.css"),
+        ("tour/formulas.html", "math.css"),
+    ],
+)
+def test_a_page_waits_for_the_styles_of_what_it_shows_and_for_no_other(name, sheet):
+    waited = [link.partition("?")[0].rpartition("/")[2] for link in Page.of(SITE / name).waited]
+    assert sheet in waited and "furo-extensions.css" not in waited
+    assert sheet not in [
+        link.partition("?")[0].rpartition("/")[2] for link in Page.of(SITE / "install.html").waited
+    ]
+
+
 @pytest.mark.parametrize("place", ["", "zh/"])
 def test_code_of_the_tour_is_folded_and_printed_open(place, visit):
     page = visit(SITE / f"{place}tour/attention.html")
