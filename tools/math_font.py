@@ -26,6 +26,7 @@ NO_TEXT = re.compile(r"<annotation\b.*?</annotation>|<[^>]+>", re.DOTALL)
 HAN = range(0x3000, 0xA000)  # in the font of the text around a formula
 STYLE = """/* Of STIX Two Math, its licence: math-font-licence.txt. Made by tools/math_font.py. */
 @font-face{{font-family:"STIX Two Math";src:local("STIX Two Math"),url("math.woff2") format("woff2");font-display:swap;unicode-range:{ranges}}}
+math{{font-family:"STIX Two Math","Latin Modern Math","Cambria Math",math}}
 """
 
 
