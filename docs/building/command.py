@@ -6,13 +6,14 @@ from docutils import nodes
 
 from building.command_help import command_help, parts
 from building.directive import boxed, literal
+from building.translated import help_in
 
 
-def command(name: str) -> nodes.container:
+def command(name: str, language: str) -> nodes.container:
     """The usage, the text and the options of `zoo NAME`."""
     from zoo.cli.program import cli
 
-    found = command_help(cli, name)
+    found = help_in(language, command_help(cli, name))
     shown: list[nodes.Node] = [literal(found.usage, "text"), *map(paragraph, found.text)]
     for title, rows in found.sections:
         shown += [nodes.rubric(title, title), listed(rows)]

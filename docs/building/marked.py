@@ -131,7 +131,7 @@ class Reader:
 
     def command(self, text: str, inside: list[nodes.Node]) -> list[nodes.Node]:
         """A command with its options."""
-        return [command(text)]
+        return [command(text, self.language)]
 
     def checkout(self, text: str, inside: list[nodes.Node]) -> list[nodes.Node]:
         """How to copy the repository, where its address is known."""

@@ -113,20 +113,19 @@ def source(words: list[str], options: dict[str, str], place: Place) -> str:
 def command(words: list[str], options: dict[str, str], place: Place) -> str:
     """The usage, the text and the options of a command."""
     from building.command_help import command_help, parts
-    from building.translated import translated_help
+    from building.translated import help_in
     from zoo.cli.program import cli
 
     def written(text: str) -> str:
         found = (f"`{part}`" if is_code else plain(part) for part, is_code in parts(text))
-        line = "".join(found).replace("|", "\\|")
-        return translated_help(line) if place.language == "zh" else line
+        return "".join(found).replace("|", "\\|")
 
-    found = command_help(cli, " ".join(words))
+    found = help_in(place.language, command_help(cli, " ".join(words)))
     shown = [fenced(found.usage, "text"), *map(written, found.text)]
     for title, rows in found.sections:
         escaped = ((name.replace("|", "\\|"), written(text)) for name, text in rows)
         lines = "\n".join(f"| `{name}` | {text} |" for name, text in escaped)
-        shown.append(f"| {written(title)} | |\n|---|---|\n{lines}")
+        shown.append(f"| {title} | |\n|---|---|\n{lines}")
     return "\n\n".join(part.strip("\n") for part in shown)
 
 

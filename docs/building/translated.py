@@ -6,14 +6,16 @@ import os
 import re
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 
 from building.build_cache import DOCS
+from building.command_help import CommandHelp
 
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([\w/.-]+\.md)")
 HEADS = {"| Field | Type | Default |": "| 字段 | 类型 | 默认值 |"}
 BOUNDS = re.compile(
-    r"(.*?)( \\\[[^\[\]]*\\\])?"
+    r"(.*?)( \[[^\[\]]*\])?"
 )  # a help text, and "[required]" or "[default: 1; x>=0]" after it
 ITSELF = ("In the zoo itself: ", "本项目自己的：")
 
@@ -29,11 +31,21 @@ def translated(page: str) -> str:
     return "\n\n".join(_in_chinese(page, one, table) for one in _parts(page))
 
 
-def translated_help(text: str) -> str:
-    """A text of a command's help, as `docs/reference/cli.md` has it, in Chinese."""
-    table = translations("reference/cli")
-    words, bounds = BOUNDS.fullmatch(text).groups("")  # type: ignore[union-attr]
-    return table.get(words, words) + bounds.replace("required", "必需").replace("default: ", "默认：")
+def help_in(language: str, found: CommandHelp) -> CommandHelp:
+    """What `--help` says of a command, in this language, by `reference/cli.toml`."""
+    table = translations("reference/cli") if language == "zh" else {}
+
+    def told(text: str) -> str:
+        words, bounds = BOUNDS.fullmatch(text).groups("")  # type: ignore[union-attr]
+        chinese = table.get(words)
+        return (
+            f"{chinese}{bounds.replace('required', '必需').replace('default: ', '默认：')}"
+            if chinese
+            else text
+        )
+
+    sections = [(told(title), [(name, told(text)) for name, text in rows]) for title, rows in found.sections]
+    return replace(found, text=[told(text) for text in found.text], sections=sections)
 
 
 def _parts(page: str) -> list[str]:

@@ -4,9 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from building.translated import translated_help, translations
+from building.command_help import CommandHelp, command_help
+from building.translated import BOUNDS, help_in, translations
 
 from tests.helpers.code_of_pages import run
+from zoo.cli.program import cli
 
 DOCS = Path(__file__).parents[2] / "docs"
 FOLDERS = ("guides", "plugins", "reference")
@@ -15,6 +17,7 @@ PAGES = [
     for folder in FOLDERS
     for path in sorted((DOCS / "zh" / folder).glob("*.md"))
 ]
+AGAIN = "translate it anew in docs/zh, or take it out"
 ENGLISH_ALONE = {"changelog.md", "plugins/reference.md"}
 
 
@@ -55,15 +58,26 @@ def test_every_page_but_a_few_is_there_in_chinese():
     assert {name for name in english if not (DOCS / "zh" / name).is_file()} == ENGLISH_ALONE
 
 
-@pytest.mark.parametrize("name", ["plugins/hooks", "plugins/parts", "reference/cli"])
-def test_a_translated_sentence_is_still_in_the_english_page(name):
-    text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
-    english = " ".join(text.split())
-    assert [one for one in translations(name) if one not in english] == [], (
-        "translate it anew in docs/zh, or take it out"
-    )
+@pytest.mark.parametrize("name", ["plugins/hooks", "plugins/parts"])
+def test_a_translated_paragraph_is_still_in_the_english_page(name):
+    english = " ".join((DOCS / f"{name}.md").read_text(encoding="utf-8").split())
+    assert [one for one in translations(name) if one not in english] == [], AGAIN
+
+
+def test_a_translated_help_text_is_still_said():
+    found = [
+        command_help(cli, name)
+        for name in re.findall(r"<!-- command: (.*) -->", page("reference/cli.md", "en"))
+    ]
+    texts = [text for one in found for text in one.text]
+    texts += [
+        text for one in found for title, rows in one.sections for text in (title, *(text for _, text in rows))
+    ]
+    said = {BOUNDS.fullmatch(text)[1] for text in texts}
+    assert set(translations("reference/cli")) - said == set(), AGAIN
 
 
 def test_a_help_text_keeps_its_bounds_and_stays_english_without_a_translation():
-    assert translated_help(r"Rows a batch. \[default: 8; x\>=1\]") == r"每批的行数。 \[默认：8; x\>=1\]"
-    assert translated_help("A text that nobody wrote.") == "A text that nobody wrote."
+    texts = ["Rows a batch. [default: 8; x>=1]", "A text that nobody wrote."]
+    assert help_in("zh", CommandHelp("x", "", texts)).text == ["每批的行数。 [默认：8; x>=1]", texts[1]]
+    assert help_in("en", CommandHelp("x", "", texts)).text == texts
