@@ -12,7 +12,7 @@ from zoo.errors import TokenizerError, ZooError
 from zoo.tokenizer import load_tokenizer
 from zoo.tokenizer.guards import hide_panics
 
-COUNT = int(os.environ.get("ZOO_FUZZ", 200))
+COUNT = int(os.environ.get("ZOO_FUZZ", 100))
 TEXTS = ["", "a", "the ab b. n't x", "Hello 你好 é \n ab  b", "foo ▁bar ab", " '  a .", "😀 12 3"]
 UNKNOWN = {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "ab": 2, "<unk>": 3}, "unk_token": "<unk>"}
 EMPTY = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder"))
