@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 EXTENSIONS = "furo-extensions.css"  # of Sphinx extensions that these pages do not use
 
 
