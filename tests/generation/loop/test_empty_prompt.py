@@ -99,6 +99,6 @@ def test_an_empty_pipe_is_refused(command):
     done = command("run", "llama", stdin="")
     assert (
         done.returncode == 1
-        and "no PROMPT, and the pipe is empty: type zoo run llama TEXT" in done.stderr
+        and "no prompt: the pipe is empty; type zoo run llama TEXT" in done.stderr
         and done.stdout == ""
     )
