@@ -204,7 +204,7 @@ def test_every_command_takes_it(site, command, tmp_path):
     run = command("run", path, PROMPT, "--max-tokens", "4", environment=site.environment)
     assert run.returncode == 0 and run.stdout.startswith(" Beijing"), run.stderr
     shown = command("show", path, "--json", environment=site.environment)
-    assert json.loads(shown.stdout)["described"] == str(path), shown.stderr
+    assert json.loads(shown.stdout)["described"] == "model.npz", shown.stderr
     converted = command("convert", path, tmp_path / "out", environment=site.environment)
     assert converted.returncode == 0 and (tmp_path / "out" / "tokenizer.json").exists(), converted.stderr
     plugins = command("plugins", "--json", environment=site.environment)

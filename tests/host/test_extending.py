@@ -174,7 +174,7 @@ def test_the_sampler_of_the_command(extending, command):
     done = command("run", "llama", PROMPT, "--max-tokens", "4", "--sampler", "at-least:share=1.0", **how)
     assert done.returncode == 0 and done.stdout.startswith(" Beijing"), done.stderr
     for wrong, said in (
-        ("at-least:share=3", "at most 1"),
+        ("at-least:share=3", "from 0 to 1"),
         ("at-least:part=3", "'part=3'"),
         ("at-most", "at-most"),
     ):
