@@ -18,7 +18,7 @@ from zoo.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from zoo.generation import Generated, Step, batch, generate, stream
-    from zoo.generation.chat.conversation import chat
+    from zoo.generation.chat.chat_prompt import chat
     from zoo.generation.loop.engine import Engine
     from zoo.generation.prefix_cache import PromptCache
     from zoo.generation.strategies.embedding import embed
@@ -46,7 +46,7 @@ __all__ = [
 _HOMES = {
     "zoo.loading": ("Loaded", "load"),
     "zoo.generation": ("Generated", "Step", "batch", "generate", "stream"),
-    "zoo.generation.chat.conversation": ("chat",),
+    "zoo.generation.chat.chat_prompt": ("chat",),
     "zoo.generation.loop.engine": ("Engine",),
     "zoo.generation.prefix_cache": ("PromptCache",),
     "zoo.generation.strategies.embedding": ("embed",),

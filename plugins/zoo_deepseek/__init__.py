@@ -194,7 +194,7 @@ def prediction(name, recipe, weights):
 
 
 def prediction_record(name, recipe, weights):
-    """The record of a layer of the family `name` that predicts the token after the next."""
+    """The architecture record of the prediction layer of the family `name`: it predicts the token after the next."""
     summary = f"the layer of {name} for the token after the next"
     return Architecture(name=f"{name}-prediction", summary=summary, recipe=recipe, weights=weights)
 

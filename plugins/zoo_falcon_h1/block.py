@@ -85,7 +85,7 @@ class ScaledMLP(GatedMLP):
 
 @compiles(ParallelMixers, "__call__", "add", "mixed")
 def step_of_layer(compiler: StepCompiler, block: ParallelMixers) -> Function:
-    """Compiled decode step of a layer with two mixers: (B, D), masks and caches by part -> (B, D)."""
+    """Compiled decode step of a layer with two mixers: (B, D), a mask and a cache for each mixer -> (B, D)."""
     mixer, memory, feedforward, first, second = (
         compiler.compile(block[name])
         for name in ("mixer", "memory", "feedforward", "mixer_norm", "feedforward_norm")

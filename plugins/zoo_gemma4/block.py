@@ -51,7 +51,7 @@ class ValueNormAttention(KeyValueSource):
 
 
 class ScaledRouter(Router):
-    """A router with a norm before it; each routing weight is multiplied by its expert's learned scale."""
+    """A router that normalises its input, and multiplies each routing weight by its expert's learned scale."""
 
     spec: specs.ScaledRouter
 

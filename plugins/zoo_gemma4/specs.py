@@ -1,4 +1,4 @@
-"""What Gemma 4's blocks are: their specs. Imports no mlx."""
+"""The specs of Gemma 4's own blocks. Imports no mlx."""
 
 from dataclasses import field, replace
 
@@ -17,7 +17,10 @@ class ProportionalScaling(Spec):
 
 @frozen()
 class ValueNormAttention(KeyValueSource):
-    """Attention whose values are normalised without a gain. `keys_as_values`: values are the keys before norm and rotation."""
+    """Attention whose values are normalised without a gain.
+
+    With `keys_as_values`, the values are the keys before their norm and rotation.
+    """
 
     kind, name = "mixer", "value-norm-attention"
     eps: float = 1e-6
@@ -25,7 +28,7 @@ class ValueNormAttention(KeyValueSource):
 
     @property
     def title(self):
-        """The kind of attention, with what is done to values."""
+        """The attention's name, with the norm of the values."""
         return f"{super().title} with normalised values"
 
     def matrices(self, dim):
@@ -82,12 +85,12 @@ class ScaledSandwichLayer(SandwichLayer):
 
     @property
     def gives(self):
-        """What its mixer gives."""
+        """The names of values that the mixer hands on to later layers."""
         return self.mixer.gives
 
     @property
     def takes(self):
-        """What its mixer and the third sum take."""
+        """The names of values that the mixer and the third residual sum read."""
         return self.mixer.takes + (self.layer_input.takes if self.layer_input else ())
 
     def own_parameters(self, dim):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from zoo.generation.chat.conversation import ChatPrompt
+from zoo.generation.chat.chat_prompt import ChatPrompt
 from zoo.generation.loop.step import Step
 from zoo_serve.metrics import Metrics
 from zoo_serve.models import ServedModel

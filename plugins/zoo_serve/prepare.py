@@ -10,7 +10,7 @@ from typing import Any
 from zoo.architecture import Strategy
 from zoo.errors import PluginError
 from zoo.generation import resolve_strategy
-from zoo.generation.chat.conversation import ChatPrompt, chat_prompt, next_turn_checkpoints
+from zoo.generation.chat.chat_prompt import ChatPrompt, chat_prompt, next_turn_checkpoints
 from zoo.generation.grammar.token_mask import token_mask
 from zoo.generation.loop.prompt import encode_prompt
 from zoo.generation.settings import Settings, generation_config_of, settings_for, token_limit

@@ -13,7 +13,7 @@ import zoo
 from zoo.assemble import assemble
 from zoo.checkpoint.convert import save
 from zoo.config import Config
-from zoo.generation.chat.conversation import chat_prompt
+from zoo.generation.chat.chat_prompt import chat_prompt
 
 TEMPLATE = """\
 {% for message in messages %}<|{{ message.role }}|>{{ message.content or '' }}

@@ -6,7 +6,7 @@ import anthropic
 import pytest
 
 from tests.clients import chat_model
-from zoo.generation.chat.conversation import chat_prompt
+from zoo.generation.chat.chat_prompt import chat_prompt
 
 RIVER, QUESTION = [chat_model.RIVER], [chat_model.QUESTION]
 TOOL = {"name": "weather", "description": chat_model.ABOUT, "input_schema": chat_model.PARAMETERS}

@@ -11,7 +11,7 @@ import pytest
 
 import zoo
 from tests.clients import chat_model
-from zoo.generation.chat.conversation import chat_prompt
+from zoo.generation.chat.chat_prompt import chat_prompt
 
 RIVER, QUESTION, TOOL = [chat_model.RIVER], [chat_model.QUESTION], chat_model.TOOL
 ENDLESS = {"max_tokens": 2000, "logit_bias": {"0": -100, "2": -100}}  # SmolLM2's tokens that end a text

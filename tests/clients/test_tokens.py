@@ -3,7 +3,7 @@
 import httpx
 
 from tests.clients import chat_model
-from zoo.generation.chat.conversation import chat_prompt
+from zoo.generation.chat.chat_prompt import chat_prompt
 
 
 def post(server, path, **body):

@@ -1,4 +1,4 @@
-"""What to type in the place of commands and options that other programs have, or that are misspelt."""
+"""Hints for unknown commands and options: misspelt ones, and those of other programs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SAME = {
     "--rank": "--lora-rank",
     "--rows": "--max-num-seqs",
     "--rate": "--learning-rate --lr",
-    "--steps": "--iters --max-steps --epochs --num-train-epochs",
+    "--steps": "--iters --max-steps",
     "--batch": "--batch-size --per-device-train-batch-size",
     "--accumulate": "--gradient-accumulation-steps --grad-accumulation-steps",
     "--length": "--max-seq-length --max-seq-len",
@@ -76,6 +76,9 @@ OPTIONS = {other: own for own, others in _SAME.items() for other in others.split
     **dict.fromkeys(("--think", "--no-think", "--nothink", "--thinking", "--enable-thinking"), _THINKS),
     **dict.fromkeys(("--quantize", "--load-in-4bit", "--load-in-8bit"), _FOUR_BITS),
     **dict.fromkeys(("-i", "--interactive", "-cnv", "--conversation"), "`zoo chat MODEL` is a conversation"),
+    **dict.fromkeys(
+        ("--epochs", "--num-train-epochs"), "the length is given in steps, not epochs: --steps N"
+    ),
     "--mlx-path": "the new folder is the second argument: {command} MODEL FOLDER",
     "--hf-file": "a GGUF file of the hub is written OWNER/NAME/FILE.gguf",
     "--do-sample": "--temperature above 0 samples",
@@ -90,7 +93,7 @@ OPTIONS = {other: own for own, others in _SAME.items() for other in others.split
 
 
 class Group(click.Group):
-    """A group of commands that says what to type in the place of one it does not have."""
+    """A group of commands. For an unknown command its error says what to type instead."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As click's. UsageError with a hint for an unknown command."""
@@ -103,7 +106,7 @@ class Group(click.Group):
         return name in self.list_commands(ctx)
 
     def hint(self, ctx: click.Context, typed: str) -> str:
-        """The end of the message about an unknown command."""
+        """What follows in the error message for an unknown command."""
         names = self.list_commands(ctx)
         if typed in ("rm", "delete") and "remove" in names:
             return "; did you mean remove?"
@@ -111,9 +114,9 @@ class Group(click.Group):
 
 
 def option_hint(error: click.NoSuchOption, typed: Sequence[str]) -> str:
-    """The message about an option that a command does not have, `typed` being all words of its line.
+    """The error message for an unknown option. `typed` are the words of the command line.
 
-    An option cut short is suggested whole: --temperature for --temp.
+    For the beginning of an option the whole option is suggested: --temperature for --temp.
     """
     assert error.ctx is not None
     command, name = error.ctx.command_path, error.option_name

@@ -32,7 +32,7 @@ from zoo.machine import launched
 
 if TYPE_CHECKING:
     from zoo.generation import Generated
-    from zoo.generation.chat.conversation import ChatPrompt
+    from zoo.generation.chat.chat_prompt import ChatPrompt
     from zoo.generation.loop.step import Drafted, Step
     from zoo.loading import Loaded
 
@@ -184,7 +184,7 @@ def run(
 
         converse(chat_session(loaded, settings, **given))
     else:
-        from zoo.generation.chat.conversation import prompt_of
+        from zoo.generation.chat.chat_prompt import prompt_of
 
         ids = prompt_of(loaded, typed_prompt(loaded, prompt), settings, **given)
         answer(ids, prompt, settings, load_seconds, as_json, hints=options.adapter is None)

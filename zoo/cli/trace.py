@@ -139,7 +139,7 @@ def _traced(
     whole: bool,
 ) -> Trace:
     """The trace of a source that is loaded for it: `whole`, or only the value at `address` where there is one."""
-    from zoo.generation.chat.conversation import prompt_of
+    from zoo.generation.chat.chat_prompt import prompt_of
     from zoo.inspect.tracing.intervention import resolve
     from zoo.inspect.tracing.probe import values_of
     from zoo.inspect.tracing.traced_run import trace as run

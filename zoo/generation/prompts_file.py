@@ -23,7 +23,7 @@ from zoo.files.reading import name_of, parse_json, read_user_text
 from zoo.files.writing import check_output, is_stream, locked
 from zoo.frozen import Frozen, frozen
 from zoo.generation import batch_stream, collect, resolve_strategy
-from zoo.generation.chat.conversation import ChatPrompt, chat_prompt, prompt_of
+from zoo.generation.chat.chat_prompt import ChatPrompt, chat_prompt, prompt_of
 from zoo.generation.loop.engine import MOST_ROWS, Engine
 from zoo.generation.loop.step import Step
 from zoo.generation.prefix_cache.disk import fingerprint

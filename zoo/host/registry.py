@@ -113,7 +113,7 @@ class Registry:
         return next((p for p in self.plugins if p.state != "loaded" and p.is_called(name)), None)
 
     def unloaded_hint(self, name: str = "") -> str:
-        """The end of a message about what no plugin has: "; the plugin … is not loaded", or nothing where all are loaded.
+        """A hint for an error about an unknown name: "; the plugin … is not loaded", or "" if all plugins are loaded.
 
         It names the plugin called `name`, else those that failed or that ZOO_BLOCK names.
         """

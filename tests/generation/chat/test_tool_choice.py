@@ -15,7 +15,7 @@ from tests.helpers.call_templates import ENTRIES, NamedTemplate, answer_format, 
 from zoo.errors import PromptError
 from zoo.generation.chat import answer_grammar
 from zoo.generation.chat.answer_grammar import AnswerSyntax
-from zoo.generation.chat.conversation import chat_prompt
+from zoo.generation.chat.chat_prompt import chat_prompt
 from zoo.generation.chat.session import ChatSession
 from zoo.generation.chat.tool_choice import call_grammar, chosen_tools
 from zoo.generation.grammar.token_mask import token_mask

@@ -10,7 +10,7 @@ import pytest
 import zoo
 from tests.helpers import chat_templates
 from zoo.errors import PromptError, TokenizerError
-from zoo.generation.chat.conversation import chat_prompt
+from zoo.generation.chat.chat_prompt import chat_prompt
 from zoo.generation.chat.tools import declaration, declarations
 from zoo.generation.loop.step import ToolCall
 from zoo.generation.loop.text_stream import TextStream

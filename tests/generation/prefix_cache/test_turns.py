@@ -9,7 +9,7 @@ import zoo
 from tests.helpers.parameters import ordinary
 from zoo.assemble import assemble
 from zoo.errors import PromptError
-from zoo.generation.chat.conversation import next_turn_checkpoints
+from zoo.generation.chat.chat_prompt import next_turn_checkpoints
 from zoo.generation.loop.prompt import encode_messages
 from zoo.generation.prefix_cache import PromptCache
 from zoo.host.registry import default_registry

@@ -7,7 +7,7 @@ import pytest
 
 from tests.clients.chat_model import ARGUMENTS, QUESTION, TOOL, WRITTEN_CALL
 from tests.helpers.serving import chatting
-from zoo.generation.chat.conversation import chat_prompt
+from zoo.generation.chat.chat_prompt import chat_prompt
 from zoo.generation.loop.step import Step, ToolCall
 from zoo_serve.app import ENDPOINTS
 from zoo_serve.endpoint import Endpoint

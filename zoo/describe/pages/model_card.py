@@ -117,13 +117,12 @@ Words = Mapping[str, Sequence[tuple[str, bool]]]  # of one model, by the name of
 def shared_words(words: Mapping[str, Words], least: int = 4) -> dict[str, Any]:
     """What the cards of some models share of their words: `names`, and the `sentences` that `least` of the cards would hold.
 
-    `sizes` are the indices of the sentences that say of sizes alone that they differ. The most frequent sentence comes first, of
-    equal ones the first that is said, so that each process gives a sentence the same index.
+    `sizes` are the indices of the sentences that say of sizes alone that they differ.
     """
+    # In the order of the words, so that each process gives a sentence the same index.
     of_cards = (dict.fromkeys(one for row in told.values() for one in row) for told in words.values())
     held = Counter(sentence for sentences in of_cards for sentence in sentences)
-    said = Counter(one for told in words.values() for row in told.values() for one in row)
-    frequent = [sentence for sentence, _ in said.most_common() if held[sentence] >= least]
+    frequent = [sentence for sentence, count in held.items() if count >= least]
     return {
         "names": list(words),
         "sentences": [text for text, _ in frequent],

@@ -16,14 +16,14 @@ from zoo.architecture.settings import SHARED
 from zoo.errors import PromptError, ZooError
 from zoo.frozen import Frozen, frozen
 from zoo.generation import resolve_strategy, stream
-from zoo.generation.chat.conversation import (
+from zoo.generation.chat.chat_prompt import (
     ChatPrompt,
-    Conversation,
     next_turn_checkpoints,
     no_template,
     prompt_of,
     rendered_prompt,
 )
+from zoo.generation.chat.conversation import Conversation
 from zoo.generation.chat.parsing import Parsed
 from zoo.generation.loop.prompt import has_chat_template, render_messages
 from zoo.generation.loop.step import PromptRead, Step
