@@ -12,7 +12,7 @@ from serve_client import Reader, Reply
 import zoo
 from zoo.cache import CachePolicy
 from zoo.errors import ZooError
-from zoo.generation.chat.conversation import chat_prompt
+from zoo.generation.chat.chat_prompt import chat_prompt
 from zoo.generation.chat.session import Transcript
 from zoo.generation.loop.prompt import encode_prompt, has_chat_template
 from zoo.generation.loop.step import Step

@@ -34,7 +34,7 @@ from serve_requests import CHAT, COMPLETIONS, usage
 
 import zoo
 from zoo.cli.terminal import table
-from zoo.generation.chat.conversation import chat_prompt
+from zoo.generation.chat.chat_prompt import chat_prompt
 from zoo.generation.loop.engine import SHARED_CHUNK
 
 CLIENTS, CHATS = 8, 16
