@@ -221,7 +221,7 @@ def test_a_language_model_says_yes_as_often_as_qwen3_rerankers_own_code(tmp_path
     model.save_pretrained(tmp_path)
     tokenizer = byte_tokenizer(tmp_path)
     loaded = zoo.load(tmp_path)
-    with pytest.warns(UserWarning, match="may not be trained"):
+    with pytest.warns(UserWarning, match="may not have been trained"):
         own = score_pairs(loaded, PAIRS, instruction="find it")
     no, yes = (tokenizer.convert_tokens_to_ids(token) for token in ("no", "yes"))
     for score, (query, document) in zip(own, PAIRS, strict=True):
