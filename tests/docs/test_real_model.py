@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -78,6 +79,33 @@ def test_the_same_heads_have_their_habits_on_a_chinese_sentence():
     followed = [max(row := induction[again + at]) == row[once + at + 1] for at in range(length)]
     assert sum(followed) > length / 2
     assert all(row[0] > 0.95 for row in first)
+
+
+def test_words_of_a_kind_are_near_one_another():
+    found = RECORD["embeddings"]
+    kind_of = {point["word"]: point["kind"] for point in found["points"]}
+    nearest = {point["word"]: re.match(r"\w+", point["near"])[0] for point in found["points"]}
+    assert all(kind_of[word] == kind_of[near] for word, near in nearest.items())
+    by_kind = {
+        kind: [(point["x"], point["y"]) for point in found["points"] if point["kind"] == kind]
+        for kind in dict.fromkeys(kind_of.values())
+    }
+    left, top = (
+        {kind: mean(place[axis] for place in places) for kind, places in by_kind.items()} for axis in (0, 1)
+    )
+    assert min(left, key=left.get) == "day" and max(left, key=left.get) == "colour"
+    assert top["country"] < top["family"] < top["animal"] < top["colour"] < top["day"]
+
+
+def test_spellings_and_sums_have_the_neighbours_that_the_page_names():
+    found = RECORD["embeddings"]
+    near = {one["text"]: [piece for piece, _ in one["nearest"]] for one in found["tokens"] + found["sums"]}
+    assert near["␣France"][0] == "France" and near["␣king"][:2] == ["␣King", "King"]
+    assert near["人"][0] == "␣humankind" and re.fullmatch(r"[0-9a-f]{2}( [0-9a-f]{2})+", near["人"][1])
+    assert near["␣French - ␣France + ␣Germany"][0] == "␣German"
+    assert near["␣Paris - ␣France + ␣Germany"][0] == "␣Berlin"
+    rome = near["␣Paris - ␣France + ␣Italy"]
+    assert "␣Milan" in rome and not any("Rome" in piece for piece in rome)
 
 
 def test_eight_bits_lose_nothing_four_a_little_by_the_head_alone_and_three_much():

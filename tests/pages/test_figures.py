@@ -108,7 +108,7 @@ def test_each_habit_is_seen_in_its_head(figure, language):
 
 
 def test_countries_are_left_and_languages_above(figure):
-    points, share = figure("embeddings_map").projected()
+    points, share = figure("embeddings_map").of_pocket()
     mean = {
         kind: np.mean([(point.x, point.y) for point in points if point.kind == kind], axis=0)
         for kind in ("country", "capital", "language")
