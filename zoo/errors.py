@@ -97,13 +97,19 @@ def message_of(error: BaseException) -> str:
         return ""
 
 
+def similar_names(name: str, known: Iterable[str], most: int = 1, alike: float = 0.6) -> list[str]:
+    """At most `most` of the known names, those most like a name first; none for a very long one."""
+    from difflib import get_close_matches
+
+    shorter = [candidate for candidate in known if len(candidate) <= MOST_NAME]
+    return get_close_matches(name, shorter, most, alike) if len(name) <= MOST_NAME else []
+
+
 def did_you_mean(
     name: str, known: Iterable[str], otherwise: str = "", most: int = 1, alike: float = 0.6
 ) -> str:
     """The end of a message about an unknown name: "; did you mean top_k?", or `otherwise` when no name resembles it."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, list(known), most, alike) if len(name) <= MOST_NAME else []
+    near = similar_names(name, known, most, alike)
     return f"; did you mean {' or '.join(near)}?" if near else otherwise
 
 

@@ -1,5 +1,6 @@
 """Tables, checks and statistics fit into the terminal, and no word is cut."""
 
+import json
 import re
 
 import pytest
@@ -65,6 +66,23 @@ def test_the_list_says_how_many_more_there_are_and_all_names_them(command):
     assert f"{count} more run through mlx-lm's own code" in listed and "zoo list --all" in listed
     assert "helium" not in listed and "helium" in everything
     assert len(listed.splitlines()) < len(default_registry().architectures) + 6
+
+
+def test_a_word_selects_what_is_listed(command):
+    def names(*arguments):
+        return [row["name"] for row in json.loads(command("list", "--json", *arguments).stdout)]
+
+    every = names()
+    assert names("QWEN3.5") == ["qwen3.5", "qwen3.5-moe"]
+    assert names("translate") and set(names("translate")) < set(every)
+    assert names("Qwen2.5") == ["qwen2"]  # an alias of a preset
+    assert names("helium") == ["mlx-lm::helium"]
+    assert "helium" in command("list", "helium").stdout  # without --all
+    shown = command("list", "qwen3.5").stdout
+    assert "qwen3.5-moe" in shown and "llama4" not in shown and "●" not in shown
+    presets = names("--presets", "smollm2")
+    assert presets and all("smollm2" in name for name in presets)
+    assert set(names("--presets", "apache")) < set(names("--presets"))
 
 
 def test_suggestions_name_the_zoos_own_before_another_librarys(command):

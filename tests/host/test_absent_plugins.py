@@ -116,7 +116,9 @@ def test_what_no_plugin_has_names_the_plugins_that_are_not_loaded(site):
     known = Registry(load_plugins({}))
     with pytest.raises(SourceError, match="unknown architecture 'qqqq'; the plugin odd_plugin"):
         known.architecture("qqqq")
-    assert known.suggestion("lama") == "; did you mean llama or llama4?"
+    # The name may be one that the plugin would have given.
+    not_loaded = "(the plugin odd_plugin is not loaded: `zoo plugins` says why)"
+    assert known.suggestion("lama") == f"; did you mean llama or llama4? {not_loaded}"
     both = refusal({"model_type": "hum"}, ZOO_BLOCK="rnn")
     assert both.endswith("the plugins rnn, odd_plugin are not loaded: `zoo plugins` says why")
     alone = refusal({"model_type": "hum"}, ZOO_PLUGINS="llama")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import mlx.core as mx
@@ -13,12 +12,13 @@ import mlx.core as mx
 from zoo import weights
 from zoo.checkpoint.quantized_matrix import QuantizedMatrix, is_float, join, parameter_matches
 from zoo.checkpoint.safetensors import Tensors
+from zoo.errors import similar_names
 from zoo.recipe import Model
 from zoo.weights import Rule
 
 MOST = 4  # groups of each side that a message shows
-ALIKE = 0.6  # from which share of likeness a name is worth a hint
-LONGEST, CANDIDATES = 200, 500  # characters of a name, and names, that are compared for a hint
+LONGEST = 200  # characters that are shown of a name
+CANDIDATES = 500  # names that are compared for a hint
 NUMBER = re.compile(r"(?<![^.])[0-9]{1,9}(?![^.])")  # a step of a name that is a number
 LETTERS = "ijklmnop"
 HEAD = "head.output.weight"
@@ -27,8 +27,7 @@ UNTIED = "; if the embedding is the head, set tie_word_embeddings to true in con
 
 def _near(name: str, known: Mapping[str, str], what: str) -> str:
     """A hint with the nearest of the names, and what is said of it."""
-    names = [candidate for candidate in list(known)[:CANDIDATES] if len(candidate) <= LONGEST]
-    near = get_close_matches(name, names, 1, ALIKE) if len(name) <= LONGEST else []
+    near = similar_names(name, list(known)[:CANDIDATES])
     return f" [{what}: {near[0]}{known[near[0]]}]" if near else ""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from zoo.errors import did_you_mean
+from zoo.errors import did_you_mean, similar_names
 
 LISTED = "; `zoo --help` lists them"
 DOWNLOAD = "`zoo run OWNER/NAME` downloads a model of the hub when it first needs it"
@@ -20,7 +20,9 @@ COMMANDS = {
         ("ls", "models"),
         "`zoo cache` lists the models that were downloaded, `zoo list --presets` those to run by name",
     ),
-    **dict.fromkeys(("search", "find"), "`zoo list --presets` shows the models to run by name"),
+    **dict.fromkeys(
+        ("search", "find"), "`zoo list --presets WORD` lists the models with a word in their names"
+    ),
     **dict.fromkeys(
         ("rm", "remove", "delete"), "`zoo cache remove OWNER/NAME` deletes a model that was downloaded"
     ),
@@ -82,7 +84,9 @@ OPTIONS = {other: own for own, others in _SAME.items() for other in others.split
     "--mlx-path": "the new folder is the second argument: {command} MODEL FOLDER",
     "--hf-file": "a GGUF file of the hub is written OWNER/NAME/FILE.gguf",
     "--do-sample": "--temperature above 0 samples",
-    "--stream": "an answer is shown as it is written",
+    **dict.fromkeys(
+        ("--stream", "--no-stream"), "an answer is shown as it is written; --json prints it at its end"
+    ),
     "--format": "--json prints the answer and its figures as JSON; --json-schema makes the model write JSON",
     **dict.fromkeys(
         ("-v", "--verbose"), "`zoo --version` shows the version, `zoo --debug …` the traceback of an error"
@@ -133,5 +137,8 @@ def option_hint(error: click.NoSuchOption, typed: Sequence[str]) -> str:
     if " " in other:
         return f"no option {name!r}: {other.format(command=command)}"
     near = did_you_mean(plain.strip("-"), [flag.strip("-") for flag in flags], alike=0.65)
-    near = near.replace("mean ", "mean --")
-    return f"no option {name!r}{near or f'; `{command} --help` lists the options'}"
+    if near:
+        return f"no option {name!r}{near.replace('mean ', 'mean --')}"
+    for other in similar_names(plain, [other for other, own in OPTIONS.items() if " " in own], alike=0.8):
+        return f"no option {name!r}: {OPTIONS[other].format(command=command)}"
+    return f"no option {name!r}; `{command} --help` lists the options"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,15 +11,19 @@ import click
 from zoo.cli.terminal import columns, table, width, wrapped
 
 if TYPE_CHECKING:
+    from zoo.architecture import Architecture
     from zoo.host.registry import Registry
 
 
 @click.command("list")
+@click.argument("word", required=False)
 @click.option("--all", "everything", is_flag=True, help="Also name those that other libraries' code runs.")
 @click.option("--presets", is_flag=True, help="List the published checkpoints, with sizes and licences.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, those of other libraries included.")
-def list_(everything: bool, presets: bool, as_json: bool) -> None:
+def list_(word: str | None, everything: bool, presets: bool, as_json: bool) -> None:
     """List the architectures with their tasks. ● marks those with a checkpoint in the package.
+
+    With WORD, such as qwen or translate, it lists those with the word in a name, a task, a preset or a summary.
 
     A line below counts the architectures that other libraries run. Where there is room, the table also has the base of
     each architecture, which it is a variant of, and its presets. --presets lists the published checkpoints, the smallest
@@ -31,26 +35,50 @@ def list_(everything: bool, presets: bool, as_json: bool) -> None:
     if presets:
         if everything:
             raise click.UsageError("--all and --presets cannot be given together")
-        _print_presets(registry, as_json)
+        _print_presets(registry, word, as_json)
         return
-    rows: list[dict[str, Any]] = []
-    for name, architecture in (registry.architectures | (registry.bridged if as_json else {})).items():
-        plugin = registry.plugin_of(architecture)
-        rows.append(
-            {
-                "name": name,
-                "task": architecture.task,
-                "base": architecture.base,
-                "presets": [preset.name for preset in architecture.presets],
-                "embedded": any(preset.embedded for preset in architecture.presets),
-                "summary": architecture.summary,
-                "plugin": plugin.name,
-                "distribution": plugin.distribution,
-            }
-        )
+    every = registry.architectures | (registry.bridged if as_json else {})
+    rows = [_row(name, one, registry) for name, one in every.items() if _has(word, _texts_about(name, one))]
+    bridged = [name for name in registry.bridged if _has(word, [name])]
+    _check_found(word, rows or bridged)
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
+    if rows:
+        _print_table(rows, registry)
+    _print_bridged(bridged, everything or word is not None)
+
+
+def _texts_about(name: str, architecture: Architecture) -> Iterator[str | None]:
+    yield from (name, architecture.task, architecture.base, architecture.summary)
+    for preset in architecture.presets:
+        yield from (preset.name, *preset.aliases, preset.hub, preset.summary)
+
+
+def _has(word: str | None, texts: Iterable[str | None]) -> bool:
+    return word is None or any(word.lower() in text.lower() for text in texts if text)
+
+
+def _check_found(word: str | None, found: Sized) -> None:
+    if not found:
+        raise click.UsageError(f"no name, preset or summary has {word!r}; `zoo list` shows all architectures")
+
+
+def _row(name: str, architecture: Architecture, registry: Registry) -> dict[str, Any]:
+    plugin = registry.plugin_of(architecture)
+    return {
+        "name": name,
+        "task": architecture.task,
+        "base": architecture.base,
+        "presets": [preset.name for preset in architecture.presets],
+        "embedded": any(preset.embedded for preset in architecture.presets),
+        "summary": architecture.summary,
+        "plugin": plugin.name,
+        "distribution": plugin.distribution,
+    }
+
+
+def _print_table(rows: list[dict[str, Any]], registry: Registry) -> None:
     shown = ["name", "", "task", "base", "presets", "summary"]
     if any(not plugin.first_party for plugin in registry.plugins if plugin.gives):
         shown.append("from")
@@ -68,30 +96,39 @@ def list_(everything: bool, presets: bool, as_json: bool) -> None:
         click.echo(whole)
     else:
         click.echo(drawn([name for name in shown if name not in ("base", "presets")]))
-    click.echo(
-        wrapped(
-            "● runs without a download: `zoo run NAME`. `zoo show NAME` describes any of them", first="\n"
-        )
-    )
+    embedded = any(row["embedded"] for row in rows)
+    marked = "● runs without a download: `zoo run NAME`. " if embedded else ""
+    click.echo(wrapped(f"{marked}`zoo show NAME` describes any of them", first="\n"))
+
+
+def _print_bridged(names: list[str], named: bool) -> None:
+    """Print how many architectures other libraries run and, if `named`, which."""
     libraries: dict[str, list[str]] = {}
-    for name in registry.bridged:
+    for name in names:
         library, _, plain = name.partition("::")
         libraries.setdefault(library, []).append(plain)
-    for library, names in libraries.items():
-        line = f"{len(names)} more run through {library}'s own code: {library}::NAME, or a checkpoint of their model_type"
-        if everything:
+    for library, those in libraries.items():
+        count = "1 more runs" if len(those) == 1 else f"{len(those)} more run"
+        line = f"{count} through {library}'s own code: {library}::NAME, or a checkpoint of their model_type"
+        if named:
             click.echo(wrapped(f"{line}:", first="\n") + "\n")
-            click.echo(wrapped(", ".join(names), room or 100, "  ", "  "))
+            click.echo(wrapped(", ".join(those), columns() or 100, "  ", "  "))
         else:
             click.echo(wrapped(f"{line}; `zoo list --all` names them"))
 
 
-def _print_presets(registry: Registry, as_json: bool) -> None:
+def _print_presets(registry: Registry, word: str | None, as_json: bool) -> None:
     """Print the presets that a hub has, the smallest first: a table, or JSON with bytes."""
     from zoo.describe.facts.fact import text_of
     from zoo.loading import CONTEXT
 
-    rows = sorted(published_presets(registry), key=lambda row: row["parameters"])
+    rows = [
+        row
+        for row in published_presets(registry)
+        if _has(word, [*map(row.get, ("name", "architecture", "hub", "summary", "licence")), *row["aliases"]])
+    ]
+    rows.sort(key=lambda row: row["parameters"])
+    _check_found(word, rows)
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Generic, TypeVar
 
 from zoo.architecture.architecture import Record, is_same
-from zoo.errors import PluginError
+from zoo.errors import PluginError, similar_names
 from zoo.host.plugins import Plugin
 
 T = TypeVar("T", bound=Record)
@@ -108,10 +108,8 @@ class RecordTable(Generic[T]):
 
     def similar(self, name: str) -> list[str]:
         """At most three names that resemble this one, whatever library stands before "::"."""
-        from difflib import get_close_matches
-
         plain = {full.rpartition("::")[2]: full for full in sorted(self._claims, key=lambda n: "::" not in n)}
-        return [plain[match] for match in get_close_matches(name.lower(), plain, 3, 0.5)]
+        return [plain[match] for match in similar_names(name.lower(), plain, 3, 0.5)]
 
 
 def choose(

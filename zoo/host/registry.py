@@ -120,8 +120,7 @@ class Registry:
         called = self.unloaded_plugin(name)
         unloaded = [called] if called else [p for p in self.plugins if p.failed or p.error == BLOCKED]
         if len(unloaded) > 1:
-            names = ", ".join(plugin.name for plugin in unloaded)
-            return f"; the plugins {names} are not loaded: `zoo plugins` says why"
+            return f"; {_not_loaded(unloaded)}"
         return "".join(
             f"; the plugin {p.name} ({p.label}) is {p.state} and not loaded: {p.error}" for p in unloaded
         )
@@ -165,7 +164,10 @@ class Registry:
         near = near or architectures + aliases
         # Another library's many names are suggested only where the zoo and the plugins have none like it.
         near = [match for match in near if match not in self.bridged] or near
-        return f"; did you mean {' or '.join(near)}?" if near else self.unloaded_hint()
+        if not near:
+            return self.unloaded_hint()
+        failed = [plugin for plugin in self.plugins if plugin.failed]
+        return f"; did you mean {' or '.join(near)}?{f' ({_not_loaded(failed)})' if failed else ''}"
 
     def block(self, identifier: str) -> Block:
         """The block "kind/name"; PluginError, which lists those there are, for none."""
@@ -219,6 +221,12 @@ class Registry:
 
 
 _in_use: Registry | None = None
+
+
+def _not_loaded(plugins: Sequence[Plugin]) -> str:
+    names = ", ".join(plugin.name for plugin in plugins)
+    subject = f"the plugin {names} is" if len(plugins) == 1 else f"the plugins {names} are"
+    return f"{subject} not loaded: `zoo plugins` says why"
 
 
 @contextmanager
