@@ -163,15 +163,21 @@ class Page:
 
 
 def pages() -> list[Path]:
-    """The pages that have markers or drawings."""
-    found = (path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts)
-    return [path for path in found if MARKED.search(path.read_text(encoding="utf-8"))]
+    """The pages that have markers or drawings, each before its translation, for which what its commands print is kept."""
+    found = (path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+    marked = [path for path in found if MARKED.search(path.read_text(encoding="utf-8"))]
+    return sorted(marked, key=lambda path: (_untranslated(path), path))
+
+
+def _untranslated(path: Path) -> Path:
+    """A page's path within the folder of its language."""
+    return path.relative_to(DOCS / "zh" if path.is_relative_to(DOCS / "zh") else DOCS)
 
 
 def place_of(path: Path) -> Place:
     """Where a page's parts stand."""
     chinese = path.is_relative_to(DOCS / "zh")
-    folder = path.relative_to(DOCS / "zh" if chinese else DOCS).parent
+    folder = _untranslated(path).parent
     top = "../" * len(folder.parts)
     return Place(
         "zh" if chinese else "en", path.stem, folder.as_posix(), top, f"{top}../{'../' if chinese else ''}"
