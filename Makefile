@@ -33,9 +33,10 @@ types: $(VENV)/.test  ## mypy
 	$(BIN)/mypy
 
 # The live comparison with transformers, in an environment of its own: ordinary tests never see torch. By whole files, since one
-# test counts the others of its file; but for the families, the longest files first (tests/parity/conftest.py).
+# test counts the others of its file; but for the families, the longest files first (tests/parity/conftest.py). One thread a
+# process: there are as many processes as cores.
 parity: $(VENV)-parity/.installed  ## the comparison with transformers and mlx-lm
-	ZOO_BLAS=MKL $(VENV)-parity/bin/pytest -n auto --no-loadscope-reorder -m 'not nightly' tests/parity
+	OMP_NUM_THREADS=1 ZOO_BLAS=MKL $(VENV)-parity/bin/pytest -n auto --no-loadscope-reorder -m 'not nightly' tests/parity
 
 # Servers in processes of their own, used by the programs of others that speak to such servers. One thread each: where others
 # keep the cores busy, those of OpenBLAS wait for each other.
