@@ -27,7 +27,7 @@ TYPED = {
     "run llama Hello --frobnicate": "no option '--frobnicate'; `zoo run --help` lists the options",
     "run llama Hello --verboze": "no option '--verboze': `zoo --version` shows the version",
     "run llama Hello --modle llama": "no option '--modle': the model is written without an option: zoo run model",
-    "run llama Hello --no-stream": "'--no-stream': an answer is shown as it is written; --json prints it at its end",
+    "run llama Hello --no-stream": "'--no-stream': an answer is shown as it is written; --json prints it whole at the end",
     "list no-such-word": "no name, preset or summary has 'no-such-word'; `zoo list` shows all architectures",
     "list --presets no-such-word": "no name, preset or summary has 'no-such-word'",
     "search qwen": "no command 'search'; `zoo list --presets word` lists the models",

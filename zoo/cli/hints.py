@@ -85,7 +85,7 @@ OPTIONS = {other: own for own, others in _SAME.items() for other in others.split
     "--hf-file": "a GGUF file of the hub is written OWNER/NAME/FILE.gguf",
     "--do-sample": "--temperature above 0 samples",
     **dict.fromkeys(
-        ("--stream", "--no-stream"), "an answer is shown as it is written; --json prints it at its end"
+        ("--stream", "--no-stream"), "an answer is shown as it is written; --json prints it whole at the end"
     ),
     "--format": "--json prints the answer and its figures as JSON; --json-schema makes the model write JSON",
     **dict.fromkeys(
