@@ -34,7 +34,7 @@ types: $(VENV)/.test  ## mypy
 
 # The live comparison with transformers, in an environment of its own: ordinary tests never see torch. By whole files, since one
 # test counts the others of its file; but for the families, the longest files first (tests/parity/conftest.py). One thread a
-# process: there are as many processes as cores.
+# process: there are more processes than cores.
 parity: $(VENV)-parity/.installed  ## the comparison with transformers and mlx-lm
 	OMP_NUM_THREADS=1 ZOO_BLAS=MKL $(VENV)-parity/bin/pytest -n auto --no-loadscope-reorder -m 'not nightly' tests/parity
 

@@ -98,7 +98,7 @@ def message_of(error: BaseException) -> str:
 
 
 def similar_names(name: str, known: Iterable[str], most: int = 1, alike: float = 0.6) -> list[str]:
-    """At most `most` of the known names, those most like a name first; none for a very long one."""
+    """The known names that are similar to `name`, at most `most`, the most similar first. Long names are not compared."""
     from difflib import get_close_matches
 
     shorter = [candidate for candidate in known if len(candidate) <= MOST_NAME]

@@ -28,7 +28,7 @@ class ValueNormAttention(KeyValueSource):
 
     @property
     def title(self):
-        """The attention's name, with the norm of the values."""
+        """The name of this attention, which says that values are normalised."""
         return f"{super().title} with normalised values"
 
     def matrices(self, dim):

@@ -102,7 +102,7 @@ def _print_table(rows: list[dict[str, Any]], registry: Registry) -> None:
 
 
 def _print_bridged(names: list[str], named: bool) -> None:
-    """Print how many architectures other libraries run and, if `named`, which."""
+    """Print the number of architectures that other libraries run, with their names if `named`."""
     libraries: dict[str, list[str]] = {}
     for name in names:
         library, _, plain = name.partition("::")

@@ -1,4 +1,4 @@
-"""`chat` answers messages. `ChatPrompt` is the prompt that it makes of them, and how the answer is parsed."""
+"""Answering messages: `chat`, and `ChatPrompt`, which holds the prompt of a conversation and parses the answer."""
 
 from __future__ import annotations
 
@@ -139,9 +139,9 @@ def prompt_of(
     system: str | None = None,
     raw: bool = False,
 ) -> ChatPrompt:
-    """The prompt of a text: a question in the chat template where there is one, unless `raw`, else the text by itself.
+    """The prompt of a text. A chat template lays the text out as a question; with `raw` it is not used.
 
-    Token ids are a prompt by themselves. `system` is a message before the question. The `settings` may name languages,
+    Without a template the text itself is the prompt; token ids always are. `system` is a message before the question. The `settings` may name languages,
     and leave special tokens out. PromptError for an empty question, for a `system` message without a template, and as
     for `encode_prompt`.
     """
