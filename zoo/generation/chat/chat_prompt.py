@@ -141,9 +141,9 @@ def prompt_of(
 ) -> ChatPrompt:
     """The prompt of a text. A chat template lays the text out as a question; with `raw` it is not used.
 
-    Without a template the text itself is the prompt; token ids always are. `system` is a message before the question. The `settings` may name languages,
-    and leave special tokens out. PromptError for an empty question, for a `system` message without a template, and as
-    for `encode_prompt`.
+    Without a template the text itself is the prompt; token ids always are. `system` is a message before the question. The
+    `settings` may name languages, and leave special tokens out. PromptError for an empty question, for a `system` message
+    without a template, and as for `encode_prompt`.
     """
     if isinstance(prompt, str) and has_chat_template(loaded) and not raw:
         conversation = Conversation(system=system)
