@@ -38,9 +38,11 @@ pretend()
 """
 COMMAND = MAC + "from zoo_command import main\nmain()"
 TEMPLATE = """
+from tests.helpers.waiting import PATIENCE
 from zoo.errors import TokenizerError
 from zoo.tokenizer import chat_process
 
+chat_process.CPU_SECONDS = chat_process.CLOCK_SECONDS = PATIENCE  # memory is what ends it, however slowly it fills
 answer = chat_process.Worker.answer
 without_limit = lambda request: request.replace(f'"memory_bytes": {chat_process.MEMORY}', '"memory_bytes": 1099511627776')
 chat_process.Worker.answer = lambda self, request, count: answer(self, without_limit(request), count)

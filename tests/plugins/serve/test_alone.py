@@ -7,7 +7,7 @@ import pytest
 
 import zoo
 from tests.helpers.serving import LONG, PROMPT, alone, serving
-from tests.helpers.waiting import in_background, wait_until
+from tests.helpers.waiting import PATIENCE, in_background, wait_until
 from zoo.architecture import Strategy, hookimpl
 from zoo.generation import Step
 from zoo.generation.loop.batch_decoder import DecodeStep
@@ -68,7 +68,7 @@ def poisoned(tmp_path_factory):
     ],
 )
 def test_a_chat_template_that_is_poisoned_fails_its_request_alone(poisoned, monkeypatch, content, words):
-    monkeypatch.setattr(chat_process, "CPU_SECONDS", 1)
+    monkeypatch.setattr(chat_process, "CPU_SECONDS", 1 if content == "loop" else PATIENCE)
     body = {"messages": [{"role": "user", "content": content}], "max_tokens": 3}
     bad = in_background(poisoned.ask, body, "/v1/chat/completions")
     others = [in_background(poisoned.text, {**LONG, "prompt": prompt}) for prompt in OTHERS]
