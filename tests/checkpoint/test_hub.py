@@ -283,7 +283,12 @@ def test_a_gguf_file_is_named_in_its_repository(hub, tmp_path):
 def test_a_page_of_the_hub_stands_for_its_repository(hub, repository, pocket, tmp_path):
     other = json.dumps(json.loads(pocket["config.json"]) | {"rope_theta": 500.0}).encode()
     commit = repository.commit({**pocket, "config.json": other}, "v2")
-    for page in (f"https://huggingface.co/{ID}", f"hf.co/{ID}/", f"huggingface.co/{ID}/tree/main?x=1"):
+    for page in (
+        f"https://huggingface.co/{ID}",
+        f"hf.co/{ID}/",
+        f"huggingface.co/{ID}/tree/main?x=1",
+        f"hf://{ID}",
+    ):
         assert zoo.load(page).folder == zoo.load(ID).folder
     assert zoo.load(f"https://huggingface.co/{ID}/tree/v2").folder.name == commit
     folder = default_registry().architecture("llama").preset("pocket").folder
@@ -292,4 +297,10 @@ def test_a_page_of_the_hub_stands_for_its_repository(hub, repository, pocket, tm
     files.commit({"model.Q8_0.gguf": path.read_bytes()})
     hub.repositories["owner/model-GGUF"] = files
     assert answers(zoo.load("https://hf.co/owner/model-GGUF/blob/main/model.Q8_0.gguf?download=true"))
-    refused(SourceError, "no such folder", source=f"https://huggingface.co/datasets/{ID}")
+    assert answers(zoo.load("hf://owner/model-GGUF/model.Q8_0.gguf"))
+    for other in (
+        f"https://huggingface.co/datasets/{ID}",
+        "https://example.org/model.gguf",
+        "ollama://llama3",
+    ):
+        refused(SourceError, "no page of a model on the hub, such as https", source=other)

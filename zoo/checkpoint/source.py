@@ -102,8 +102,8 @@ def find(
     """The checkpoint that `source` names; `revision` is of a hub id alone.
 
     Without `weights` only the config.json of a hub id is fetched, with `tokenizer` what stands beside it, too. A page of the
-    hub (https://huggingface.co/OWNER/NAME) stands for its id. SourceError, with the nearest names, when there is nothing of
-    the name.
+    hub (https://huggingface.co/OWNER/NAME) and hf://OWNER/NAME stand for its id. SourceError, with the nearest names, when
+    there is nothing of the name.
     """
     name = str(source)
     named = isinstance(source, str) and not name.startswith((".", "/", "~"))
@@ -121,6 +121,12 @@ def find(
         return Source(detect_format(folder, registry)[0])
     if page := _HUB_PAGE.fullmatch(name):
         name, revision = page["id"] + (page["file"] or ""), revision or page["revision"]
+    elif named:
+        name = name.removeprefix("hf://")
+        if "://" in name:
+            raise SourceError(
+                f"{name}: no page of a model on the hub, such as https://huggingface.co/OWNER/NAME"
+            )
     suffixes = suffixes_of(registry)
     is_file = name.endswith(suffixes)
     if named and is_file and name.count("/") > 1 and (page or not folder.parent.is_dir()):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command(
     cls=SettingsCommand,
     usual=("system", "path", "adapter", "revision", "yes"),
-    epilog="Example: zoo chat smollm2",
+    epilog='Example: zoo chat smollm2. For one answer: zoo run smollm2 "Hello"',
 )
 @click.argument("source", shell_complete=complete_source)
 @model_options(*MODEL_OPTIONS)

@@ -39,7 +39,7 @@ COMMANDS = {
 }
 # Options of other programs after this one's option that does the same.
 _SAME = {
-    "--max-tokens": "--max-new-tokens --max-length --num-predict --n-predict --predict --num-tokens -n",
+    "--max-tokens": "--max-new-tokens --max-length --num-predict --n-predict --predict --num-tokens --tokens -n",
     "--repetition-penalty": "--repeat-penalty",
     "--repetition-context-size": "--repeat-last-n",
     "--beams": "--num-beams --beam-size",
@@ -139,6 +139,6 @@ def option_hint(error: click.NoSuchOption, typed: Sequence[str]) -> str:
     near = did_you_mean(plain.strip("-"), [flag.strip("-") for flag in flags], alike=0.65)
     if near:
         return f"no option {name!r}{near.replace('mean ', 'mean --')}"
-    for other in similar_names(plain, [other for other, own in OPTIONS.items() if " " in own], alike=0.8):
+    for other in similar_names(plain, [other for other, own in OPTIONS.items() if " " in own], alike=0.85):
         return f"no option {name!r}: {OPTIONS[other].format(command=command)}"
     return f"no option {name!r}; `{command} --help` lists the options"
