@@ -102,7 +102,7 @@ def bench(
     from zoo_bench.engine import Lengths
 
     if source is None and not suite:
-        raise click.MissingParameter(None, click.get_current_context(), None, "'SOURCE'", "argument")
+        raise click.UsageError("give a SOURCE to measure, or --suite")
     name = source or SUITE_MODEL
     if suite:
         against, only = against or SUITE_ENGINES, only or SUITE

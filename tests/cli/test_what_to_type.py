@@ -41,6 +41,7 @@ TYPED = {
     "convert llama out --q-bits 4": "did you mean --quantize?",
     "run hello llama": "the model comes before the prompt: zoo run llama hello",
     "run llama": "no prompt: the pipe is empty; type zoo run llama text,",
+    "bench": "give a source to measure, or --suite",
     "trace llama": "no prompt: the pipe is empty; type zoo trace llama text,",
     "run llama Hello --temperature -1": "expected a number of at least 0, got -1",
     "run llama Hello --top-k -1": "expected a whole number of at least 0, got -1",
