@@ -1,5 +1,6 @@
 """What is written is whole or not there, and nothing else is lost by it."""
 
+import errno
 import os
 import resource
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from zoo.errors import SourceError
+from zoo.files import writing
 from zoo.files.writing import (
     check_outputs,
     is_stream,
@@ -165,6 +167,28 @@ def test_an_error_leaves_what_was_there(tmp_path):
         part.write_text("half")
         raise RuntimeError
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("write", [output_file, new_folder])
+def test_a_file_system_on_which_no_file_can_be_locked_is_an_error(tmp_path, monkeypatch, write):
+    monkeypatch.setattr(
+        writing, "_is_at", lambda descriptor, path: False
+    )  # it numbers its files anew each time
+    with (
+        pytest.raises(SourceError, match=r"new: cannot be written \(No locks available\)"),
+        write(tmp_path / "new"),
+    ):
+        pass
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".lock-")] == []
+
+
+def test_a_folder_in_which_no_file_can_be_made_is_an_error(tmp_path, monkeypatch):
+    def touch(path, **how):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+    monkeypatch.setattr(Path, "touch", touch)  # as in /proc
+    with pytest.raises(SourceError, match=r"new: cannot be written \(No such file or directory\)"):
+        write_output(tmp_path / "new", b"new")
 
 
 def test_a_full_disk_leaves_what_was_there(tmp_path):

@@ -34,6 +34,7 @@ _ENDS = 4096  # bytes at a file's start and at its end where the mark may stand
 
 _TEMPORARY = re.compile(r"\.part-[0-9a-f]{16}(\.\w{1,20})?")
 _STREAMS = (stat.S_ISFIFO, stat.S_ISCHR, stat.S_ISBLK, stat.S_ISSOCK)
+_TRIES = 100  # to lock a file that other writers may remove before it is locked
 # What file systems without locks answer. The second and the third differ on a Mac.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
 
@@ -208,7 +209,7 @@ def locked(path: Path) -> Iterator[None]:
 
     name = blake2b(os.fsencode(path.name), digest_size=8).hexdigest()
     file = Path(os.path.realpath(path.parent)) / f".lock-{name}"
-    while True:
+    for _ in range(_TRIES):
         lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         if not _lock(lock):
             os.close(lock)
@@ -216,6 +217,8 @@ def locked(path: Path) -> Iterator[None]:
         if _is_at(lock, file):
             break
         os.close(lock)  # its owner removed it in between
+    else:
+        raise _no_lock(file)
     try:
         yield
     finally:
@@ -256,18 +259,21 @@ def _temporary(parent: Path, suffix: str, create: Callable[[Path], None]) -> tup
     """Make a file or folder with a random name, and lock it. Removes those of dead processes first."""
     _remove_abandoned(parent)
     suffix = suffix if is_temporary_name(f".part-{'0' * 16}{suffix}") else ""
-    while True:
+    error: OSError
+    for _ in range(_TRIES):
         part = parent / f".part-{os.urandom(8).hex()}{suffix}"
         try:
             create(part)
             lock = os.open(part, os.O_RDONLY | os.O_NOFOLLOW)
-        except (FileExistsError, FileNotFoundError):
-            if not parent.is_dir():
-                raise
-            continue  # the name was taken, or another writer took it for abandoned
+        except (FileExistsError, FileNotFoundError) as caught:
+            error = caught  # the name was taken, or another writer took it for abandoned; or nothing can be made here
+            continue
         if _lock(lock) and _is_at(lock, part):
             return part, lock
         os.close(lock)
+        error = _no_lock(part)
+    _remove_abandoned(parent)
+    raise error
 
 
 def _remove_abandoned(parent: Path) -> None:
@@ -297,6 +303,11 @@ def _lock(descriptor: int) -> bool:
         if error.errno not in _NO_LOCKS:
             raise
     return True
+
+
+def _no_lock(path: Path) -> OSError:
+    """The error for a file that cannot be locked in any of the tries."""
+    return OSError(errno.ENOLCK, os.strerror(errno.ENOLCK), str(path))
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
