@@ -36,6 +36,8 @@ def rewrite(folder, change):
         ("lama", ["lama", "llama"]),
         ("qwen33", ["qwen3"]),
         ("llama:huge", ["huge", "pocket", "8b"]),
+        ("llama:of::two", ["'of::two'", "pocket"]),
+        ("lla\0ma", ["'lla\\x00ma' is no architecture"]),
         ("./nowhere", ["./nowhere", "no such folder"]),
         ("/no/such/folder", ["/no/such/folder"]),
         ("mistral:tiny", ["a configuration but no weights"]),

@@ -23,6 +23,7 @@ _HUB_PAGE = re.compile(
     r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(?P<id>[^/?#]+/[^/?#]+)/?"
     r"(?:(?:tree|blob|resolve)/(?:main|(?P<revision>[^/?#]+))(?P<file>/[^?#]+)?/?)?(?:[?#].*)?"
 )
+_ONE_COLON = re.compile(r"(?<!:):(?!:)")
 _LATER_SHARD = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.")  # in the name of all shards but the first
 
 
@@ -212,8 +213,8 @@ def _letters(name: str) -> str:
 
 def split_preset(name: str) -> tuple[str, str | None]:
     """The architecture and the preset of "llama:pocket", where the name before the colon may itself have a "::"."""
-    plain, _, preset = name.replace("::", "\0").partition(":")
-    return plain.replace("\0", "::"), preset or None
+    plain, *preset = _ONE_COLON.split(name, maxsplit=1)
+    return plain, "".join(preset) or None
 
 
 def _check_no_revision(name: str, revision: str | None) -> None:
