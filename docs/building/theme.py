@@ -27,6 +27,7 @@ NEEDLESS = re.compile(r' xmlns="http://www.w3.org/2000/svg"| rx="0"(?= style=)')
 # What is kept to the letter, and the lines between two elements.
 KEPT = re.compile(r"(<(?:pre|script|style|textarea)\b.*?</(?:pre|script|style|textarea)>)", re.DOTALL)
 ICON = re.compile(r'<svg(?: class="([\w-]+)")?><use href="#(svg-[\w-]+)"></use></svg>')
+TO_TOP = re.compile(r'(?<!>)<a href="#" class="back-to-top.*?<span>(.*?)</span>.*?</a>', re.DOTALL)
 SYMBOL = re.compile(r'<symbol id="([\w-]+)".*?(<svg.*?</svg>)\s*</symbol>', re.DOTALL)
 UNUSED = ("svg-pencil", "svg-eye")  # of links to a page's source
 XMLNS = "http://www.w3.org/2000/svg"
@@ -77,7 +78,10 @@ def write(app: Any, error: Exception | None) -> None:
 
 
 def write_smaller(app: Any, error: Exception | None) -> None:
-    """The theme's colours of code without its comments and spaces, its scripts without maps, pages without indentation."""
+    """The theme's colours of code without its comments and spaces, its scripts without maps, pages without indentation.
+
+    A page's link to its top gets a landmark, as all else on the page has one.
+    """
     if error is not None or app.builder.format != "html":
         return
     path = Path(app.outdir, "_static", "pygments.css")
@@ -88,7 +92,8 @@ def write_smaller(app: Any, error: Exception | None) -> None:
     for path in Path(app.outdir).rglob("*.html"):
         if app.config.zoo_language == "en" and path.relative_to(app.outdir).parts[0] == "zh":
             continue  # another build's
-        parts = KEPT.split(path.read_text(encoding="utf-8"))
+        page = TO_TOP.sub(r'<nav aria-label="\1">\g<0></nav>', path.read_text(encoding="utf-8"))
+        parts = KEPT.split(page)
         parts[::2] = (ICON.sub(_icon, BETWEEN.sub(">\n<", part)) for part in parts[::2])
         path.write_text("".join(parts), encoding="utf-8")
 

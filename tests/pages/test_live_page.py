@@ -7,10 +7,10 @@ from urllib.parse import quote
 import mlx.core as mx
 import numpy as np
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from mlx.utils import tree_flatten
 
 import zoo
+from tests.helpers.accessibility import violations
 
 PROMPT = "The capital city of China is"
 MASKED = "The capital city of [MASK] is Beijing."
@@ -114,9 +114,7 @@ def test_the_scripts_of_a_model_are_small(name, served, browser):
 )
 def test_the_page_is_accessible_after_a_run(model, language, width, theme, live):
     page = live(language, width, theme, model=model, prompt=MODELS[model][0], steps=1)
-    result = Axe().run(page, options={"resultTypes": ["violations"]})
-    found = result.response["violations"]
-    assert [(one["id"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found] == []
+    assert violations(page) == []
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import json
 import re
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
+from tests.helpers.accessibility import violations
 from tests.helpers.fake_server import ANSWERS, KEY, MODELS, PAGE, running
 from tests.helpers.waiting import PATIENCE
 from zoo.architecture.settings import GROUPS
@@ -325,7 +325,6 @@ def test_both_views_are_accessible(opened, scheme, width):
 
 
 def accessible(page):
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-    assert [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found] == []
+    assert violations(page) == []
     wide, room = page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
     assert wide <= room

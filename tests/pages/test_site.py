@@ -5,8 +5,8 @@ from importlib import import_module
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
+from tests.helpers.accessibility import violations
 from tests.helpers.site_of_docs import SITE, Page, all_pages, bytes_by_kind, pages
 from zoo.host.registry import default_registry
 
@@ -14,8 +14,6 @@ WEIGHTS = 22_000_000  # bytes of the models that run in the page
 OF_ONE = 325_000  # of the rest of the site, for each architecture: its pages and cards in two languages, with their words
 FIRST = 305_000  # bytes that a browser waits for before it shows a page
 SERIOUS = ("serious", "critical")
-# Axe would fetch the style sheets, which a file may not.
-OPTIONS = {"resultTypes": ["violations"], "preload": False}
 VIEWS = [(theme, width) for theme in ("light", "dark") for width in (390, 1280)]
 READ = [str(path.relative_to(SITE)) for path in pages()]
 ICON = re.compile(r'<svg class="(?:[\w-]+ )?(svg-[\w-]+)"></svg>')
@@ -160,9 +158,7 @@ def test_a_page_fits_every_window_and_is_accessible(name, view, accessible, visi
     page = visit(SITE / name, width=view[1], height=844)  # which fails on an error in the console
     page.evaluate("theme => document.body.dataset.theme = theme", view[0])
     if accessible:
-        found = Axe().run(page, options=OPTIONS).response["violations"]
-        found = [one for one in found if one["impact"] in SERIOUS]
-        assert [(one["id"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found] == []
+        assert violations(page, SERIOUS) == []
     for theme, width in VIEWS:
         page.set_viewport_size({"width": width, "height": 844})
         page.evaluate("theme => document.body.dataset.theme = theme", theme)
