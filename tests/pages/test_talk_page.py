@@ -75,6 +75,18 @@ def test_nothing_of_it_is_fetched_before_it_is_opened(visit, served):
     assert any(url.endswith("talk_page.js") for url in fetched)
 
 
+def test_it_works_where_a_reader_opens_it_before_the_page_is_whole(visit, served):
+    page = visit("about:blank")
+    page.add_init_script("""
+        new MutationObserver((_, observer) => {
+          const place = document.getElementById("talk");
+          if (place) observer.disconnect(), (place.open = true);
+        }).observe(document, { childList: true, subtree: true });
+    """)
+    page.goto(f"{served}/live/index.html")
+    page.wait_for_selector("#talk-file", state="attached")
+
+
 @pytest.mark.parametrize(("language", "width", "theme"), VIEWS)
 def test_a_file_answers_as_in_the_zoo(talk, file, language, width, theme):
     page = talk(language, width, theme)
