@@ -98,7 +98,7 @@ def message_of(error: BaseException) -> str:
 
 
 def similar_names(name: str, known: Iterable[str], most: int = 1, alike: float = 0.6) -> list[str]:
-    """The known names that are similar to `name`, at most `most`, the most similar first. Long names are not compared."""
+    """At most `most` known names that are similar to `name`, the most similar first. Long names are not compared."""
     from difflib import get_close_matches
 
     shorter = [candidate for candidate in known if len(candidate) <= MOST_NAME]

@@ -27,7 +27,7 @@ NEEDLESS = re.compile(r' xmlns="http://www.w3.org/2000/svg"| rx="0"(?= style=)')
 # What is kept to the letter, and the lines between two elements.
 KEPT = re.compile(r"(<(?:pre|script|style|textarea)\b.*?</(?:pre|script|style|textarea)>)", re.DOTALL)
 ICON = re.compile(r'<svg(?: class="([\w-]+)")?><use href="#(svg-[\w-]+)"></use></svg>')
-TO_TOP = re.compile(r'(?<!>)<a href="#" class="back-to-top.*?<span>(.*?)</span>.*?</a>', re.DOTALL)
+TO_TOP = re.compile(r'<a href="#" class="back-to-top.*?<span>(.*?)</span>.*?</a>', re.DOTALL)
 SYMBOL = re.compile(r'<symbol id="([\w-]+)".*?(<svg.*?</svg>)\s*</symbol>', re.DOTALL)
 UNUSED = ("svg-pencil", "svg-eye")  # of links to a page's source
 XMLNS = "http://www.w3.org/2000/svg"
@@ -78,10 +78,7 @@ def write(app: Any, error: Exception | None) -> None:
 
 
 def write_smaller(app: Any, error: Exception | None) -> None:
-    """The theme's colours of code without its comments and spaces, its scripts without maps, pages without indentation.
-
-    A page's link to its top gets a landmark, as all else on the page has one.
-    """
+    """The theme's colours of code without its comments and spaces, its scripts without maps, pages without indentation."""
     if error is not None or app.builder.format != "html":
         return
     path = Path(app.outdir, "_static", "pygments.css")
@@ -92,8 +89,7 @@ def write_smaller(app: Any, error: Exception | None) -> None:
     for path in Path(app.outdir).rglob("*.html"):
         if app.config.zoo_language == "en" and path.relative_to(app.outdir).parts[0] == "zh":
             continue  # another build's
-        page = TO_TOP.sub(r'<nav aria-label="\1">\g<0></nav>', path.read_text(encoding="utf-8"))
-        parts = KEPT.split(page)
+        parts = KEPT.split(path.read_text(encoding="utf-8"))
         parts[::2] = (ICON.sub(_icon, BETWEEN.sub(">\n<", part)) for part in parts[::2])
         path.write_text("".join(parts), encoding="utf-8")
 
@@ -103,8 +99,14 @@ def _icon(use: re.Match[str]) -> str:
     return f'<svg class="{" ".join(filter(None, use.groups()))}"></svg>'
 
 
-def share_styles(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """Take out of diagrams what the page's own sheet says: the sheet that each has for itself, and the sizes of texts."""
+def add_landmark(html: str) -> str:
+    """Furo's body of a page, its link to the top in a landmark, as all else on the page is."""
+    return TO_TOP.sub(r'<nav aria-label="\1">\g<0></nav>', html)
+
+
+def prepare_page(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Give the template `add_landmark`. Take out of diagrams what the page's own sheet says: their sheets, the sizes of texts."""
+    context["zoo_landmark"] = add_landmark
     if "body" in context:
         body = context["body"].replace(f"<style>{style()}</style>", "")
         for usual in USUAL_TEXTS:
@@ -120,6 +122,6 @@ def setup(app: Any) -> None:
     app.add_css_file("home.css")
     app.add_css_file("wide.css")
     app.add_js_file("zoo.js")
-    app.connect("html-page-context", share_styles)
+    app.connect("html-page-context", prepare_page)
     app.connect("build-finished", write)
     app.connect("build-finished", write_smaller, priority=900)  # after the theme has written it

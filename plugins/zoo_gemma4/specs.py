@@ -28,7 +28,7 @@ class ValueNormAttention(KeyValueSource):
 
     @property
     def title(self):
-        """The name of this attention, which says that values are normalised."""
+        """The title of the attention with "normalised values" added."""
         return f"{super().title} with normalised values"
 
     def matrices(self, dim):

@@ -303,4 +303,4 @@ def test_a_page_of_the_hub_stands_for_its_repository(hub, repository, pocket, tm
         "https://example.org/model.gguf",
         "ollama://llama3",
     ):
-        refused(SourceError, "no page of a model on the hub, such as https", source=other)
+        refused(SourceError, "not the address of a model on the hub, https", source=other)

@@ -1,4 +1,4 @@
-"""What a page in the browser breaks of the rules of accessibility."""
+"""Checks the accessibility of a page in the browser."""
 
 from axe_playwright_python.sync_playwright import Axe
 
@@ -9,7 +9,7 @@ SHOW_LINK_TO_TOP = "document.documentElement.classList.add('show-back-to-top')"
 
 
 def violations(page, impacts=("minor", "moderate", "serious", "critical")):
-    """The rules that a page breaks with one of these impacts, each with the beginnings of up to three places."""
+    """The rules of these impacts that a page violates, each with the start of the HTML of up to three elements."""
     page.evaluate(SHOW_LINK_TO_TOP)
     found = Axe().run(page, options=OPTIONS).response["violations"]
     return [

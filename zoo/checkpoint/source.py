@@ -126,7 +126,7 @@ def find(
         name = name.removeprefix("hf://")
         if "://" in name:
             raise SourceError(
-                f"{name}: no page of a model on the hub, such as https://huggingface.co/OWNER/NAME"
+                f"{name}: not the address of a model on the hub, https://huggingface.co/OWNER/NAME"
             )
     suffixes = suffixes_of(registry)
     is_file = name.endswith(suffixes)

@@ -34,7 +34,7 @@ _ENDS = 4096  # bytes at a file's start and at its end where the mark may stand
 
 _TEMPORARY = re.compile(r"\.part-[0-9a-f]{16}(\.\w{1,20})?")
 _STREAMS = (stat.S_ISFIFO, stat.S_ISCHR, stat.S_ISBLK, stat.S_ISSOCK)
-_TRIES = 100  # to lock a file that other writers may remove before it is locked
+_TRIES = 100  # attempts to create and lock a file, which another writer may remove in between
 # What file systems without locks answer. The second and the third differ on a Mac.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
 
@@ -266,7 +266,9 @@ def _temporary(parent: Path, suffix: str, create: Callable[[Path], None]) -> tup
             create(part)
             lock = os.open(part, os.O_RDONLY | os.O_NOFOLLOW)
         except (FileExistsError, FileNotFoundError) as caught:
-            error = caught  # the name was taken, or another writer took it for abandoned; or nothing can be made here
+            error = (
+                caught  # the name was taken, another writer removed the file, or the folder takes no files
+            )
             continue
         if _lock(lock) and _is_at(lock, part):
             return part, lock
@@ -306,7 +308,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _no_lock(path: Path) -> OSError:
-    """The error for a file that cannot be locked in any of the tries."""
+    """The error for a file that none of the attempts could lock."""
     return OSError(errno.ENOLCK, os.strerror(errno.ENOLCK), str(path))
 
 

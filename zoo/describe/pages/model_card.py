@@ -119,7 +119,7 @@ def shared_words(words: Mapping[str, Words], least: int = 4) -> dict[str, Any]:
 
     `sizes` are the indices of the sentences that say of sizes alone that they differ.
     """
-    # In the order of `words`, which is the same in each process, so that the indices are, too.
+    # The order of `words` is the same in every process, so a sentence has the same index in each.
     of_cards = (dict.fromkeys(one for row in told.values() for one in row) for told in words.values())
     held = Counter(sentence for sentences in of_cards for sentence in sentences)
     frequent = [sentence for sentence, count in held.items() if count >= least]

@@ -1,4 +1,4 @@
-"""Answering messages: `chat`, and `ChatPrompt`, which holds the prompt of a conversation and parses the answer."""
+"""Answers messages with `chat`. A `ChatPrompt` holds the prompt of a conversation and parses the answer."""
 
 from __future__ import annotations
 
@@ -139,11 +139,11 @@ def prompt_of(
     system: str | None = None,
     raw: bool = False,
 ) -> ChatPrompt:
-    """The prompt of a text. A chat template lays the text out as a question; with `raw` it is not used.
+    """The prompt of a text: the chat template rendered with the text as the user's message.
 
-    Without a template the text itself is the prompt; token ids always are. `system` is a message before the question. The
-    `settings` may name languages, and leave special tokens out. PromptError for an empty question, for a `system` message
-    without a template, and as for `encode_prompt`.
+    The text itself is the prompt with `raw` and where there is no template; a list of token ids always is. `system` is a
+    message before the user's. The `settings` may name languages, and leave special tokens out. PromptError for an empty
+    message, for a `system` message without a template, and as for `encode_prompt`.
     """
     if isinstance(prompt, str) and has_chat_template(loaded) and not raw:
         conversation = Conversation(system=system)
